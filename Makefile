@@ -1,0 +1,124 @@
+# `make test` and `make reproduce` are all a fresh machine needs: Python 3.11+ and make.
+# `make help` lists the rest.
+
+PYTHON   ?= python3
+RUNS     ?= 500
+WORKERS  ?= 2
+# The browser that the report tests drive: a command, or a path where it is installed otherwise.
+CHROMIUM ?= chromium
+export CHROMIUM
+
+# What the coverage run leaves out: kernels run as plain Python there, a hundred times slower.
+COVERAGE_SELECT ?= -m "not slow and not compiled" --ignore=tests/test_packaging.py
+
+VENV     := .venv
+BIN      := $(VENV)/bin
+LOCK     := requirements/dev.txt
+# These two files carry the times at which the pins and the package were installed.
+LOCKED    := $(VENV)/pins-installed
+INSTALLED := $(VENV)/package-installed
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help test install system lint types imports tests coverage slow bench reproduce lock format clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+test: install lint types imports system tests coverage ## set up, then run every check
+	@echo "==> all checks passed"
+
+install: $(INSTALLED) ## create .venv with the pinned versions
+
+$(LOCKED): $(LOCK)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  found=$$($(PYTHON) --version 2>/dev/null || echo missing); \
+	  echo "driftbandits needs Python 3.11 or newer, and $(PYTHON) is $$found." \
+	       "Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "==> install: a new $(VENV) with the versions of $(LOCK); this takes a minute or two"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: \
+	  --require-hashes -r $(LOCK)
+	@touch $@
+
+$(INSTALLED): $(LOCKED) pyproject.toml
+	@echo "==> install: driftbandits itself, editable"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Root may install, and so may a user whose sudo asks no password; anyone else is told the command.
+APT_INSTALL := apt-get install --yes --no-install-recommends chromium
+system: ## install Chromium for the browser tests, where it is absent
+	@if command -v "$(CHROMIUM)" >/dev/null; then \
+	  echo "==> system: $(CHROMIUM) is installed"; exit 0; \
+	fi; \
+	if ! command -v apt-get >/dev/null; then permitted=no; \
+	elif [ "$$(id -u)" = 0 ]; then permitted=yes; as_root=; \
+	elif sudo -n true 2>/dev/null; then permitted=yes; as_root="sudo -n"; \
+	else permitted=no; fi; \
+	if [ $$permitted = yes ]; then \
+	  echo "==> system: installing Chromium for the browser tests"; \
+	  $$as_root apt-get update -qq && \
+	  $$as_root env DEBIAN_FRONTEND=noninteractive $(APT_INSTALL) -qq >/dev/null && \
+	  command -v "$(CHROMIUM)" >/dev/null && exit 0; \
+	fi; \
+	echo "The browser tests need Chromium, and it could not be installed here. Run" >&2; \
+	echo "    sudo apt-get update && sudo $(APT_INSTALL)" >&2; \
+	echo "or name an installed one: make test CHROMIUM=/path/to/chromium" >&2; \
+	exit 1
+
+lint: $(INSTALLED) ## ruff: lint and format
+	@echo "==> lint: ruff check"
+	@$(BIN)/ruff check --quiet .
+	@echo "==> lint: ruff format --check"
+	@$(BIN)/ruff format --quiet --check . || { echo "Run: make format" >&2; exit 1; }
+
+types: $(INSTALLED) ## mypy, strict
+	@echo "==> types: mypy --strict on src"
+	@$(BIN)/mypy --no-error-summary
+
+imports: $(INSTALLED) ## import-linter: imports go downward only
+	@echo "==> imports: the layers of pyproject.toml"
+	@$(BIN)/lint-imports --no-logo
+
+tests: $(INSTALLED) ## pytest with doctests, warnings are errors
+	@echo "==> tests: pytest and doctests on $(WORKERS) processes"
+	@$(BIN)/pytest --quiet -n $(WORKERS)
+
+coverage: $(INSTALLED) ## coverage of the Python lines, compilation off
+	@echo "==> coverage: the same lines as plain Python, compilation off"
+	@rm -f .coverage .coverage.*
+	@NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=coverage \
+	  $(BIN)/coverage run -m pytest --quiet -n $(WORKERS) $(COVERAGE_SELECT)
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
+
+slow: $(INSTALLED) ## the long studies, with fresh random examples
+	@echo "==> slow: the tests marked slow on $(WORKERS) processes"
+	@HYPOTHESIS_PROFILE=explore $(BIN)/pytest -n $(WORKERS) -m slow
+
+bench: $(INSTALLED) ## every benchmark, one after the other
+	@for script in $(wildcard benchmarks/*.py); do \
+	  echo "==> bench: $$script"; $(BIN)/python $$script || exit 1; \
+	done
+
+reproduce: $(INSTALLED) ## the experiments of the paper, into results/ (RUNS=500)
+	@echo "==> reproduce: $(RUNS) runs of the paper's experiments, into results/"
+	@$(BIN)/driftbandits reproduce --runs $(RUNS) --out results
+
+lock: $(INSTALLED) ## write the pins again (LOCK_FLAGS=--upgrade for newer versions)
+	@echo "==> lock: resolving pyproject.toml into $(LOCK)"
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-header --no-annotate --no-emit-index-url --all-extras --group dev $(LOCK_FLAGS) \
+	  --output-file $(LOCK) pyproject.toml
+
+format: $(INSTALLED) ## let ruff format the code and mend what it can
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+clean: ## remove what make has made, except results/
+	@echo "==> clean: $(VENV), caches and build outputs"
+	@rm -rf $(VENV) build dist .coverage .coverage.* .hypothesis .import_linter_cache \
+	  .mypy_cache .pytest_cache .ruff_cache
+	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

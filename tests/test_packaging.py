@@ -1,0 +1,145 @@
+"""The pins, the wheel and the version are what a user will meet."""
+
+import re
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tomllib
+import zipfile
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
+PIN_FILES = sorted((ROOT / "requirements").glob("*.txt"))
+
+
+def pins(path: Path) -> list[str]:
+    """The entries of a pin file, each with its hashes on one line."""
+    return path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+
+
+def test_there_are_pins() -> None:
+    assert PIN_FILES
+
+
+@pytest.mark.parametrize("path", PIN_FILES, ids=lambda path: path.name)
+def test_pins_name_no_host(path: Path) -> None:
+    assert "://" not in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", PIN_FILES, ids=lambda path: path.name)
+def test_every_line_of_the_pins_is_one_hashed_version(path: Path) -> None:
+    pin = re.compile(r"[a-z0-9-]+==\S+( ; [^#]+?)?(\s+--hash=sha256:[0-9a-f]{64})+\s*")
+    assert [line for line in pins(path) if not pin.fullmatch(line)] == []
+
+
+def test_pins_satisfy_every_declared_dependency() -> None:
+    pinned: dict[str, list[str]] = {}
+    for line in pins(ROOT / "requirements" / "dev.txt"):
+        name, version = line.split()[0].split("==")
+        pinned.setdefault(name, []).append(version)
+    declared = [
+        *PROJECT["dependencies"],
+        *(text for extra in PROJECT["optional-dependencies"].values() for text in extra),
+        *PYPROJECT["dependency-groups"]["dev"],
+        *PYPROJECT["build-system"]["requires"],
+    ]
+    for requirement in map(Requirement, declared):
+        if requirement.name == PROJECT["name"]:
+            continue
+        versions = pinned.get(canonicalize_name(requirement.name), [])
+        assert versions, f"{requirement.name} is not pinned: run `make lock`"
+        for version in versions:
+            assert requirement.specifier.contains(version), f"{requirement} but {version} is pinned"
+
+
+def test_the_extra_all_is_every_other_extra() -> None:
+    extras = PROJECT["optional-dependencies"]
+    (everything,) = map(Requirement, extras["all"])
+    assert everything.name == PROJECT["name"]
+    assert everything.extras == extras.keys() - {"all"}
+
+
+def test_one_version_everywhere() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    cited = re.search(r"^version: (\S+)$", citation, re.MULTILINE)
+    newest = re.search(r"^## \[(.+?)\]", changelog, re.MULTILINE)
+    assert cited is not None
+    assert newest is not None
+    assert (cited[1], newest[1]) == (PROJECT["version"], PROJECT["version"])
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source archive and the wheel that was built from that archive."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT))
+    return folder
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def wheel_in(folder: Path) -> Path:
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def test_wheel_holds_the_package_its_types_and_its_licence(built: Path) -> None:
+    with zipfile.ZipFile(wheel_in(built)) as wheel:
+        names = set(wheel.namelist())
+    sources = (ROOT / "src").rglob("*.py")
+    assert {path.relative_to(ROOT / "src").as_posix() for path in sources} <= names
+    assert "driftbandits/py.typed" in names
+    assert any(re.fullmatch(r".*\.dist-info/licenses/LICENSE", name) for name in names)
+
+
+def test_wheel_metadata(built: Path) -> None:
+    with zipfile.ZipFile(wheel_in(built)) as wheel:
+        (path,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata: Message = Parser().parsestr(wheel.read(path).decode("utf-8"))
+    assert metadata["Name"] == "driftbandits"
+    assert metadata["Version"] == PROJECT["version"]
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["License-Expression"] == "MIT"
+    assert set(metadata.get_all("Provides-Extra", [])) == set(PROJECT["optional-dependencies"])
+    required = [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
+    assert {needed.name for needed in required if needed.marker is None} == {"numpy", "numba"}
+
+
+def test_source_archive_can_be_tested(built: Path) -> None:
+    (archive,) = built.glob("*.tar.gz")
+    with tarfile.open(archive) as files:
+        names = {name.split("/", 1)[-1] for name in files.getnames()}
+    assert {"Makefile", "pyproject.toml", "requirements/dev.txt", "tests/conftest.py"} <= names
+
+
+def test_installed_wheel_imports_and_knows_its_version(built: Path, tmp_path: Path) -> None:
+    run(sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv"))
+    python = tmp_path / "venv" / "bin" / "python"
+    purelib = run(str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
+    site_packages = Path(purelib.strip())
+    # numpy and numba are borrowed from this environment. A .pth file puts it behind the new
+    # environment on the path and does not follow the link to the sources that it contains.
+    (site_packages / "borrowed.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    wheel = str(wheel_in(built))
+    run(
+        *(sys.executable, "-m", "pip", "--python", str(python)),
+        *("install", "--quiet", "--no-deps", "--no-index", wheel),
+    )
+    program = "import driftbandits as db; print(db.__file__); print(db.__version__)"
+    file, version = run(str(python), "-I", "-W", "error", "-c", program).splitlines()
+    assert Path(file).is_relative_to(site_packages)
+    assert version == PROJECT["version"]
