@@ -1,0 +1,405 @@
+"""Worlds that draw rewards from a known model, so that regret is exact.
+
+Every round offers `arms` actions drawn uniformly in the ball of radius `radius`; the reward of
+action a is drawn with mean mu(a . theta_t). The worlds differ only in the path that theta_t takes.
+
+What the reward models mean here:
+
+- logistic: 0 or 1; binomial with m: ratings 0..m; both with mean m sigma(a . theta).
+- poisson: counts with mean exp(a . theta). Counts above m are recorded as m, and `means` does not
+  know it: choose m well above exp(norm * radius).
+- identity: rewards 0 or m with mean `centre` + a . theta, where `centre` is m/2 and theta is scaled
+  so that the mean stays in [0, m]. A linear policy must be told this centre or given an intercept.
+
+`base_rate` makes good rewards rare: the last feature of every action is then a constant, and
+theta's last coordinate is set so that an action with nothing else has this mean (as a share of m
+for logistic, binomial and identity, a count for poisson). Actions (u, radius) are divided by
+sqrt(2), so `radius` still bounds them. The identity model then needs no centre: it is 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftbandits import links
+from driftbandits.environments import checks
+from driftbandits.environments.trace import Trace, change_rounds
+
+ARM_SET_CYCLES = 4
+"""How often a varying arm set shrinks and grows back within a run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synthetic:
+    """What the synthetic worlds share. A world adds `_path`: how theta moves.
+
+    horizon      rounds
+    dim          features of an action, with the constant one of `base_rate`; 2 unless given
+    arms         actions offered in a round
+    link, m      the reward model, as in `links.link`
+    norm         length of theta without its constant part; 1 unless given
+    radius       no action is longer
+    base_rate    mean reward of an action without features; None: no constant feature
+    fewest_arms  the number of available arms swings between this and `arms`; None: always all
+    """
+
+    horizon: int = 6000
+    dim: int = field(default=None)  # type: ignore[assignment]  # an int once constructed
+    arms: int = 6
+    link: str = "logistic"
+    m: float = field(default=None)  # type: ignore[assignment]  # a float once constructed
+    norm: float | None = None
+    radius: float = 1.0
+    base_rate: float | None = None
+    fewest_arms: int | None = None
+
+    def __post_init__(self) -> None:
+        self._hold(horizon=checks.integer("horizon", self.horizon, least=1))
+        if self.dim is None:
+            self._hold(dim=self._natural_dim())
+        least_dim = 1 if self.base_rate is None else 2
+        self._hold(dim=checks.integer("dim", self.dim, least=least_dim))
+        self._hold(arms=checks.integer("arms", self.arms, least=1))
+        self._hold(m=links.link(self.link, m=self.m).m)
+        if self.norm is not None:
+            self._hold(norm=checks.positive("norm", self.norm))
+        self._hold(radius=checks.positive("radius", self.radius))
+        if self.base_rate is not None:
+            self._hold(base_rate=checks.positive("base_rate", self.base_rate))
+            if self.link != "poisson" and self.base_rate >= 1:
+                raise ValueError(
+                    f"base_rate must be a share between 0 and 1 for the {self.link} model; "
+                    f"got {self.base_rate!r}"
+                )
+            if self.link == "poisson" and self.base_rate >= self.m:
+                raise ValueError(f"base_rate must be below m={self.m:g}; got {self.base_rate!r}")
+        if self.fewest_arms is not None:
+            fewest = checks.integer("fewest_arms", self.fewest_arms, least=1, most=self.arms)
+            self._hold(fewest_arms=fewest)
+
+    def draw(self, rng: np.random.Generator) -> Trace:
+        checks.generator(rng)
+        free_theta, changes = self._path(rng)
+        theta = self._with_constant(free_theta)
+        actions = self._actions(rng)
+        z = self.centre + np.einsum("tkd,td->tk", actions, theta)
+        if self.link == "identity":
+            z = np.clip(z, 0.0, self.m)  # beyond the ends by rounding only
+        model = links.link(self.link, m=self.m)
+        return Trace(
+            actions=actions,
+            rewards=model.draw(rng, z),
+            means=model.mean(z),
+            available=self._available(rng),
+            theta=theta,
+            changes=changes,
+        )
+
+    @property
+    def centre(self) -> float:
+        """The mean reward is mu(centre + a . theta); 0 but for the identity model."""
+        return self.m / 2 if self.link == "identity" and self.base_rate is None else 0.0
+
+    @property
+    def action_bound(self) -> float:
+        """No coordinate of an action is larger."""
+        return self.radius
+
+    @property
+    def _free_dim(self) -> int:
+        """Features that are drawn: all but the constant one."""
+        return self.dim if self.base_rate is None else self.dim - 1
+
+    def _natural_dim(self) -> int:
+        return 2
+
+    def _path(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], tuple[int, ...]]:
+        """theta_t without its constant part (T, free_dim), and the rounds at which it jumps."""
+        raise NotImplementedError
+
+    def _random_parameters(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+        """`count` parameters of length `norm`, uniform in direction."""
+        return (1.0 if self.norm is None else self.norm) * directions(rng, (count, self._free_dim))
+
+    def _actions(self, rng: np.random.Generator) -> NDArray[np.float64]:
+        shape = (self.horizon, self.arms, self._free_dim)
+        length = self.radius * rng.random(shape[:2]) ** (1.0 / self._free_dim)
+        actions = directions(rng, shape)
+        actions *= length[:, :, None]
+        if self.base_rate is None:
+            return actions
+        constant = np.full((*shape[:2], 1), self.radius)
+        return np.concatenate([actions, constant], axis=2) / math.sqrt(2.0)
+
+    def _with_constant(self, free: NDArray[np.float64]) -> NDArray[np.float64]:
+        """theta as `actions` meets it: scaled into range, and with its constant coordinate."""
+        if self.link == "identity":
+            share = 0.5 if self.base_rate is None else min(self.base_rate, 1.0 - self.base_rate)
+            largest = self.radius * float(np.linalg.norm(free, axis=1).max())
+            free = free * (share * self.m / max(1.0, largest))
+        if self.base_rate is None:
+            return free
+        constant = np.full((self.horizon, 1), self._constant_part(self.base_rate) / self.radius)
+        return np.concatenate([free, constant], axis=1) * math.sqrt(2.0)
+
+    def _constant_part(self, base_rate: float) -> float:
+        if self.link == "poisson":
+            return math.log(base_rate)
+        if self.link == "identity":
+            return base_rate * self.m
+        return math.log(base_rate / (1.0 - base_rate))
+
+    def _available(self, rng: np.random.Generator) -> NDArray[np.bool_] | None:
+        """A cosine between all arms and the fewest; which arms remain is random every round."""
+        if self.fewest_arms is None:
+            return None
+        phase = 2.0 * np.pi * ARM_SET_CYCLES * np.arange(self.horizon) / self.horizon
+        size = self.fewest_arms + (self.arms - self.fewest_arms) * (1.0 + np.cos(phase)) / 2.0
+        rank = rng.permuted(np.tile(np.arange(self.arms), (self.horizon, 1)), axis=1)
+        mask: NDArray[np.bool_] = rank < np.rint(size)[:, None]
+        return mask
+
+    def _hold(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stationary(Synthetic):
+    """One parameter for the whole run: the one given, or one drawn for each run.
+
+    >>> trace = Stationary(horizon=100, parameter=[0.5, 0.0]).draw(np.random.default_rng(0))
+    >>> trace.theta[99].tolist(), trace.changes
+    ([0.5, 0.0], ())
+    """
+
+    parameter: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.parameter is not None:
+            (row,) = parameter_rows("parameter", [self.parameter])
+            self._hold(parameter=row)
+        super().__post_init__()
+        if self.parameter is not None:
+            check_parameters("parameter", (self.parameter,), self._free_dim, self.norm)
+
+    def _natural_dim(self) -> int:
+        return natural_dim(self, None if self.parameter is None else (self.parameter,))
+
+    def _path(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], tuple[int, ...]]:
+        if self.parameter is None:
+            rows = self._random_parameters(rng, 1)
+        else:
+            rows = with_norm((self.parameter,), self.norm)
+        return np.repeat(rows, self.horizon, axis=0), ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Abrupt(Synthetic):
+    """theta jumps at change points.
+
+    changes     the rounds at which a new parameter takes effect, or how many: then the rounds are
+                drawn for each run, uniformly
+    parameters  one more than there are changes; None: drawn for each run. `norm`, if given,
+                rescales them
+    coordinate  only this coordinate of a drawn parameter changes: it carries half of the squared
+                norm and flips its sign
+
+    >>> world = Abrupt(horizon=100, parameters=[[1, 0], [0, 1]], changes=[51])
+    >>> trace = world.draw(np.random.default_rng(0))
+    >>> trace.theta[49].tolist(), trace.theta[50].tolist()
+    ([1.0, 0.0], [0.0, 1.0])
+    """
+
+    changes: int | tuple[int, ...] = 3
+    parameters: tuple[tuple[float, ...], ...] | None = None
+    coordinate: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.parameters is not None:
+            self._hold(parameters=parameter_rows("parameters", self.parameters))
+        super().__post_init__()
+        if isinstance(self.changes, (int, np.integer)):
+            count = checks.integer("changes", self.changes, least=0, most=self.horizon - 1)
+            self._hold(changes=count)
+        else:
+            rounds = change_rounds(self.changes, horizon=self.horizon)
+            self._hold(changes=rounds)
+            count = len(rounds)
+        if self.parameters is not None:
+            check_parameters("parameters", self.parameters, self._free_dim, self.norm)
+            if len(self.parameters) != count + 1:
+                raise ValueError(
+                    f"parameters must be one more than the changes, so {count + 1}; "
+                    f"got {len(self.parameters)}"
+                )
+        if self.coordinate is not None:
+            if self.parameters is not None:
+                raise ValueError("coordinate must be left out when parameters are given")
+            if self._free_dim < 2:
+                raise ValueError(
+                    f"coordinate needs at least 2 drawn features; got {self._free_dim}"
+                )
+            most = self._free_dim - 1
+            self._hold(coordinate=checks.integer("coordinate", self.coordinate, least=0, most=most))
+
+    def _natural_dim(self) -> int:
+        return natural_dim(self, self.parameters)
+
+    def _path(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], tuple[int, ...]]:
+        if isinstance(self.changes, int):
+            later = rng.choice(self.horizon - 1, size=self.changes, replace=False)
+            changes = tuple(int(offset) + 2 for offset in np.sort(later))
+        else:
+            changes = self.changes
+        if self.parameters is not None:
+            rows = with_norm(self.parameters, self.norm)
+        elif self.coordinate is not None:
+            rows = self._flipping_coordinate(rng, len(changes) + 1, self.coordinate)
+        else:
+            rows = self._random_parameters(rng, len(changes) + 1)
+        segment = np.searchsorted(changes, np.arange(1, self.horizon + 1), side="right")
+        return rows[segment], changes
+
+    def _flipping_coordinate(
+        self, rng: np.random.Generator, count: int, coordinate: int
+    ) -> NDArray[np.float64]:
+        norm = 1.0 if self.norm is None else self.norm
+        others = directions(rng, (self._free_dim - 1,))
+        row = np.insert(others, coordinate, 1.0) * norm / math.sqrt(2.0)
+        rows = np.tile(row, (count, 1))
+        rows[1::2, coordinate] *= -1.0
+        return rows
+
+
+def abrupt2d(
+    *,
+    horizon: int = 6000,
+    arms: int = 6,
+    link: str = "logistic",
+    m: float | None = None,
+    norm: float = 1.0,
+) -> Abrupt:
+    """The paper's simulated world: theta is (1,0), (-1,0), (0,1), (0,-1), new at 1001, 2001, 3001.
+
+    Another `horizon` moves the changes in proportion: they stay at one, two and three sixths.
+    """
+    checks.integer("horizon", horizon, least=6)
+    return Abrupt(
+        horizon=horizon,
+        arms=arms,
+        link=link,
+        m=m,  # type: ignore[arg-type]  # None: the model's own
+        norm=norm,
+        parameters=((1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0)),
+        changes=tuple(horizon * sixths // 6 + 1 for sixths in (1, 2, 3)),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drift(Synthetic):
+    """theta turns at a constant `speed`, in radians a round, in a plane drawn for each run."""
+
+    speed: float = 0.002
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._hold(speed=checks.positive("speed", self.speed))
+        if self._free_dim < 2:
+            raise ValueError(
+                f"dim must leave at least 2 drawn features to turn in; got {self._free_dim}"
+            )
+
+    def _path(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], tuple[int, ...]]:
+        start, other = self._random_parameters(rng, 2)
+        across = other - start * (other @ start) / (start @ start)
+        across *= np.linalg.norm(start) / np.linalg.norm(across)
+        angle = self.speed * np.arange(self.horizon)
+        return np.outer(np.cos(angle), start) + np.outer(np.sin(angle), across), ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seasonal(Synthetic):
+    """theta goes through `seasons` parameters in turn and comes back to the first every `period`.
+
+    period      rounds of a whole cycle; a third of the horizon unless given
+    seasons     parameters in a cycle, equally long; 4, or as many as `parameters`
+    parameters  None: drawn for each run
+    """
+
+    period: int = field(default=None)  # type: ignore[assignment]  # an int once constructed
+    seasons: int = field(default=None)  # type: ignore[assignment]  # an int once constructed
+    parameters: tuple[tuple[float, ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.parameters is not None:
+            self._hold(parameters=parameter_rows("parameters", self.parameters))
+        super().__post_init__()
+        if self.seasons is None:
+            self._hold(seasons=4 if self.parameters is None else len(self.parameters))
+        self._hold(seasons=checks.integer("seasons", self.seasons, least=2))
+        if self.period is None:
+            self._hold(period=max(self.horizon // 3, self.seasons))
+        self._hold(period=checks.integer("period", self.period, least=self.seasons))
+        if self.parameters is not None:
+            check_parameters("parameters", self.parameters, self._free_dim, self.norm)
+            if len(self.parameters) != self.seasons:
+                raise ValueError(
+                    f"parameters must be as many as the seasons, {self.seasons}; "
+                    f"got {len(self.parameters)}"
+                )
+
+    def _natural_dim(self) -> int:
+        return natural_dim(self, self.parameters)
+
+    def _path(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], tuple[int, ...]]:
+        if self.parameters is None:
+            rows = self._random_parameters(rng, self.seasons)
+        else:
+            rows = with_norm(self.parameters, self.norm)
+        season = (np.arange(self.horizon) % self.period) * self.seasons // self.period
+        changes = np.flatnonzero(np.diff(season)) + 2
+        return rows[season], tuple(int(change) for change in changes)
+
+
+def directions(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Vectors along the last axis, uniform on the unit sphere."""
+    normal = rng.standard_normal(shape)
+    unit: NDArray[np.float64] = normal / np.linalg.norm(normal, axis=-1, keepdims=True)
+    return unit
+
+
+def parameter_rows(name: str, given: Any) -> tuple[tuple[float, ...], ...]:
+    """Parameters as tuples, so that a world stays plain data."""
+    return tuple(tuple(row) for row in checks.array(name, given, ndim=2).tolist())
+
+
+def check_parameters(
+    name: str, rows: tuple[tuple[float, ...], ...], free_dim: int, norm: float | None
+) -> None:
+    if len(rows[0]) != free_dim:
+        raise ValueError(
+            f"{name} must have {free_dim} coordinates (dim, less the constant one of base_rate); "
+            f"got {len(rows[0])}"
+        )
+    if norm is not None and any(not any(row) for row in rows):
+        raise ValueError(f"{name} must not be zero when norm is given: it has no direction")
+
+
+def with_norm(rows: tuple[tuple[float, ...], ...], norm: float | None) -> NDArray[np.float64]:
+    given = np.array(rows)
+    if norm is None:
+        return given
+    scaled: NDArray[np.float64] = norm * given / np.linalg.norm(given, axis=1, keepdims=True)
+    return scaled
+
+
+def natural_dim(world: Synthetic, rows: tuple[tuple[float, ...], ...] | None) -> int:
+    """The dimension that goes with the given parameters, 2 without any."""
+    free = 2 if rows is None else len(rows[0])
+    return free if rows is None or world.base_rate is None else free + 1

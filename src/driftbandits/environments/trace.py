@@ -1,0 +1,169 @@
+"""Trace: everything that one run of a world offers, fixed before any policy plays.
+
+Notation
+--------
+T, K, d            rounds, arms, features
+actions  (T, K, d) A_t, what is offered in round t (row t-1)
+rewards  (T, K)    X_t, one drawn for every arm, so that every policy of a run plays the same world
+means    (T, K)    mu(a . theta_t), what regret is measured by; None where nobody knows them
+available (T, K)   which arms may be chosen; None: all of them
+theta    (T, d)    theta*_t, the parameter of each round
+changes            the rounds, counted from 1, at which a new parameter takes effect
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from driftbandits.environments import checks
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One run's action sets and rewards, before any choice is made.
+
+    Arrays that are already float64 and contiguous are held, not copied.
+
+    `partial=True` says that some rewards were never observed, as in the log of a policy that saw
+    only the arm it chose: these are NaN. Whoever plays such a trace must treat NaN as a reward that
+    never arrives (the decision stays pending and teaches nothing); regret is refused, because
+    the best arm is unknown. What another policy would have earned needs an estimator, not a replay.
+
+    >>> trace = Trace(actions=[[[1.0], [-1.0]]], rewards=[[1, 0]], means=[[0.7, 0.3]])
+    >>> trace.horizon, trace.arms, trace.dim
+    (1, 2, 1)
+    >>> trace.regret([1]).round(3).tolist()
+    [0.4]
+    """
+
+    actions: NDArray[np.float64]
+    rewards: NDArray[np.float64]
+    means: NDArray[np.float64] | None = None
+    available: NDArray[np.bool_] | None = None
+    theta: NDArray[np.float64] | None = None
+    changes: tuple[int, ...] | None = None
+    partial: bool = False
+
+    def __post_init__(self) -> None:
+        def hold(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        hold("actions", checks.array("actions", self.actions, ndim=3))
+        rounds, arms, dim = self.actions.shape
+        hold("rewards", checks.array("rewards", self.rewards, ndim=2, missing=True))
+        if np.isnan(self.rewards).any() and not self.partial:
+            raise ValueError(
+                "rewards must be finite; got NaN. If these were never observed, give partial=True"
+            )
+        _check_shape("rewards", self.rewards, (rounds, arms))
+        if self.means is not None:
+            hold("means", checks.array("means", self.means, ndim=2))
+            _check_shape("means", self.means, (rounds, arms))
+        if self.available is not None:
+            hold("available", _mask(self.available))
+            _check_shape("available", self.available, (rounds, arms))
+            empty = np.flatnonzero(~self.available.any(axis=1))
+            if empty.size:
+                raise ValueError(
+                    f"available must leave an arm in every round; got none in round {empty[0] + 1}"
+                )
+        if self.theta is not None:
+            hold("theta", checks.array("theta", self.theta, ndim=2))
+            _check_shape("theta", self.theta, (rounds, dim))
+        if self.changes is not None:
+            hold("changes", change_rounds(self.changes, horizon=rounds))
+
+    @property
+    def horizon(self) -> int:
+        return int(self.actions.shape[0])
+
+    @property
+    def arms(self) -> int:
+        return int(self.actions.shape[1])
+
+    @property
+    def dim(self) -> int:
+        return int(self.actions.shape[2])
+
+    @property
+    def payoffs(self) -> NDArray[np.float64]:
+        """What regret is measured by (T, K): the means, or the rewards (realised regret)."""
+        if self.means is not None:
+            return self.means
+        if np.isnan(self.rewards).any():
+            raise ValueError(
+                "rewards must be known for every arm, or means given, to measure regret; "
+                "got a trace with rewards that were never observed"
+            )
+        return self.rewards
+
+    @property
+    def best(self) -> NDArray[np.float64]:
+        """The largest payoff among the arms available in each round (T,)."""
+        if self.available is None:
+            best: NDArray[np.float64] = self.payoffs.max(axis=1)
+        else:
+            best = self.payoffs.max(axis=1, where=self.available, initial=-np.inf)
+        return best
+
+    def regret(self, chosen: ArrayLike) -> NDArray[np.float64]:
+        """The regret of each round (T,) for the arm indices `chosen` (T,)."""
+        picked = np.asarray(chosen)
+        if picked.shape != (self.horizon,) or picked.dtype.kind not in "iu":
+            raise ValueError(
+                f"chosen must hold {self.horizon} arm indices, one a round; "
+                f"got shape {picked.shape}, type {picked.dtype}"
+            )
+        if picked.min() < 0 or picked.max() >= self.arms:
+            raise ValueError(
+                f"chosen must lie in 0..{self.arms - 1}; "
+                f"got values from {picked.min()} to {picked.max()}"
+            )
+        rounds = np.arange(self.horizon)
+        if self.available is not None and not self.available[rounds, picked].all():
+            first = int(np.flatnonzero(~self.available[rounds, picked])[0])
+            raise ValueError(
+                f"chosen must be available arms; got arm {picked[first]} in round {first + 1}"
+            )
+        difference: NDArray[np.float64] = self.best - self.payoffs[rounds, picked]
+        return difference
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """A world: anything that draws traces. It is sent to worker processes, so it must pickle."""
+
+    def draw(self, rng: np.random.Generator) -> Trace:
+        """One run. It may depend on nothing but the world and `rng`."""
+        ...
+
+
+def change_rounds(changes: Any, *, horizon: int) -> tuple[int, ...]:
+    """`changes` as a tuple of increasing rounds in 2..horizon."""
+    try:
+        listed = list(changes)
+    except TypeError:
+        raise ValueError(f"changes must be a list of rounds; got {changes!r}") from None
+    rounds = tuple(checks.integer("changes", value, least=2, most=horizon) for value in listed)
+    if any(later <= earlier for earlier, later in itertools.pairwise(rounds)):
+        raise ValueError(f"changes must be increasing rounds; got {listed!r}")
+    return rounds
+
+
+def _mask(available: Any) -> NDArray[np.bool_]:
+    mask = np.asarray(available)
+    if mask.dtype != np.bool_:
+        raise ValueError(f"available must be an array of booleans; got type {mask.dtype}")
+    return np.ascontiguousarray(mask)
+
+
+def _check_shape(name: str, given: NDArray[Any], expected: tuple[int, ...]) -> None:
+    if given.shape != expected:
+        raise ValueError(
+            f"{name} must have shape {expected} to go with the actions; got {given.shape}"
+        )
