@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 from driftbandits.environments import checks
+from driftbandits.environments.cases import Counts, Paired
+from driftbandits.environments.logged import logged
 from driftbandits.environments.synthetic import Abrupt, Drift, Seasonal, Stationary, abrupt2d
 from driftbandits.environments.trace import Environment
 
 _WORLDS: dict[str, Callable[..., Environment]] = {
     "abrupt": Abrupt,
     "abrupt2d": abrupt2d,
+    "counts": Counts,
     "drift": Drift,
+    "logged": logged,
+    "paired": Paired,
     "seasonal": Seasonal,
     "stationary": Stationary,
 }
@@ -39,3 +45,17 @@ def environment(name: str, **options: Any) -> Environment:
                 f"it has {', '.join(sorted(allowed))}"
             )
     return make(**options)
+
+
+def as_gymnasium(environment: Environment, *, seed: int | None = None) -> Any:
+    """Any world as a Gymnasium environment, a `driftbandits.environments.gym.BanditEnv`.
+
+    `seed` belongs to the first `reset` that is given none.
+    """
+    try:
+        gym = importlib.import_module("driftbandits.environments.gym")
+    except ImportError:
+        raise ImportError(
+            "Gymnasium environments need gymnasium: pip install 'driftbandits[gym]'"
+        ) from None
+    return gym.BanditEnv(environment, seed=seed)

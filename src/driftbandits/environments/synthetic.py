@@ -60,10 +60,8 @@ class Synthetic:
 
     def __post_init__(self) -> None:
         self._hold(horizon=checks.integer("horizon", self.horizon, least=1))
-        if self.dim is None:
-            self._hold(dim=self._natural_dim())
-        least_dim = 1 if self.base_rate is None else 2
-        self._hold(dim=checks.integer("dim", self.dim, least=least_dim))
+        dim = unless_given(self.dim, self._natural_dim())
+        self._hold(dim=checks.integer("dim", dim, least=1 if self.base_rate is None else 2))
         self._hold(arms=checks.integer("arms", self.arms, least=1))
         self._hold(m=links.link(self.link, m=self.m).m)
         if self.norm is not None:
@@ -340,12 +338,10 @@ class Seasonal(Synthetic):
         if self.parameters is not None:
             self._hold(parameters=parameter_rows("parameters", self.parameters))
         super().__post_init__()
-        if self.seasons is None:
-            self._hold(seasons=4 if self.parameters is None else len(self.parameters))
-        self._hold(seasons=checks.integer("seasons", self.seasons, least=2))
-        if self.period is None:
-            self._hold(period=max(self.horizon // 3, self.seasons))
-        self._hold(period=checks.integer("period", self.period, least=self.seasons))
+        seasons = unless_given(self.seasons, 4 if self.parameters is None else len(self.parameters))
+        self._hold(seasons=checks.integer("seasons", seasons, least=2))
+        period = unless_given(self.period, max(self.horizon // 3, self.seasons))
+        self._hold(period=checks.integer("period", period, least=self.seasons))
         if self.parameters is not None:
             check_parameters("parameters", self.parameters, self._free_dim, self.norm)
             if len(self.parameters) != self.seasons:
@@ -365,6 +361,11 @@ class Seasonal(Synthetic):
         season = (np.arange(self.horizon) % self.period) * self.seasons // self.period
         changes = np.flatnonzero(np.diff(season)) + 2
         return rows[season], tuple(int(change) for change in changes)
+
+
+def unless_given(value: Any, default: int) -> Any:
+    """`default` for a field that depends on others and was left out."""
+    return default if value is None else value
 
 
 def directions(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:

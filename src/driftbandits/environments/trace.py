@@ -78,6 +78,10 @@ class Trace:
         if self.changes is not None:
             hold("changes", change_rounds(self.changes, horizon=rounds))
 
+    def __repr__(self) -> str:
+        """The sizes only: a trace is long."""
+        return f"Trace({self.horizon} rounds, {self.arms} arms, {self.dim} features)"
+
     @property
     def horizon(self) -> int:
         return int(self.actions.shape[0])
@@ -95,7 +99,8 @@ class Trace:
         """What regret is measured by (T, K): the means, or the rewards (realised regret)."""
         if self.means is not None:
             return self.means
-        if np.isnan(self.rewards).any():
+        unknown = np.isnan(self.rewards)
+        if (unknown if self.available is None else unknown & self.available).any():
             raise ValueError(
                 "rewards must be known for every arm, or means given, to measure regret; "
                 "got a trace with rewards that were never observed"
