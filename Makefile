@@ -37,13 +37,13 @@ $(LOCKED): $(LOCK)
 	       "Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "==> install: a new $(VENV) with the versions of $(LOCK); this takes a minute or two"
 	@$(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: \
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --only-binary :all: \
 	  --require-hashes -r $(LOCK)
 	@touch $@
 
 $(INSTALLED): $(LOCKED) pyproject.toml
 	@echo "==> install: driftbandits itself, editable"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check \
 	  --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -107,11 +107,12 @@ reproduce: $(INSTALLED) ## the experiments of the paper, into results/ (RUNS=500
 	@echo "==> reproduce: $(RUNS) runs of the paper's experiments, into results/"
 	@$(BIN)/driftbandits reproduce --runs $(RUNS) --out results
 
+# One version of each package for every Python, so that no check depends on the Python it runs on.
 lock: $(INSTALLED) ## write the pins again (LOCK_FLAGS=--upgrade for newer versions)
 	@echo "==> lock: resolving pyproject.toml into $(LOCK)"
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	  --no-header --no-annotate --no-emit-index-url --all-extras --group dev $(LOCK_FLAGS) \
-	  --output-file $(LOCK) pyproject.toml
+	@$(BIN)/uv pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 \
+	  --generate-hashes --no-header --no-annotate --no-emit-index-url --all-extras --group dev \
+	  $(LOCK_FLAGS) --output-file $(LOCK) pyproject.toml
 
 format: $(INSTALLED) ## let ruff format the code and mend what it can
 	@$(BIN)/ruff format .
