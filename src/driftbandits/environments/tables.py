@@ -30,6 +30,7 @@ PIMA_COLUMNS = (
     "Outcome",
 )
 PIMA_ROWS = 768
+# Of the numbers of the well-known table, in its usual order; see `numbers_digest`.
 PIMA_DIGEST = "3e5bd23b2c24c83178bcc3a4649e4339c1a248d5bead9c896b19af974b2cdee5"
 
 
@@ -87,18 +88,15 @@ def load_table(name: str, *, path: str | Path | None = None) -> Table:
     if name == "pima":
         if path is None:
             return _pima_from_faraway()
-        return _split_last(read_known_csv(path))
+        numbers = read_known_csv(path, columns=PIMA_COLUMNS, rows=PIMA_ROWS, digest=PIMA_DIGEST)
+        return _split_last(numbers)
     if path is not None:
         raise ValueError(f"path is only for the table pima; got {path!r} for {name}")
     return _from_statsmodels(name)
 
 
 def read_known_csv(
-    path: str | Path,
-    *,
-    columns: tuple[str, ...] = PIMA_COLUMNS,
-    rows: int = PIMA_ROWS,
-    digest: str = PIMA_DIGEST,
+    path: str | Path, *, columns: tuple[str, ...], rows: int, digest: str
 ) -> NDArray[np.float64]:
     """The numbers of a CSV file, after checking that it holds exactly the table that is expected.
 

@@ -1,0 +1,837 @@
+"""Worlds: what they draw, what they refuse, and that every policy of a run meets the same one."""
+
+import pickle
+import re
+import sys
+import types
+
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from driftbandits import links
+from driftbandits.environments import (
+    Abrupt,
+    Counts,
+    Drift,
+    Environment,
+    Paired,
+    Seasonal,
+    Stationary,
+    Table,
+    Trace,
+    abrupt2d,
+    as_gymnasium,
+    environment,
+    environment_names,
+    load_table,
+    logged,
+    tables,
+)
+
+MODELS = {"logistic": None, "binomial": 5, "poisson": 30, "identity": 2.0}
+SYNTHETIC = ("abrupt", "abrupt2d", "drift", "seasonal", "stationary")
+SMALL_TABLE = Table(
+    features=[[0.0, 5.0], [1.0, 3.0], [2.0, 9.0], [4.0, 1.0], [3.0, 3.0]], outcome=[0, 1, 0, 3, 2]
+)
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def small_worlds():
+    """One of each, quick to draw."""
+    worlds = {name: environment(name, horizon=60) for name in SYNTHETIC}
+    worlds["low base rate"] = environment("abrupt", horizon=60, dim=3, base_rate=0.03)
+    worlds["varying arms"] = environment("stationary", horizon=60, fewest_arms=2)
+    worlds["paired"] = environment("paired", horizon=60, table=SMALL_TABLE)
+    worlds["counts"] = environment("counts", horizon=60, table=SMALL_TABLE, arms=3)
+    worlds["logged"] = environment(
+        "logged", actions=rng().normal(size=(60, 3, 2)), rewards=np.ones((60, 3)), shuffle=True
+    )
+    return worlds
+
+
+def assert_same(first, second):
+    for name in ("actions", "rewards", "means", "available", "theta"):
+        left, right = getattr(first, name), getattr(second, name)
+        assert (left is None) == (right is None)
+        if left is not None:
+            np.testing.assert_array_equal(left, right, err_msg=name)
+    assert first.changes == second.changes
+
+
+def noise_variance(link, m, means):
+    if link == "poisson":
+        return means
+    if link == "identity":
+        return means * (m - means)
+    return means * (1 - means / m)
+
+
+# --- every world ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", small_worlds())
+def test_a_draw_depends_on_the_generator_alone(name):
+    world = small_worlds()[name]
+    np.random.seed(1)  # noqa: NPY002  # the global state must not matter
+    first = world.draw(rng(5))
+    world.draw(rng(6))
+    np.random.seed(2)  # noqa: NPY002
+    assert_same(first, world.draw(rng(5)))
+    assert_same(first, small_worlds()[name].draw(rng(5)))
+    assert not np.array_equal(first.actions, world.draw(rng(6)).actions)
+
+
+@pytest.mark.parametrize("name", small_worlds())
+def test_worlds_pickle_and_tell_their_dimension(name):
+    world = small_worlds()[name]
+    assert isinstance(world, Environment)
+    copy = pickle.loads(pickle.dumps(world))
+    assert_same(world.draw(rng()), copy.draw(rng()))
+    trace = world.draw(rng())
+    assert trace.dim == world.dim
+    assert trace.horizon == 60
+    assert np.abs(trace.actions).max() <= world.action_bound
+    assert trace.actions.flags.c_contiguous
+    assert trace.actions.dtype == trace.rewards.dtype == np.float64
+
+
+@pytest.mark.parametrize("name", small_worlds())
+def test_worlds_refuse_what_is_no_generator(name):
+    with pytest.raises(ValueError, match=r"rng must be a numpy.random.Generator.*got int"):
+        small_worlds()[name].draw(0)
+
+
+@pytest.mark.parametrize("link", MODELS)
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_rewards_have_the_stated_means_and_range(name, link):
+    m = MODELS[link]
+    world = environment(name, link=link, m=m, horizon=3000)
+    trace = world.draw(rng(3))
+    z = np.einsum("tkd,td->tk", trace.actions, trace.theta)
+    np.testing.assert_allclose(
+        trace.means, links.link(link, m=m).mean(world.centre + z), rtol=1e-12, atol=1e-12
+    )
+    assert trace.rewards.min() >= 0
+    assert trace.rewards.max() <= world.m
+    if link != "identity":
+        assert (trace.rewards % 1 == 0).all()
+    error = (trace.rewards - trace.means).sum()
+    assert abs(error) < 5 * np.sqrt(noise_variance(link, world.m, trace.means).sum())
+    # The arms of a round must not share their noise, or policies would learn from arms unplayed.
+    noise = (trace.rewards - trace.means) / np.sqrt(noise_variance(link, world.m, trace.means))
+    assert abs((noise[:, 0] * noise[:, 1]).mean()) < 5 / np.sqrt(3000)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5])
+def test_actions_are_uniform_in_the_ball(dim):
+    trace = Stationary(dim=dim, arms=3, horizon=4000, radius=2.0).draw(rng(7))
+    actions = trace.actions.reshape(-1, dim)
+    radii = np.linalg.norm(actions, axis=1)
+    assert radii.max() <= 2.0
+    # The share of the ball within radius r is (r/2)^d, so this is uniform on [0, 1].
+    assert stats.kstest((radii / 2.0) ** dim, "uniform").pvalue > 1e-4
+    # E[a a'] = r^2 / (d+2) I and E[a] = 0
+    spread = np.sqrt(4.0 / (dim + 2) / len(actions))
+    assert np.abs(actions.mean(axis=0)).max() < 5 * spread
+    second = actions.T @ actions / len(actions)
+    np.testing.assert_allclose(second, 4.0 / (dim + 2) * np.eye(dim), atol=0.1)
+
+
+# --- the paths of theta --------------------------------------------------------------------------
+
+
+def test_abrupt2d_is_the_papers_world():
+    world = environment("abrupt2d")
+    trace = world.draw(rng())
+    assert (trace.horizon, trace.arms, trace.dim) == (6000, 6, 2)
+    assert trace.changes == (1001, 2001, 3001)
+    expected = {1: (1, 0), 1000: (1, 0), 1001: (-1, 0), 2000: (-1, 0)}
+    expected |= {2001: (0, 1), 3000: (0, 1), 3001: (0, -1), 6000: (0, -1)}
+    for round_, theta in expected.items():
+        assert tuple(trace.theta[round_ - 1]) == theta
+    assert set(np.unique(trace.rewards)) == {0.0, 1.0}
+
+
+def test_abrupt2d_shortens_in_proportion():
+    assert abrupt2d(horizon=600).changes == (101, 201, 301)
+    assert abrupt2d(horizon=6).changes == (2, 3, 4)
+    assert np.linalg.norm(abrupt2d(norm=5).draw(rng()).theta, axis=1) == pytest.approx(5.0)
+    with pytest.raises(ValueError, match="horizon must be an integer of at least 6; got 5"):
+        abrupt2d(horizon=5)
+
+
+@given(st.data())
+def test_each_round_has_the_parameter_of_its_segment(data):
+    horizon = data.draw(st.integers(2, 30))
+    changes = sorted(data.draw(st.sets(st.integers(2, horizon), max_size=6)))
+    parameters = [[float(i), 1.0] for i in range(len(changes) + 1)]
+    trace = Abrupt(horizon=horizon, parameters=parameters, changes=changes).draw(rng())
+    for round_ in range(1, horizon + 1):
+        assert trace.theta[round_ - 1, 0] == sum(change <= round_ for change in changes)
+    assert trace.changes == tuple(changes)
+
+
+def test_a_number_of_changes_means_random_rounds_and_parameters():
+    world = Abrupt(horizon=500, changes=10, dim=4, norm=3.0)
+    first, second = world.draw(rng(1)), world.draw(rng(2))
+    for trace in (first, second):
+        assert len(set(trace.changes)) == 10
+        jumps = np.flatnonzero(np.abs(np.diff(trace.theta, axis=0)).max(axis=1)) + 2
+        assert tuple(jumps) == trace.changes
+        np.testing.assert_allclose(np.linalg.norm(trace.theta, axis=1), 3.0)
+    assert first.changes != second.changes
+    assert Abrupt(horizon=5, changes=4).draw(rng()).changes == (2, 3, 4, 5)
+    assert Abrupt(horizon=1, changes=0).draw(rng()).changes == ()
+
+
+def test_random_change_rounds_are_uniform():
+    world = Abrupt(horizon=101, changes=1, arms=1)
+    generator = rng(4)
+    rounds = [world.draw(generator).changes[0] for _ in range(2000)]
+    assert stats.chisquare(np.bincount(rounds, minlength=102)[2:]).pvalue > 1e-4
+
+
+def test_a_single_coordinate_can_change():
+    trace = Abrupt(horizon=90, changes=[31, 61], dim=5, coordinate=2, norm=2.0).draw(rng())
+    before, after, back = trace.theta[29], trace.theta[30], trace.theta[60]
+    np.testing.assert_array_equal(np.delete(before, 2), np.delete(after, 2))
+    assert before[2] == pytest.approx(2.0 / np.sqrt(2))
+    assert after[2] == -before[2]
+    np.testing.assert_array_equal(back, before)
+    np.testing.assert_allclose(np.linalg.norm(trace.theta, axis=1), 2.0)
+
+
+@pytest.mark.parametrize("dim", [2, 6])
+def test_drift_turns_at_its_speed_in_one_plane(dim):
+    theta = Drift(horizon=1000, dim=dim, speed=0.01, norm=1.5).draw(rng(2)).theta
+    np.testing.assert_allclose(np.linalg.norm(theta, axis=1), 1.5)
+    cosine = (theta[1:] * theta[:-1]).sum(axis=1) / 1.5**2
+    np.testing.assert_allclose(np.arccos(cosine), 0.01, rtol=1e-6)
+    assert np.linalg.matrix_rank(theta, tol=1e-9) == 2
+    assert theta[0] @ theta[500] / 1.5**2 == pytest.approx(np.cos(5.0))
+
+
+def test_seasons_come_back():
+    trace = Seasonal(horizon=600, period=200, seasons=4).draw(rng())
+    np.testing.assert_array_equal(trace.theta[:200], trace.theta[200:400])
+    np.testing.assert_array_equal(trace.theta[:200], trace.theta[400:])
+    assert len(np.unique(trace.theta, axis=0)) == 4
+    assert trace.changes == tuple(range(51, 600, 50))
+    uneven = Seasonal(horizon=20, period=7, parameters=[[1, 0], [0, 1], [1, 1]]).draw(rng())
+    assert len(np.unique(uneven.theta, axis=0)) == 3
+    np.testing.assert_array_equal(uneven.theta[:7], uneven.theta[7:14])
+    assert Seasonal(horizon=600).period == 200
+
+
+def test_a_stationary_world_keeps_its_parameter():
+    trace = Stationary(parameter=[0.3, 0.4, 0.0], horizon=10).draw(rng())
+    assert trace.dim == 3
+    np.testing.assert_array_equal(trace.theta, np.tile([0.3, 0.4, 0.0], (10, 1)))
+    scaled = Stationary(parameter=[0.3, 0.4], norm=5, horizon=10).draw(rng())
+    np.testing.assert_allclose(scaled.theta[0], [3.0, 4.0])
+    drawn = Stationary(horizon=10, dim=20, arms=50)
+    assert not np.array_equal(drawn.draw(rng(1)).theta, drawn.draw(rng(2)).theta)
+
+
+# --- low base rates, the identity model, varying arms --------------------------------------------
+
+
+@pytest.mark.parametrize("link", MODELS)
+def test_base_rate_is_the_mean_of_an_action_without_features(link):
+    world = Abrupt(dim=4, base_rate=0.03, link=link, m=MODELS[link], radius=1.5)
+    trace = world.draw(rng(1))
+    assert trace.dim == 4
+    assert np.linalg.norm(trace.actions, axis=2).max() <= 1.5 * (1 + 1e-12)
+    constant = trace.actions[0, 0, -1]
+    assert (trace.actions[:, :, -1] == constant).all()
+    unit = 1.0 if link == "poisson" else world.m
+    at_zero = links.link(link, m=MODELS[link]).mean(constant * trace.theta[:, -1])
+    np.testing.assert_allclose(at_zero, 0.03 * unit)
+    assert 0.029 * unit < trace.means.mean() < 0.04 * unit
+    assert world.centre == 0.0
+
+
+def test_identity_means_use_the_range_and_stay_in_it():
+    trace = abrupt2d(link="identity", m=4.0, norm=3.0).draw(rng())
+    np.testing.assert_allclose(np.linalg.norm(trace.theta, axis=1), 2.0)  # m/2, whatever the norm
+    assert trace.means.min() >= 0
+    assert trace.means.max() <= 4
+    assert trace.means.max() > 3.9
+    weak = Stationary(link="identity", norm=0.1, horizon=10)
+    np.testing.assert_allclose(np.linalg.norm(weak.draw(rng()).theta, axis=1), 0.05)
+    assert weak.centre == 0.5
+
+
+def test_arm_sets_shrink_and_grow():
+    trace = Stationary(arms=10, fewest_arms=3, horizon=400).draw(rng())
+    sizes = trace.available.sum(axis=1)
+    assert sizes[0] == 10
+    assert sizes[50] == 3
+    assert sizes[100] == 10
+    assert set(sizes) == set(range(3, 11))
+    assert trace.available[45:55].any(axis=0).all(), "not always the same arms remain"
+    worst_available = np.where(trace.available, trace.means, np.inf).argmin(axis=1)
+    assert (trace.regret(worst_available) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("abrupt", {"horizon": 0}, "horizon must be an integer of at least 1; got 0"),
+        ("abrupt", {"horizon": 2.0}, "horizon must be an integer of at least 1; got 2.0"),
+        ("abrupt", {"dim": 0}, "dim must be an integer of at least 1; got 0"),
+        ("abrupt", {"arms": True}, "arms must be an integer of at least 1; got True"),
+        ("abrupt", {"link": "probit"}, "link must be one of .*; got 'probit'"),
+        ("abrupt", {"link": "poisson"}, "m must be given for the poisson model"),
+        ("abrupt", {"norm": -1}, "norm must be a positive finite number; got -1"),
+        ("abrupt", {"radius": np.inf}, "radius must be a positive finite number; got inf"),
+        ("abrupt", {"base_rate": 1.0}, "base_rate must be a share between 0 and 1"),
+        ("abrupt", {"base_rate": 0.1, "dim": 1}, "dim must be an integer of at least 2; got 1"),
+        (
+            "abrupt",
+            {"base_rate": 9, "link": "poisson", "m": 9},
+            "base_rate must be below m=9; got 9",
+        ),
+        ("abrupt", {"fewest_arms": 7}, "fewest_arms must be an integer 1..6; got 7"),
+        ("abrupt", {"changes": 6000}, "changes must be an integer 0..5999; got 6000"),
+        ("abrupt", {"changes": [1]}, "changes must be an integer 2..6000; got 1"),
+        ("abrupt", {"changes": [9, 5]}, "changes must be increasing rounds"),
+        ("abrupt", {"changes": 1.5}, "changes must be a list of rounds; got 1.5"),
+        ("abrupt", {"parameters": [[1, 0]]}, "parameters must be one more than the changes, so 4"),
+        ("abrupt", {"parameters": [[1], [0, 1]]}, "parameters must be a 2-dimensional array"),
+        (
+            "abrupt",
+            {"parameters": [[1, 0]], "changes": 0, "dim": 3},
+            "parameters must have 3 coordinates .*; got 2",
+        ),
+        (
+            "abrupt",
+            {"parameters": [[0, 0]], "changes": 0, "norm": 1},
+            "parameters must not be zero when norm is given",
+        ),
+        (
+            "abrupt",
+            {"parameters": [[1, 0]], "changes": 0, "coordinate": 1},
+            "coordinate must be left out when parameters are given",
+        ),
+        ("abrupt", {"coordinate": 2}, "coordinate must be an integer 0..1; got 2"),
+        ("abrupt", {"coordinate": 0, "dim": 1}, "coordinate needs at least 2 drawn features"),
+        ("drift", {"speed": 0}, "speed must be a positive finite number; got 0"),
+        ("drift", {"dim": 1}, "dim must leave at least 2 drawn features to turn in; got 1"),
+        ("seasonal", {"seasons": 1}, "seasons must be an integer of at least 2; got 1"),
+        ("seasonal", {"period": 3}, "period must be an integer of at least 4; got 3"),
+        (
+            "seasonal",
+            {"seasons": 3, "parameters": [[1, 0], [0, 1]]},
+            "parameters must be as many as the seasons, 3; got 2",
+        ),
+        ("stationary", {"parameter": [np.nan]}, "parameter must be finite"),
+        ("stationary", {"parameter": [1.0], "dim": 2}, "parameter must have 2 coordinates"),
+        ("stationary", {"speed": 1}, "speed is not an option of the world stationary; it has arms"),
+        ("abrupt2d", {"parameters": 1}, "parameters is not an option of the world abrupt2d"),
+        ("paired", {"cases": 1}, "cases is not an option of the world paired"),
+        ("martian", {}, "name must be one of abrupt, abrupt2d, counts, .*; got 'martian'"),
+        ("paired", {"table": "iris"}, "table must be one of fair, pima, randhie; got 'iris'"),
+        ("paired", {"path": "x.csv"}, "path is only for the table pima; got 'x.csv' for fair"),
+        ("paired", {"table": SMALL_TABLE, "path": "x"}, "path is only for the table pima"),
+        ("paired", {"switch": 2001}, "switch must be an integer 1..2000; got 2001"),
+        ("paired", {"horizon": 0}, "horizon must be an integer of at least 1; got 0"),
+        (
+            "paired",
+            {"table": Table(features=[[0], [1]], outcome=[1, 1])},
+            "table must have outcomes of 0 and above 0; got 2 above 0 among 2",
+        ),
+        (
+            "counts",
+            {"table": Table(features=[[0], [1]], outcome=[0, 1.5])},
+            "table must have whole outcomes for the poisson model; got 1.5",
+        ),
+        ("counts", {"arms": 0, "table": SMALL_TABLE}, "arms must be an integer of at least 1"),
+        ("counts", {"m": 0, "table": SMALL_TABLE}, "m must be positive"),
+    ],
+)
+def test_refusals_name_the_argument(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        environment(name, **options)
+
+
+def test_names_are_all_known():
+    assert environment_names() == tuple(sorted([*SYNTHETIC, "paired", "counts", "logged"]))
+
+
+# --- traces --------------------------------------------------------------------------------------
+
+
+@given(
+    st.integers(1, 6).flatmap(
+        lambda arms: st.tuples(
+            hnp.arrays(float, (5, arms), elements=st.floats(-9, 9)),
+            hnp.arrays(bool, (5, arms)),
+            hnp.arrays(np.int64, 5, elements=st.integers(0, arms - 1)),
+        )
+    )
+)
+def test_regret_is_the_best_available_less_the_chosen(drawn):
+    values, mask, chosen = drawn
+    mask[np.arange(5), chosen] = True
+    actions = np.zeros((5, values.shape[1], 1))
+    by_means = Trace(actions, np.zeros_like(values), means=values, available=mask)
+    by_rewards = Trace(actions, values, available=mask)
+    expected = [
+        max(v for v, allowed in zip(values[t], mask[t], strict=True) if allowed)
+        - values[t, chosen[t]]
+        for t in range(5)
+    ]
+    np.testing.assert_array_equal(by_means.regret(chosen), expected)
+    np.testing.assert_array_equal(by_rewards.regret(chosen), expected)
+    assert (by_means.regret(chosen) >= 0).all()
+    assert (Trace(actions, values).best >= by_rewards.best).all()
+
+
+GOOD = {"actions": np.zeros((3, 2, 4)), "rewards": np.zeros((3, 2))}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"actions": np.zeros((3, 2))}, r"actions must be a 3-dimensional array.*\(3, 2\)"),
+        ({"actions": np.zeros((0, 2, 4))}, "actions must be .* not empty"),
+        ({"actions": np.full((3, 2, 4), np.nan)}, "actions must be finite"),
+        ({"actions": "text"}, "actions must be a 3-dimensional array of numbers"),
+        ({"rewards": np.zeros((3, 3))}, r"rewards must have shape \(3, 2\).*got \(3, 3\)"),
+        ({"rewards": np.full((3, 2), np.nan)}, "rewards must be finite.*partial=True"),
+        ({"rewards": np.full((3, 2), np.inf), "partial": True}, "rewards must be finite"),
+        ({"means": np.zeros((2, 2))}, r"means must have shape \(3, 2\)"),
+        ({"means": np.full((3, 2), np.nan)}, "means must be finite"),
+        ({"available": np.ones((3, 2))}, "available must be an array of booleans; got type float"),
+        ({"available": np.ones((3, 1), bool)}, r"available must have shape \(3, 2\)"),
+        ({"available": np.array([[1, 1], [0, 0], [1, 0]], bool)}, "got none in round 2"),
+        ({"theta": np.zeros((3, 3))}, r"theta must have shape \(3, 4\)"),
+        ({"changes": (4,)}, "changes must be an integer 2..3; got 4"),
+        ({"changes": (2, 2)}, "changes must be increasing"),
+    ],
+)
+def test_a_trace_refuses_what_does_not_fit(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        Trace(**{**GOOD, **wrong})
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ([0, 1], "chosen must hold 3 arm indices"),
+        ([0.0, 1.0, 1.0], "chosen must hold 3 arm indices.*float64"),
+        ([0, 1, 2], "chosen must lie in 0..1; got values from 0 to 2"),
+        ([0, 0, 0], "chosen must be available arms; got arm 0 in round 3"),
+    ],
+)
+def test_regret_refuses_impossible_choices(chosen, message):
+    trace = Trace(**GOOD, available=np.array([[1, 1], [1, 1], [0, 1]], bool))
+    with pytest.raises(ValueError, match=message):
+        trace.regret(chosen)
+
+
+def test_a_trace_converts_lists_and_is_short_to_print():
+    trace = Trace(actions=[[[1], [2]]], rewards=[[0, 1]], changes=[])
+    assert trace.actions.dtype == np.float64
+    assert trace.changes == ()
+    assert repr(trace) == "Trace(1 rounds, 2 arms, 1 features)"
+    fortran = Trace(np.asfortranarray(np.ones((3, 2, 4))), np.ones((3, 2)))
+    assert fortran.actions.flags.c_contiguous
+
+
+# --- real tables ---------------------------------------------------------------------------------
+
+
+def test_a_table_becomes_actions_of_length_at_most_one():
+    actions = SMALL_TABLE.actions()
+    assert np.linalg.norm(actions, axis=1).max() == pytest.approx(1.0)
+    standard = actions[:, :-1] / actions[0, -1]
+    np.testing.assert_allclose(standard.mean(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(standard.std(axis=0), 1.0)
+    assert len(np.unique(actions[:, -1])) == 1
+
+
+@pytest.mark.parametrize(
+    ("features", "outcome", "message"),
+    [
+        ([[1.0], [2.0]], [0], "outcome must have one value for each of the 2 rows.*got 1"),
+        ([[1.0], [2.0]], [0, -1], "outcome must not be negative; got -1"),
+        ([[1.0, 7.0], [2.0, 7.0]], [0, 1], "features must vary.*column 2 is constant"),
+        ([1.0, 2.0], [0, 1], "features must be a 2-dimensional array"),
+    ],
+)
+def test_a_table_refuses_what_does_not_fit(features, outcome, message):
+    with pytest.raises(ValueError, match=message):
+        Table(features=features, outcome=outcome)
+
+
+def test_fair_and_randhie_are_the_tables_of_the_literature():
+    fair, randhie = load_table("fair"), load_table("randhie")
+    assert fair.features.shape == (6366, 8)
+    assert set(np.unique(fair.outcome)) == {0.0, 1.0}
+    assert fair.outcome.sum() == 2053
+    assert randhie.features.shape == (20190, 9)
+    assert randhie.outcome.max() == 77
+    assert repr(fair) == "Table(6366 rows, 8 features)"
+
+
+def test_paired_offers_one_positive_and_one_negative_case():
+    world = environment("paired")
+    trace = world.draw(rng(1))
+    assert (trace.horizon, trace.arms, trace.dim) == (2000, 2, 9)
+    assert trace.changes == (1001,)
+    assert trace.means is None
+    np.testing.assert_array_equal(trace.rewards.sum(axis=1), 1.0)
+    # Which class an action comes from, found by looking its row up in the table.
+    known = {
+        row.tobytes(): y for row, y in zip(world.cases.actions(), world.cases.outcome, strict=True)
+    }
+    twins = {row.tobytes() for row in world.cases.actions()[world.cases.outcome == 0]} & {
+        row.tobytes() for row in world.cases.actions()[world.cases.outcome == 1]
+    }
+    outcome = np.array([[known[a.tobytes()] for a in actions] for actions in trace.actions])
+    clear = np.array([[a.tobytes() not in twins for a in actions] for actions in trace.actions])
+    assert clear.mean() > 0.3
+    assert (outcome == trace.rewards)[:1000][clear[:1000]].all()
+    assert (outcome != trace.rewards)[1000:][clear[1000:]].all()
+    assert abs(trace.rewards[:, 0].mean() - 0.5) < 5 * 0.5 / np.sqrt(2000)
+    assert np.linalg.norm(trace.actions, axis=2).max() <= 1 + 1e-12
+
+
+def test_paired_roles_change_after_the_switch():
+    world = Paired(table=SMALL_TABLE, horizon=40, switch=30, link="poisson", m=2)
+    trace = world.draw(rng())
+    worth = {
+        row.tobytes(): min(y, 2)
+        for row, y in zip(SMALL_TABLE.actions(), [0, 1, 0, 3, 2], strict=True)
+    }
+    own = np.array([[worth[a.tobytes()] for a in actions] for actions in trace.actions])
+    np.testing.assert_array_equal(trace.rewards[:30], own[:30])
+    np.testing.assert_array_equal(trace.rewards[30:], own[30:, ::-1])
+    assert trace.changes == (31,)
+    assert set(np.unique(trace.rewards)) == {0, 1, 2}
+    assert Paired(table=SMALL_TABLE, horizon=40, switch=40).draw(rng()).changes == ()
+    binary = Paired(table=SMALL_TABLE, horizon=40).draw(rng())
+    assert set(np.unique(binary.rewards)) == {0, 1}
+
+
+@pytest.mark.parametrize("link", MODELS)
+def test_paired_suits_every_reward_model(link):
+    trace = Paired(table=SMALL_TABLE, horizon=40, link=link, m=MODELS[link]).draw(rng())
+    assert trace.rewards.min() == 0
+    assert 1 <= trace.rewards.max() <= (MODELS[link] or 1)
+
+
+def test_counts_keep_their_rewards_and_mirror_their_features():
+    trace = environment("counts").draw(rng())
+    assert (trace.horizon, trace.arms, trace.dim) == (2000, 6, 10)
+    assert trace.rewards.max() == 20
+    assert (trace.rewards % 1 == 0).all()
+    small = Counts(table=SMALL_TABLE, horizon=40, arms=3).draw(rng())
+    worth = {
+        row.tobytes(): y for row, y in zip(SMALL_TABLE.actions(), [0, 1, 0, 3, 2], strict=True)
+    }
+    unmirrored = small.actions.copy()
+    unmirrored[20:, :, :-1] *= -1
+    own = np.array([[worth[a.tobytes()] for a in actions] for actions in unmirrored])
+    np.testing.assert_array_equal(small.rewards, own)
+    assert len(np.unique(small.actions[:, :, -1])) == 1
+
+
+COLUMNS = ("a", "b", "Outcome")
+NUMBERS = np.array([[1.0, 0.34, 1.0], [2.0, -5.5, 0.0], [3.25, 7.0, 1.0]])
+
+
+def read_small(path, **options):
+    expected = {"columns": COLUMNS, "rows": 3, "digest": tables.numbers_digest(NUMBERS)}
+    return tables.read_known_csv(path, **{**expected, **options})
+
+
+@given(
+    end=st.sampled_from(["\n", "\r\n", "\r"]),
+    blanks=st.sampled_from(["", " ", "\t"]),
+    last=st.sampled_from(["", "\n", "\n\n \n"]),
+    form=st.sampled_from(["{:g}", "{:.4f}", "{!r}", '"{:g}"']),
+    mark=st.sampled_from([b"", b"\xef\xbb\xbf"]),
+)
+def test_the_digest_is_of_the_numbers_not_of_the_file(
+    tmp_path_factory, end, blanks, last, form, mark
+):
+    lines = [
+        ",".join(COLUMNS),
+        *(",".join(form.format(v) for v in row) for row in NUMBERS.tolist()),
+    ]
+    path = tmp_path_factory.mktemp("data") / "table.csv"
+    path.write_bytes(mark + (end.join(line + blanks for line in lines) + last).encode())
+    np.testing.assert_array_equal(read_small(path), NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "path must be a file whose first line is a,b,Outcome; .* starts with an empty file"),
+        ("1,2,3\n", "path must be a file whose first line is a,b,Outcome; .* starts with 1,2,3"),
+        ("a,b,Outcome\n1,2,3\n", "path must be a file with 3 rows; .* has 1"),
+        ("a,b,Outcome\n1,2,3\n1,x,3\n1,2,3\n", "path must be a file of 3 numbers a row; .*'x'"),
+        ("a,b,Outcome\n1,2,3\n1,2\n1,2,3\n", "path must be a file of 3 numbers a row"),
+        (
+            "a,b,Outcome\n1,2,3\n1,2,3\n1,2,3\n",
+            "path must be .* has other numbers: digest [0-9a-f]{12}",
+        ),
+    ],
+)
+def test_a_file_with_other_content_is_refused(tmp_path, text, message):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_small(path)
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="path must be a readable CSV file"):
+        read_small(tmp_path / "nothing.csv")
+    (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="path must be a readable CSV file"):
+        read_small(tmp_path / "binary.csv")
+
+
+def pima_like():
+    """768 rows of the right form that are not the table."""
+    numbers = rng().integers(0, 9, size=(768, 9)).astype(float)
+    numbers[:, -1] = np.arange(768) % 2
+    return numbers
+
+
+def write_pima_like(path, numbers):
+    header = ",".join(tables.PIMA_COLUMNS)
+    np.savetxt(path, numbers, delimiter=",", fmt="%g", header=header, comments="")
+
+
+def test_pima_checks_the_users_file(tmp_path, monkeypatch):
+    numbers, path = pima_like(), tmp_path / "diabetes.csv"
+    write_pima_like(path, numbers)
+    with pytest.raises(ValueError, match=re.escape("expected " + tables.PIMA_DIGEST[:12])):
+        environment("paired", table="pima", path=path)
+    write_pima_like(path, numbers[1:])
+    with pytest.raises(ValueError, match=r"path must be a file with 768 rows; .* has 767"):
+        environment("paired", table="pima", path=str(path))
+    monkeypatch.setattr(tables, "PIMA_DIGEST", tables.numbers_digest(numbers))
+    write_pima_like(path, numbers)
+    world = environment("paired", table="pima", path=str(path))
+    np.testing.assert_array_equal(world.cases.outcome, numbers[:, -1])
+    path.unlink()
+    assert pickle.loads(pickle.dumps(world)).draw(rng()).dim == 9, "a worker needs no file"
+
+
+def test_pima_from_the_package(monkeypatch):
+    numbers = pima_like()
+    module = types.ModuleType("faraway.datasets.pima")
+    module.load = lambda: numbers
+    monkeypatch.setitem(sys.modules, "faraway", types.ModuleType("faraway"))
+    monkeypatch.setitem(sys.modules, "faraway.datasets", types.ModuleType("faraway.datasets"))
+    monkeypatch.setitem(sys.modules, "faraway.datasets.pima", module)
+    with pytest.raises(ValueError, match="package faraway has other numbers"):
+        load_table("pima")
+    monkeypatch.setattr(tables, "PIMA_DIGEST", tables.numbers_digest(numbers))
+    np.testing.assert_array_equal(load_table("pima").features, numbers[:, :-1])
+
+
+def test_missing_packages_are_named_in_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "faraway.datasets.pima", None)
+    monkeypatch.setitem(sys.modules, "statsmodels.datasets.fair", None)
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    monkeypatch.delitem(sys.modules, "driftbandits.environments.gym", raising=False)
+    with pytest.raises(ImportError, match=r"path=.*or `pip install faraway`"):
+        load_table("pima")
+    with pytest.raises(ImportError, match=re.escape("pip install 'driftbandits[data]'")):
+        load_table("fair")
+    with pytest.raises(ImportError, match=re.escape("pip install 'driftbandits[gym]'")):
+        as_gymnasium(Stationary())
+
+
+# --- logs ----------------------------------------------------------------------------------------
+
+
+def test_a_full_log_is_replayed_as_it_is():
+    actions, rewards = rng().normal(size=(5, 3, 2)), rng().random((5, 3))
+    trace = environment("logged", actions=actions, rewards=rewards, changes=[3]).draw(rng())
+    np.testing.assert_array_equal(trace.actions, actions)
+    np.testing.assert_array_equal(trace.rewards, rewards)
+    assert trace.changes == (3,)
+    assert not trace.partial
+
+
+def test_a_shuffled_log_keeps_rounds_whole():
+    rewards = np.arange(60.0).reshape(20, 3)
+    available = rewards % 2 == 0
+    world = logged(
+        actions=rewards[:, :, None],
+        rewards=rewards,
+        means=rewards,
+        available=available,
+        changes=[3],
+        shuffle=True,
+    )
+    trace = world.draw(rng())
+    assert not np.array_equal(trace.rewards, rewards)
+    np.testing.assert_array_equal(np.sort(trace.rewards, axis=0), rewards)
+    np.testing.assert_array_equal(trace.actions[:, :, 0], trace.rewards)
+    np.testing.assert_array_equal(trace.means, trace.rewards)
+    np.testing.assert_array_equal(trace.available, trace.rewards % 2 == 0)
+    assert trace.changes is None
+
+
+def test_a_partial_log_says_what_was_not_observed():
+    actions = rng().normal(size=(4, 3, 2))
+    world = logged(actions=actions, rewards=[1.0, 0.0, 1.0, np.nan], chosen=[0, 2, 1, 0])
+    trace = world.draw(rng())
+    assert trace.partial
+    np.testing.assert_array_equal(
+        np.isfinite(trace.rewards), [[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0]]
+    )
+    with pytest.raises(ValueError, match="rewards must be known for every arm"):
+        trace.regret([0, 0, 0, 0])
+    with_means = logged(actions=actions, rewards=np.full((4, 3), np.nan), means=np.ones((4, 3)))
+    assert with_means.trace.regret([0, 0, 0, 0]).sum() == 0.0
+    with pytest.raises(ValueError, match="environment must know the reward of every arm"):
+        as_gymnasium(world).reset()
+
+
+@given(hnp.arrays(float, (4, 2), elements=st.floats(-9, 9)), st.integers(1, 4))
+def test_one_context_a_round_gives_each_arm_its_own_block(contexts, arms):
+    theta = np.arange(1.0, 2 * arms + 1)
+    trace = logged(actions=contexts, rewards=np.zeros((4, arms))).trace
+    np.testing.assert_allclose(trace.actions @ theta, contexts @ theta.reshape(arms, 2).T)
+
+
+def test_a_log_is_read_from_a_table(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("x, round,reward,y\n1,7,0,2\n3,7,1,4\n5,7,0.5,6\n\n7,9,1,8\n9,9,0,10\n")
+    trace = environment("logged", path=str(path), changes=[2]).draw(rng())
+    np.testing.assert_array_equal(trace.actions[0], [[1, 2], [3, 4], [5, 6]])
+    np.testing.assert_array_equal(trace.actions[1], [[7, 8], [9, 10], [0, 0]])
+    np.testing.assert_array_equal(trace.available, [[1, 1, 1], [1, 1, 0]])
+    np.testing.assert_array_equal(trace.rewards, [[0, 1, 0.5], [1, 0, 0]])
+    np.testing.assert_array_equal(trace.regret([0, 0]), [1.0, 0.0])
+    path.write_text("round,reward,x\n1,,1\n1,2,3\n2,1,5\n2,,7\n")
+    partial = logged(path=path).trace
+    assert partial.partial
+    assert partial.available is None
+    np.testing.assert_array_equal(partial.rewards, [[np.nan, 2], [1, np.nan]])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the columns round, reward and at least one feature.* has none"),
+        ("round,reward\n1,1\n", "has round, reward"),
+        ("round,reward,x\n", "at least one line below them"),
+        ("round,reward,x\n1,1,zzz\n", "3 numbers a line; line 2 of .*zzz"),
+        ("round,reward,x\n1,1,1\n1,1\n", "3 numbers a line; line 3"),
+        ("round,reward,x\n1,1,nan\n", "finite rounds and features"),
+        ("round,reward,x\n1,1,1\n2,1,1\n1,1,1\n", "keeps the lines of a round together"),
+    ],
+)
+def test_a_table_that_is_no_log_is_refused(tmp_path, text, message):
+    path = tmp_path / "log.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=f"path must be a.*{message}"):
+        logged(path=path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "actions and rewards must be given, or the path"),
+        (
+            {"path": "x", "arms": 2, "rewards": [1]},
+            "path must not be given together with rewards, arms",
+        ),
+        ({"path": "nowhere.csv"}, "path must be a readable CSV file"),
+        ({"actions": [[1.0]], "rewards": [1.0], "chosen": [0]}, "arms must be given when"),
+        ({"actions": [[1.0]], "rewards": [[1.0]], "arms": 2}, "arms must be 1, as in the arrays"),
+        ({"actions": [[1.0]], "rewards": [1.0], "arms": 2}, "chosen must be given when"),
+        (
+            {"actions": [[1.0]], "rewards": [1.0], "arms": 2, "chosen": [2]},
+            "chosen must lie in 0..1; got values from 2 to 2",
+        ),
+        (
+            {"actions": [[1.0]], "rewards": [1.0], "arms": 2, "chosen": [0, 1]},
+            "rewards and chosen must have one value for each of the 1 rounds",
+        ),
+        ({"actions": [[1.0]], "rewards": [[1.0]], "chosen": [0]}, "chosen must be left out"),
+        ({"actions": [[1.0], [1.0, 2.0]], "rewards": [[1.0]]}, "actions must be a 3-dimensional"),
+        ({"actions": [[1.0]], "rewards": [[1.0]], "shuffle": 1}, "shuffle must be true or false"),
+    ],
+)
+def test_a_log_that_does_not_fit_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        environment("logged", **options)
+
+
+# --- Gymnasium -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", small_worlds())
+def test_every_world_passes_gymnasiums_checker(name):
+    check_env(as_gymnasium(small_worlds()[name], seed=1))
+
+
+def test_an_episode_is_a_trace():
+    world = environment("abrupt2d", horizon=30)
+    env = as_gymnasium(world, seed=4)
+    observation, info = env.reset()
+    trace = world.draw(np.random.default_rng(4))
+    assert info == {"round": 1}
+    for t in range(30):
+        np.testing.assert_array_equal(observation["actions"], trace.actions[t])
+        assert observation["available"].all()
+        observation, reward, terminated, truncated, info = env.step(t % 6)
+        assert reward == trace.rewards[t, t % 6]
+        assert info["mean"] == trace.means[t, t % 6]
+        assert info["regret"] == trace.means[t].max() - trace.means[t, t % 6]
+        assert terminated == (t == 29)
+        assert not truncated
+    with pytest.raises(ValueError, match="step needs a running episode: call reset first"):
+        env.step(0)
+    second, _ = env.reset()
+    assert not np.array_equal(second["actions"], trace.actions[0]), "the next run is another one"
+    again, _ = env.reset(seed=4)
+    np.testing.assert_array_equal(again["actions"], trace.actions[0])
+
+
+def test_an_unavailable_arm_pays_nothing():
+    world = logged(
+        actions=np.ones((1, 2, 1)),
+        rewards=[[1.0, 5.0]],
+        means=[[2.0, 3.0]],
+        available=np.array([[True, False]]),
+    )
+    env = as_gymnasium(world)
+    observation, _ = env.reset(seed=0)
+    assert observation["available"].tolist() == [1, 0]
+    with pytest.raises(ValueError, match=r"action must be an integer 0\.\.1; got 2"):
+        env.step(2)
+    _, reward, _, _, info = env.step(1)
+    assert (reward, info["mean"], info["regret"], info["available"]) == (0.0, 0.0, 2.0, False)
+
+
+def test_realised_regret_where_nobody_knows_the_means():
+    env = as_gymnasium(logged(actions=np.ones((1, 2, 1)), rewards=[[1.0, 5.0]]))
+    env.reset(seed=0)
+    _, reward, _, _, info = env.step(0)
+    assert (reward, info["mean"], info["regret"]) == (1.0, None, 4.0)
+
+
+def test_only_worlds_can_be_wrapped():
+    with pytest.raises(ValueError, match=r"environment must have draw\(rng\) -> Trace; got int"):
+        as_gymnasium(3)
