@@ -1,0 +1,34 @@
+"""Penalised weighted maximum likelihood over all rounds, a window, or discounted rounds."""
+
+from driftbandits.estimator.batch import Estimate, estimate
+from driftbandits.estimator.memory import absorb, advance, keeps_rows
+from driftbandits.estimator.model import (
+    Buffers,
+    Model,
+    State,
+    expansion_order,
+    model_of,
+    new_buffers,
+    state_of,
+    truncation_span,
+    with_capacity,
+)
+from driftbandits.estimator.solve import fit
+
+__all__ = [
+    "Buffers",
+    "Estimate",
+    "Model",
+    "State",
+    "absorb",
+    "advance",
+    "estimate",
+    "expansion_order",
+    "fit",
+    "keeps_rows",
+    "model_of",
+    "new_buffers",
+    "state_of",
+    "truncation_span",
+    "with_capacity",
+]

@@ -1,0 +1,239 @@
+"""What a fit is made of: the numbers that never change and the arrays that do.
+
+A kernel is handed five flat arrays, because every argument of a compiled call costs as much as the
+arithmetic of a small round. `model_of` and `state_of` give them names again.
+
+Notation
+--------
+d          dimension of the model (the intercept counts)
+N          clock: decisions and ticks so far; row s has age N - s
+w_s        weight of row s: 1, or gamma^(N-s)
+lam        penalty (lam/2)||theta||^2
+c          c_mu, smallest slope; design matrices start at (lam/c) I
+b          (d,)      sum w_s X_s a_s
+V          (d, d)    sum w_s a_s a_s' + (lam/c) I            eq_Design_matrix_SW, eq_Design_matrix_D
+V2         (d, d)    sum w_s^2 a_s a_s' + (lam/c) I          eq_Design_matrix_D2, discounting
+theta_hat  (d,)      root of sum w_s (X_s - mu(a_s.theta)) a_s - lam theta    eq_MLE_SW, eq_MLE_D
+theta      (d,)      its projection on ||theta|| <= S        eq:theta_tilde_SW, eq:theta_tilde_D
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftbandits.jit import compiled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+EVERYTHING, WINDOW, DISCOUNT = 0, 1, 2
+NO_PROJECTION, RADIAL, EXACT = 0, 1, 2
+
+MOST_MONOMIALS = 220
+HIGHEST_ORDER = 8
+TRUNCATION_TOLERANCE = 2e-9
+
+
+class Model(NamedTuple):
+    """The numbers of an estimator."""
+
+    d: int
+    link: int
+    m: float
+    lam: float
+    memory: int
+    span: int  # rows of this age or older are forgotten; 0: never
+    gamma: float
+    S: float
+    L: float
+    c: float
+    projection: int
+    order: int  # of the Taylor expansions of g, see expansion.py
+
+
+MODEL_SIZE = len(Model._fields)
+
+# Counters of a state.
+N, HEAD, TAIL, FITTED, PROJECTED, SUBTRACTIONS = 0, 1, 2, 3, 4, 5
+VALID = 6  # and 7: does expansion 0, 1 hold the sums about its anchor?
+PASSES, ANCHORS, DAMPED_STEPS, PROJECTIONS, NEWTON_STEPS, GAUSS_NEWTON_STEPS = 8, 9, 10, 11, 12, 13
+COUNTERS = 14
+
+# Measurements that travel beside the state.
+LONGEST, LEAK, DECREMENT, ERROR_BOUND, KKT_RESIDUAL = 0, 1, 2, 3, 4
+MASS = 5  # and 6: the factor of the remainder of expansion 0, 1
+GAUGES = 7
+
+
+class State(NamedTuple):
+    """The arrays of an estimator; views into a handful of buffers."""
+
+    rows: Floats  # (d, capacity) actions in order of time, one row a coordinate
+    rewards: Floats  # (capacity,)
+    rounds: Floats  # (capacity,) whole numbers
+    counters: Ints
+    gauges: Floats
+    theta_hat: Floats
+    theta: Floats
+    b: Floats
+    V: Floats
+    V2: Floats
+    anchors: Floats  # (2, d): the points of the expansions for theta_hat and for theta
+    moments: Floats  # (2, monomials)
+
+
+def expansion_order(d: int, link_is_linear: bool) -> int:
+    """The highest Taylor order whose monomials are few enough to be kept up to date each round."""
+    if link_is_linear:
+        return 1
+    order = 1
+    while order < HIGHEST_ORDER and math.comb(d + order + 2, d) <= MOST_MONOMIALS:
+        order += 1
+    return order
+
+
+def ladder_of(d: int, order: int) -> Ints:
+    """Monomials in d variables of degree 0..order+1, by degree, each built from a parent.
+
+    Columns: parent, variable that multiplies the parent, degree, power of that variable, and then
+    for each variable j the index of this monomial times x_j (degree <= order only, else 0).
+    """
+    exponents: list[tuple[int, ...]] = [(0,) * d]
+    index: dict[tuple[int, ...], int] = {exponents[0]: 0}
+    built: list[tuple[int, int, int, int]] = [(0, 0, 0, 0)]
+    first = 0
+    for degree in range(1, order + 2):
+        last = len(exponents)
+        for parent in range(first, last):
+            for j in range(built[parent][1], d):
+                child = list(exponents[parent])
+                child[j] += 1
+                index[tuple(child)] = len(exponents)
+                exponents.append(tuple(child))
+                built.append((parent, j, degree, child[j]))
+        first = last
+    ladder = np.zeros((len(exponents), 4 + d), dtype=np.int64)
+    ladder[:, :4] = built
+    for i, powers in enumerate(exponents):
+        if built[i][2] <= order:
+            for j in range(d):
+                up = list(powers)
+                up[j] += 1
+                ladder[i, 4 + j] = index[tuple(up)]
+    return ladder
+
+
+def truncation_span(gamma: float, *, m: float, L: float, lam: float, tolerance: float) -> int:
+    """Age from which discounted rows may be dropped: they move theta-hat by at most `tolerance`.
+
+    The dropped rows change the gradient by at most m L gamma^n/(1-gamma), and the penalised
+    likelihood is lam-strongly concave. The bound on |X - mu| is m for bounded means; for Poisson
+    it is checked against the residuals as rows leave (`LEAK`).
+    """
+    n = math.log(tolerance * lam * (1.0 - gamma) / (m * L)) / math.log(gamma)
+    return max(1, math.ceil(n))
+
+
+class Buffers(NamedTuple):
+    """What kernels are handed: a model, a ladder of monomials, and the memory they work in."""
+
+    numbers: Floats
+    ladder: Ints
+    small: Floats
+    rows: Floats  # (d + 2, capacity): coordinates, reward, round
+    counters: Ints
+
+
+def new_buffers(numbers: Floats, capacity: int) -> Buffers:
+    """An empty memory. `numbers` starts with a packed `Model`."""
+    model = Model(*(float(x) for x in numbers[:MODEL_SIZE]))  # type: ignore[arg-type]
+    d = int(model.d)
+    ladder = ladder_of(d, int(model.order))
+    small = np.zeros(GAUGES + 3 * d + 2 * d * d + 2 * d + 2 * len(ladder))
+    buffers = Buffers(
+        numbers, ladder, small, np.zeros((d + 2, capacity)), np.zeros(COUNTERS, dtype=np.int64)
+    )
+    state = state_of(*buffers)
+    for i in range(d):
+        state.V[i, i] = state.V2[i, i] = model.lam / model.c
+    state.counters[FITTED] = 1
+    return buffers
+
+
+def with_capacity(buffers: Buffers, capacity: int) -> Buffers:
+    """The same memory with room for `capacity` rows."""
+    rows = np.zeros((buffers.rows.shape[0], capacity))
+    head, tail = buffers.counters[HEAD], buffers.counters[TAIL]
+    rows[:, : tail - head] = buffers.rows[:, head:tail]
+    counters = buffers.counters.copy()
+    counters[HEAD], counters[TAIL] = 0, tail - head
+    return buffers._replace(rows=rows, counters=counters)
+
+
+@compiled
+def model_of(numbers: Floats) -> Model:
+    return Model(
+        int(numbers[0]),
+        int(numbers[1]),
+        numbers[2],
+        numbers[3],
+        int(numbers[4]),
+        int(numbers[5]),
+        numbers[6],
+        numbers[7],
+        numbers[8],
+        numbers[9],
+        int(numbers[10]),
+        int(numbers[11]),
+    )
+
+
+@compiled
+def state_of(numbers: Floats, ladder: Ints, small: Floats, rows: Floats, counters: Ints) -> State:
+    d = int(numbers[0])
+    monomials = ladder.shape[0]
+    o = GAUGES
+    theta_hat, theta, b = small[o : o + d], small[o + d : o + 2 * d], small[o + 2 * d : o + 3 * d]
+    o += 3 * d
+    V = small[o : o + d * d].reshape((d, d))
+    o += d * d
+    V2 = small[o : o + d * d].reshape((d, d))
+    o += d * d
+    anchors = small[o : o + 2 * d].reshape((2, d))
+    o += 2 * d
+    moments = small[o : o + 2 * monomials].reshape((2, monomials))
+    return State(
+        rows[:d],
+        rows[d],
+        rows[d + 1],
+        counters,
+        small[:GAUGES],
+        theta_hat,
+        theta,
+        b,
+        V,
+        V2,
+        anchors,
+        moments,
+    )
+
+
+def counter_names() -> dict[str, int]:
+    """Which counters a caller may read, by name."""
+    return {
+        "passes": PASSES,
+        "anchors": ANCHORS,
+        "damped_steps": DAMPED_STEPS,
+        "newton_steps": NEWTON_STEPS,
+        "projections": PROJECTIONS,
+        "gauss_newton_steps": GAUSS_NEWTON_STEPS,
+    }
+
+
+def as_numbers(model: Model, *more: Any) -> Floats:
+    """Pack a model, and what a policy adds to it, for the kernels."""
+    return np.array([*model, *more], dtype=np.float64)
