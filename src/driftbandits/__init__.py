@@ -1,13 +1,26 @@
 """Contextual bandits with generalized linear rewards, for a world that changes."""
 
-from importlib.metadata import version
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from driftbandits.agent import Agent, BadSaveFile, Decision, Explanation, UnknownDecision
-from driftbandits.environments import Trace, as_gymnasium, environment, environment_names
-from driftbandits.policies import Policy, policy, policy_names
-from driftbandits.simulate import Restarted, Result, simulate
+if TYPE_CHECKING:
+    from driftbandits.agent import Agent, BadSaveFile, Decision, Explanation, UnknownDecision
+    from driftbandits.environments import Trace, as_gymnasium, environment, environment_names
+    from driftbandits.policies import Policy, policy, policy_names
+    from driftbandits.simulate import Restarted, Result, simulate
 
-__version__ = version("driftbandits")
+    __version__: str
+
+_HOMES = {
+    "agent": ("Agent", "BadSaveFile", "Decision", "Explanation", "UnknownDecision"),
+    "environments": ("Trace", "as_gymnasium", "environment", "environment_names"),
+    "policies": ("Policy", "policy", "policy_names"),
+    "simulate": ("Restarted", "Result", "simulate"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
 __all__ = [
     "Agent",
     "BadSaveFile",
@@ -25,3 +38,33 @@ __all__ = [
     "policy_names",
     "simulate",
 ]
+
+
+class _Package(ModuleType):
+    """The package itself. The function `simulate` shares its name with a module, and wins."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "simulate" and isinstance(value, ModuleType):
+            value = value.simulate
+        super().__setattr__(name, value)
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported on first use: a command's help must not wait for the compiler."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("driftbandits")
+    elif name in _HOME_OF:
+        value = getattr(import_module(f"driftbandits.{_HOME_OF[name]}"), name)
+    else:
+        raise AttributeError(f"module 'driftbandits' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})
+
+
+sys.modules[__name__].__class__ = _Package
