@@ -1,0 +1,22 @@
+"""Experiments: a spec (TOML) -> runs on an executor -> results that can be finished later.
+
+(experiment,) = read_experiments("experiments/abrupt2d.toml")
+run_experiment(experiment, out="results")
+load("results/abrupt2d").runs
+"""
+
+from driftbandits.experiments.results import Results, load
+from driftbandits.experiments.run import LocalWorkers, RunFailed, run_experiment
+from driftbandits.experiments.spec import Experiment, SpecError, published, read_experiments
+
+__all__ = [
+    "Experiment",
+    "LocalWorkers",
+    "Results",
+    "RunFailed",
+    "SpecError",
+    "load",
+    "published",
+    "read_experiments",
+    "run_experiment",
+]
