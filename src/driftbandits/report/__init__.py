@@ -1,0 +1,28 @@
+"""Results -> figures -> one HTML file that a person wants to look at, and the numbers as CSV.
+
+write_report(Path("results"))    # reads results/<experiment>/, writes results/report.html
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+__all__ = ["write_report"]
+
+
+def write_report(directory: str | Path, *, title: str | None = None) -> Path:
+    """Report on every experiment under a directory; the path of the page is returned.
+
+    Beside the page it writes `figures/` (PNG and SVG) and `tables/` (CSV).
+    """
+    for package in ("polars", "matplotlib", "plotly"):
+        try:
+            importlib.import_module(package)
+        except ImportError:
+            raise ImportError(
+                f"A report needs {package}: pip install 'driftbandits[all]'"
+            ) from None
+    from driftbandits.report.assemble import assemble
+
+    return assemble(Path(directory), title=title)

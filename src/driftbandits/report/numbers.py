@@ -1,0 +1,283 @@
+"""The numbers behind the figures: every table of the report is a data frame made here.
+
+Means are over runs; `se` is their standard error; quantiles are over runs, by linear interpolation.
+All policies of a run play the same trace, so two policies are compared run by run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from driftbandits.report.studies import Study
+
+LOW, HIGH = 0.05, 0.95
+
+
+class Estimate(NamedTuple):
+    """A mean and its standard error."""
+
+    mean: float
+    se: float
+
+    @property
+    def clear(self) -> bool:
+        """Further from zero than two standard errors."""
+        return abs(self.mean) > 2 * self.se
+
+
+def estimate(values: NDArray[np.float64]) -> Estimate:
+    """A standard error needs two runs; with one it is not a number."""
+    se = float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return Estimate(float(np.mean(values)), se)
+
+
+def outcome(study: Study) -> pl.DataFrame:
+    """policy, replicate, value: the final regret, or in the paired design the share found."""
+    value = (
+        pl.col("total_reward") / pl.col("rounds") if study.shows_share else pl.col("final_regret")
+    )
+    return study.runs.select("policy", "replicate", value.cast(pl.Float64).alias("value"))
+
+
+def values_of(study: Study, label: str) -> NDArray[np.float64]:
+    """What one policy reached in each run, in the order of the replicates."""
+    mine = outcome(study).filter(pl.col("policy") == label).sort("replicate")
+    return mine["value"].to_numpy()
+
+
+def difference(study: Study, one: str, other: str) -> Estimate:
+    """`one` less `other`, run by run."""
+    frame = outcome(study)
+    pairs = frame.filter(pl.col("policy") == one).join(
+        frame.filter(pl.col("policy") == other), on="replicate"
+    )
+    return estimate((pairs["value"] - pairs["value_right"]).to_numpy())
+
+
+def summary(study: Study) -> pl.DataFrame:
+    """One row a policy: what it reached and what that cost."""
+    costs = study.runs.group_by("policy").agg(
+        (1e6 * pl.col("seconds").sum() / pl.col("rounds").sum()).alias("microseconds_per_round"),
+        (pl.col("projections").sum() / pl.col("rounds").sum()).alias("projections_per_round"),
+        (pl.col("passes").sum() / pl.col("rounds").sum()).alias("passes_per_round"),
+    )
+    rows = []
+    for label in study.policies:
+        values = values_of(study, label)
+        mean, se = estimate(values)
+        low, high = np.quantile(values, (LOW, HIGH))
+        rows.append((label, len(values), mean, se, float(low), float(high)))
+    table = pl.DataFrame(rows, schema=["policy", "runs", "mean", "se", "q05", "q95"], orient="row")
+    return table.join(costs, on="policy", how="left", maintain_order="left")
+
+
+def over_time(frame: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Mean and quantiles over runs of a column of the curves, by policy and round."""
+    value = pl.col(column)
+    return (
+        frame.group_by("policy", "round")
+        .agg(
+            value.mean().alias("mean"),
+            value.quantile(LOW, "linear").alias("q05"),
+            value.quantile(HIGH, "linear").alias("q95"),
+        )
+        .sort("policy", "round")
+    )
+
+
+def shares(study: Study, window: int) -> pl.DataFrame:
+    """The curves with the share of positives found so far, and in the last `window` rounds."""
+    pieces = []
+    for (_, _), run in study.curves.sort("round").group_by("policy", "replicate"):
+        rounds = run["round"].to_numpy()
+        reward = run["reward"].to_numpy()
+        before = reward_at(rounds, reward, rounds - window)
+        recent = np.where(rounds >= window, (reward - before) / window, np.nan)
+        pieces.append(
+            run.select("policy", "replicate", "round").with_columns(
+                pl.Series("so_far", reward / rounds), pl.Series("recent", recent).fill_nan(None)
+            )
+        )
+    return pl.concat(pieces)
+
+
+def reward_at(
+    rounds: NDArray[np.int64], reward: NDArray[np.float64], wanted: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Cumulative reward at other rounds than the recorded ones, along straight lines."""
+    at: NDArray[np.float64] = np.interp(wanted, np.r_[0, rounds], np.r_[0.0, reward])
+    return at
+
+
+class Recovery(NamedTuple):
+    """The stretches of a paired run that are compared, as first and last round."""
+
+    segment: tuple[int, int]  # before the change
+    before: tuple[int, int]  # its last rounds, as many as in `after`
+    after: tuple[int, int]  # the last eighth of the run
+
+
+def recovery_stretches(study: Study) -> Recovery | None:
+    """None unless there is exactly one change, with room on both sides."""
+    if len(study.changes) != 1:
+        return None
+    last, length = study.changes[0] - 1, study.horizon // 8
+    if not 0 < length <= min(last, study.horizon - last):
+        return None
+    return Recovery(
+        (1, last), (last - length + 1, last), (study.horizon - length + 1, study.horizon)
+    )
+
+
+def recovery(study: Study) -> pl.DataFrame:
+    """Shares of positives found: whole run, before the change and at the end, by policy."""
+    stretches = recovery_stretches(study)
+    if stretches is None:
+        return pl.DataFrame()
+    rows = []
+    for label in study.policies:
+        found: list[list[float]] = []
+        mine = study.curves.filter(pl.col("policy") == label).sort("round")
+        for _, run in mine.group_by("replicate"):
+            rounds, reward = run["round"].to_numpy(), run["reward"].to_numpy()
+            edges = np.array([(0, study.horizon), *((a - 1, b) for a, b in stretches)])
+            at = reward_at(rounds, reward, edges)
+            found.append(list((at[:, 1] - at[:, 0]) / (edges[:, 1] - edges[:, 0])))
+        whole, segment, before, after = np.mean(found, axis=0)
+        rows.append((label, whole, segment, before, after, after / segment, after / before))
+    names = ["policy", "whole_run", "first_segment", "end_of_first_segment", "end_of_run"]
+    names += ["end_over_first_segment", "end_over_end_of_first_segment"]
+    return pl.DataFrame(rows, schema=names, orient="row")
+
+
+def mean_theta(study: Study) -> pl.DataFrame:
+    """policy, round, theta_hat (list, mean over runs), distance of that mean to the truth."""
+    truth = study.true_theta
+    rows = []
+    for label in study.policies:
+        mine = study.theta.filter(pl.col("policy") == label)
+        for (at,), group in mine.sort("round").group_by("round", maintain_order=True):
+            hats = np.array(group["theta_hat"].to_list(), dtype=np.float64)
+            centre = hats.mean(axis=0)
+            distance = math.nan
+            if truth is not None:
+                # an intercept, if there is one, comes last and has no counterpart
+                distance = float(np.linalg.norm(centre[: truth.shape[1]] - truth[int(at) - 1]))
+            rows.append((label, int(at), centre.tolist(), distance))
+    schema: dict[str, Any] = {
+        "policy": pl.String,
+        "round": pl.Int64,
+        "theta_hat": pl.List(pl.Float64),
+        "distance": pl.Float64,
+    }
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def coverage(study: Study) -> pl.DataFrame:
+    """Runs in which every interval held, of the policies for which that was recorded."""
+    rows = []
+    for label, policy in study.policies.items():
+        held = study.runs.filter(pl.col("policy") == label)["covered"].drop_nulls()
+        if held.len():
+            hits, runs = int(held.sum()), held.len()
+            low, high = binomial_interval(hits, runs)
+            aim = 1.0 - float(policy.get("delta", 0.01))
+            rows.append((label, hits, runs, hits / runs, low, high, aim))
+    names = ["policy", "held", "runs", "share", "low", "high", "aim"]
+    return pl.DataFrame(rows, schema=names, orient="row")
+
+
+def binomial_interval(hits: int, runs: int, level: float = 0.95) -> tuple[float, float]:
+    """The exact (Clopper-Pearson) interval of a share.
+
+    >>> [round(end, 4) for end in binomial_interval(99, 100)]
+    [0.9455, 0.9997]
+    """
+    tail = (1.0 - level) / 2.0
+    low = 0.0 if hits == 0 else _solve(lambda p: 1.0 - _at_most(hits - 1, runs, p) - tail)
+    high = 1.0 if hits == runs else _solve(lambda p: tail - _at_most(hits, runs, p))
+    return low, high
+
+
+def _at_most(hits: int, runs: int, p: float) -> float:
+    """P(Binomial(runs, p) <= hits) for 0 < p < 1."""
+    logs = (
+        math.lgamma(runs + 1)
+        - math.lgamma(k + 1)
+        - math.lgamma(runs - k + 1)
+        + k * math.log(p)
+        + (runs - k) * math.log1p(-p)
+        for k in range(hits + 1)
+    )
+    return math.fsum(math.exp(value) for value in logs)
+
+
+def _solve(increasing: Callable[[float], float]) -> float:
+    """The root in (0, 1), by halving."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        if increasing(middle) < 0.0:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2.0
+
+
+class Slope(NamedTuple):
+    """A straight line through log y against log x."""
+
+    slope: float
+    se: float
+    intercept: float
+
+
+def log_log_slope(
+    x: NDArray[np.float64], mean: NDArray[np.float64], se: NDArray[np.float64]
+) -> Slope:
+    """Least squares with the weights that the standard errors ask for.
+
+    Where the points lie further from the line than their errors explain, the standard error of the
+    slope is widened by that factor, so that a curve is not sold as a precise power.
+    """
+    log_x, log_y = np.log(x), np.log(mean)
+    errors_known = bool(np.all(se > 0))  # with one run there are none
+    weight = (mean / se) ** 2 if errors_known else np.ones(len(x))
+    centre = float(np.average(log_x, weights=weight))
+    spread = float(np.sum(weight * (log_x - centre) ** 2))
+    slope = float(np.sum(weight * (log_x - centre) * log_y)) / spread
+    intercept = float(np.average(log_y, weights=weight)) - slope * centre
+    misfit = float(np.sum(weight * (log_y - intercept - slope * log_x) ** 2))
+    per_point = misfit / (len(x) - 2) if len(x) > 2 else math.nan
+    variance = (max(1.0, per_point) if len(x) > 2 else 1.0) if errors_known else per_point
+    return Slope(slope, math.sqrt(variance / spread), intercept)
+
+
+def growth(studies: Iterable[Study], by: str) -> pl.DataFrame:
+    """policy, x, mean, se over a sweep; x is the horizon or the number of changes."""
+    rows = []
+    for study in studies:
+        x = study.horizon if by == "horizon" else study.change_count
+        for label in study.policies:
+            mean, se = estimate(values_of(study, label))
+            rows.append((label, x, mean, se, study.replicates))
+    names = ["policy", by, "mean", "se", "runs"]
+    return pl.DataFrame(rows, schema=names, orient="row").filter(pl.col(by) > 0).sort("policy", by)
+
+
+def slopes(points: pl.DataFrame, by: str) -> pl.DataFrame:
+    """The fitted power of each policy that has at least two points."""
+    rows = []
+    for (label,), group in points.group_by("policy", maintain_order=True):
+        if group.height >= 2 and (group["mean"] > 0).all():
+            fit = log_log_slope(
+                *(group[name].cast(pl.Float64).to_numpy() for name in (by, "mean", "se"))
+            )
+            rows.append((label, *fit))
+    return pl.DataFrame(rows, schema=["policy", "slope", "se", "intercept"], orient="row")

@@ -1,0 +1,147 @@
+"""What the report knows of an experiment: its results, its world and its policies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from driftbandits import experiments
+
+Policies = Mapping[str, Mapping[str, Any]]
+"""Lines of a spec, by label."""
+
+FORGETTING = ("D-GLUCB", "SW-GLUCB")
+"""The paper's own policies."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """One experiment and its results."""
+
+    spec: Mapping[str, Any]
+    curves: pl.DataFrame
+    theta: pl.DataFrame
+    runs: pl.DataFrame
+    missing: int = 0
+    """Runs that the experiment asks for and that are still to be played."""
+
+    @property
+    def name(self) -> str:
+        return str(self.spec["name"])
+
+    @property
+    def title(self) -> str:
+        return str(self.spec.get("title") or self.name)
+
+    @property
+    def world(self) -> str:
+        return str(self.spec["environment"]["name"])
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the spec says of the world: horizon, changes, parameters, ..."""
+        facts: Mapping[str, Any] = self.spec["world"]
+        return facts
+
+    @property
+    def shows_share(self) -> bool:
+        """In the paired design what counts is the share of positives found, not a regret."""
+        return self.world == "paired"
+
+    @cached_property
+    def policies(self) -> Policies:
+        """The policies that have results, by label, in the order of the spec."""
+        played = set(self.runs["policy"].unique())
+        return {p["label"]: p for p in self.spec["policies"] if p["label"] in played}
+
+    def labelled(self, name: str) -> str | None:
+        """The label of the first policy of this kind."""
+        return next((label for label, p in self.policies.items() if kind(p) == name), None)
+
+    @property
+    def replicates(self) -> int:
+        return self.runs["replicate"].n_unique()
+
+    @property
+    def horizon(self) -> int:
+        return int(self.facts["horizon"])
+
+    @property
+    def changes(self) -> tuple[int, ...]:
+        """The rounds at which every run changes; empty if they differ or nobody knows them."""
+        return tuple(self.facts.get("changes") or ())
+
+    @property
+    def change_count(self) -> int:
+        """How often a run changes; 0 if nobody knows it."""
+        return int(self.facts.get("changes_a_run") or 0)
+
+    @cached_property
+    def true_theta(self) -> NDArray[np.float64] | None:
+        """The parameter of each round (T, d), where it is the same in every run."""
+        parameters = self.facts.get("parameters")
+        if parameters is None:
+            return None
+        lengths = np.diff([1, *self.changes, self.horizon + 1])
+        return np.repeat(np.array(parameters, dtype=np.float64), lengths, axis=0)
+
+
+def kind(policy: Mapping[str, Any]) -> str:
+    """The policy's own name, whatever its label says; one that restarts is of a kind of its own."""
+    name = {"GLM-UCB": "LogisticUCB"}.get(policy["name"], str(policy["name"]))
+    return f"{name}, restarted" if policy.get("restart") else name
+
+
+def bonus_of(policy: Mapping[str, Any]) -> float:
+    return float(policy.get("bonus_scale", 1.0))
+
+
+def bonus_words(scale: float) -> str:
+    return "bonus of the theory" if scale == 1.0 else f"bonus × {scale:g}"
+
+
+MOST_IN_A_CHART = 6
+
+
+def panels(policies: Policies) -> dict[float | None, Policies]:
+    """What is drawn in one chart each, by bonus_scale: many policies are told apart only so.
+
+    A few policies stay together, under None.
+    """
+    scales = sorted({bonus_of(policy) for policy in policies.values()}, reverse=True)
+    if len(policies) <= MOST_IN_A_CHART or len(scales) == 1:
+        return {None: policies}
+    return {
+        scale: {label: p for label, p in policies.items() if bonus_of(p) == scale}
+        for scale in scales
+    }
+
+
+def find_studies(directory: Path) -> dict[str, Study]:
+    """Every experiment with results under a directory, by name."""
+    found: dict[str, Study] = {}
+    for path in sorted(directory.iterdir()):
+        # An experiment that was interrupted before its first block has a spec and no runs.
+        if (path / "spec.json").is_file() and any(path.glob("runs-*.parquet")):
+            results = experiments.load(path)
+            study = Study(
+                results.spec, results.curves, results.theta, results.runs, results.missing
+            )
+            found[study.name] = study
+    return found
+
+
+def sweeps(studies: Mapping[str, Study]) -> dict[str, list[Study]]:
+    """Variants of one experiment, by the name they share."""
+    grouped: dict[str, list[Study]] = {}
+    for study in studies.values():
+        if study.spec.get("sweep"):
+            grouped.setdefault(str(study.spec["sweep"]), []).append(study)
+    return grouped
