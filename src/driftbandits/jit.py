@@ -5,16 +5,72 @@ loops from being vectorised. Fast-math stays off: without it a kernel gives the 
 it is called from Python or from inside another kernel, which is what makes a replay exact.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+import numpy as np
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 P = ParamSpec("P")
 R = TypeVar("R")
+A = TypeVar("A")
+
+_INTERNAL = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a kernel on first use and keep the machine code for the next process."""
-    kernel: Callable[P, R] = numba.njit(cache=True, error_model="numpy")(function)
+    return _compile(function)
+
+
+def internal(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a kernel that only kernels call: half of the compiler's work is the way in."""
+    return _compile(function, **_INTERNAL)
+
+
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a small kernel into its callers: handing over a state costs more than its work."""
+    return _compile(function, forceinline=True, **_INTERNAL)
+
+
+def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
+    kernel: Callable[P, R] = numba.njit(cache=True, error_model="numpy", **options)(function)
     return kernel
+
+
+def place(index: int) -> int:
+    """A constant index that kernels may hand to one another.
+
+    A plain int would be a literal type, and each kernel compiled anew for every literal it is given.
+    """
+    return cast(int, np.int64(index))
+
+
+@intrinsic
+def _without_owner(typing_context, array):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        view = cgutils.create_struct_proxy(signature.return_type)(context, builder, args[0])
+        view.meminfo = cgutils.get_null_value(view.meminfo.type)
+        view.parent = cgutils.get_null_value(view.parent.type)
+        return view._getvalue()
+
+    return array(array), codegen
+
+
+def _borrowed(array: A) -> A:
+    """The same array without its reference count, which kernels would otherwise keep touching.
+
+    The caller must hold the array for as long.
+    """
+    return _without_owner(array)  # type: ignore[no-any-return]
+
+
+def _itself(array: A) -> A:
+    return array
+
+
+borrowed = _itself if numba.config.DISABLE_JIT else inlined(_borrowed)

@@ -1,13 +1,17 @@
 """Small dense kernels: Cholesky factors, solves, inverses, and a quadratic over a ball.
 
 Written out instead of called from LAPACK: for d <= 30 the call costs more than the arithmetic, and
-the package then needs nothing but numpy and numba.
+the package then needs nothing but numpy and numba. Every matrix is an entry of one stack of
+matrices, and every vector a row of one stack of vectors, because a view would cost more than a
+2 x 2 solve.
 
 Notation
 --------
-A, V     (d, d)   symmetric positive definite
-C        (d, d)   lower triangular, A = C C'
-nu       scalar   multiplier of the constraint ||x|| <= S
+Ms       (n, d, d)  a stack of matrices; A, C, ... are places in it
+xs       (n, d)     a stack of vectors; x, y, ... are places in it
+A        place of a symmetric positive definite matrix
+C        place of its lower Cholesky factor, A = C C', with 1/C_jj on the diagonal
+nu       scalar     multiplier of the constraint ||x|| <= S
 """
 
 from __future__ import annotations
@@ -19,149 +23,211 @@ from numpy.typing import NDArray
 
 from driftbandits.jit import compiled
 
+Floats = NDArray[np.float64]
+
 _SECULAR_STEPS = 60
 
 
 @compiled
-def cholesky(A: NDArray[np.float64], C: NDArray[np.float64]) -> bool:
+def cholesky(Ms: Floats, A: int, C: int) -> bool:
     """C := lower Cholesky factor of A; False when A is not numerically positive definite."""
-    d = A.shape[0]
+    d = Ms.shape[1]
     for j in range(d):
-        for i in range(j, d):
-            total = A[i, j]
+        total = Ms[A, j, j]
+        for k in range(j):
+            total -= Ms[C, j, k] * Ms[C, j, k]
+        if not total > 0.0:
+            return False
+        reciprocal = 1.0 / math.sqrt(total)
+        Ms[C, j, j] = reciprocal
+        for i in range(j + 1, d):
+            total = Ms[A, i, j]
             for k in range(j):
-                total -= C[i, k] * C[j, k]
-            if i == j:
-                if not total > 0.0:
-                    return False
-                C[j, j] = math.sqrt(total)
-            else:
-                C[i, j] = total / C[j, j]
+                total -= Ms[C, i, k] * Ms[C, j, k]
+            Ms[C, i, j] = total * reciprocal
     return True
 
 
 @compiled
-def forward_solve(C: NDArray[np.float64], x: NDArray[np.float64]) -> None:
+def forward_solve(Ms: Floats, C: int, xs: Floats, x: int) -> None:
     """x := C^-1 x."""
-    for i in range(x.size):
-        total = x[i]
+    for i in range(xs.shape[1]):
+        total = xs[x, i]
         for k in range(i):
-            total -= C[i, k] * x[k]
-        x[i] = total / C[i, i]
+            total -= Ms[C, i, k] * xs[x, k]
+        xs[x, i] = total * Ms[C, i, i]
 
 
 @compiled
-def backward_solve(C: NDArray[np.float64], x: NDArray[np.float64]) -> None:
+def backward_solve(Ms: Floats, C: int, xs: Floats, x: int) -> None:
     """x := C'^-1 x."""
-    for i in range(x.size - 1, -1, -1):
-        total = x[i]
-        for k in range(i + 1, x.size):
-            total -= C[k, i] * x[k]
-        x[i] = total / C[i, i]
+    d = xs.shape[1]
+    for i in range(d - 1, -1, -1):
+        total = xs[x, i]
+        for k in range(i + 1, d):
+            total -= Ms[C, k, i] * xs[x, k]
+        xs[x, i] = total * Ms[C, i, i]
 
 
 @compiled
-def solve(C: NDArray[np.float64], x: NDArray[np.float64]) -> None:
-    """x := A^-1 x."""
-    forward_solve(C, x)
-    backward_solve(C, x)
-
-
-@compiled
-def inverse(C: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """out := A^-1, from its factor."""
-    d = C.shape[0]
+def invert_factor(Ms: Floats, C: int, out: int) -> float:
+    """Lower triangle of out := C^-1; returns trace A^-1 = ||C^-1||_F^2, a bound of ||A^-1||."""
+    d = Ms.shape[1]
+    squares = 0.0
     for j in range(d):
-        for i in range(d):
-            out[j, i] = 1.0 if i == j else 0.0
-        solve(C, out[j])
+        Ms[out, j, j] = Ms[C, j, j]
+        squares += Ms[C, j, j] * Ms[C, j, j]
+        for i in range(j + 1, d):
+            total = 0.0
+            for k in range(j, i):
+                total -= Ms[C, i, k] * Ms[out, k, j]
+            total *= Ms[C, i, i]
+            Ms[out, i, j] = total
+            squares += total * total
+    return squares
 
 
 @compiled
-def dot(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+def inverse(Ms: Floats, C: int, out: int) -> None:
+    """out := A^-1 = C'^-1 C^-1, from the factor."""
+    d = Ms.shape[1]
+    invert_factor(Ms, C, out)
+    for i in range(d):
+        for j in range(i + 1):
+            total = 0.0
+            for k in range(i, d):
+                total += Ms[out, k, i] * Ms[out, k, j]
+            Ms[out, i, j] = total
+    for i in range(d):
+        for j in range(i):
+            Ms[out, j, i] = Ms[out, i, j]
+
+
+@compiled
+def dot(xs: Floats, x: int, y: int) -> float:
     total = 0.0
-    for i in range(x.size):
-        total += x[i] * y[i]
+    for i in range(xs.shape[1]):
+        total += xs[x, i] * xs[y, i]
     return total
 
 
 @compiled
-def norm(x: NDArray[np.float64]) -> float:
-    return math.sqrt(dot(x, x))
+def norm(xs: Floats, x: int) -> float:
+    return math.sqrt(dot(xs, x, x))
 
 
 @compiled
-def multiply(A: NDArray[np.float64], x: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+def distance(xs: Floats, x: int, y: int) -> float:
+    total = 0.0
+    for i in range(xs.shape[1]):
+        difference = xs[x, i] - xs[y, i]
+        total += difference * difference
+    return math.sqrt(total)
+
+
+@compiled
+def copy(xs: Floats, source: int, target: int) -> None:
+    for i in range(xs.shape[1]):
+        xs[target, i] = xs[source, i]
+
+
+@compiled
+def multiply(Ms: Floats, A: int, xs: Floats, x: int, out: int) -> None:
     """out := A x."""
-    for i in range(x.size):
-        out[i] = dot(A[i], x)
+    d = xs.shape[1]
+    for i in range(d):
+        total = 0.0
+        for j in range(d):
+            total += Ms[A, i, j] * xs[x, j]
+        xs[out, i] = total
 
 
 @compiled
-def quadratic_form(A: NDArray[np.float64], x: NDArray[np.float64]) -> float:
+def quadratic_form(Ms: Floats, A: int, xs: Floats, x: int) -> float:
     """x' A x for a symmetric A, never below zero."""
     total = 0.0
-    for i in range(x.size):
-        row = 0.5 * A[i, i] * x[i]
+    for i in range(xs.shape[1]):
+        row = 0.5 * Ms[A, i, i] * xs[x, i]
         for j in range(i):
-            row += A[i, j] * x[j]
-        total += x[i] * row
+            row += Ms[A, i, j] * xs[x, j]
+        total += xs[x, i] * row
     return max(2.0 * total, 0.0)
 
 
 @compiled
-def add_outer(A: NDArray[np.float64], weight: float, x: NDArray[np.float64]) -> None:
+def add_outer(Ms: Floats, A: int, weight: float, xs: Floats, x: int) -> None:
     """A := A + weight x x'."""
-    for i in range(x.size):
-        w = weight * x[i]
-        for j in range(x.size):
-            A[i, j] += w * x[j]
+    d = xs.shape[1]
+    for i in range(d):
+        w = weight * xs[x, i]
+        for j in range(d):
+            Ms[A, i, j] += w * xs[x, j]
 
 
 @compiled
-def sandwich(A: NDArray[np.float64], B: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+def sandwich(Ms: Floats, A: int, B: int, scratch: int, out: int) -> None:
     """out := A B A for symmetric A and B."""
-    d = A.shape[0]
-    half = np.empty((d, d))
+    multiply_matrices(Ms, A, B, scratch)
+    multiply_matrices(Ms, scratch, A, out)
+
+
+@compiled
+def multiply_matrices(Ms: Floats, A: int, B: int, out: int) -> None:
+    """out := A B; out is neither A nor B."""
+    d = Ms.shape[1]
     for i in range(d):
         for j in range(d):
-            half[i, j] = dot(A[i], B[j])
-    for i in range(d):
-        for j in range(d):
-            out[i, j] = dot(half[i], A[j])
+            Ms[out, i, j] = 0.0
+        for k in range(d):
+            factor = Ms[A, i, k]
+            for j in range(d):
+                Ms[out, i, j] += factor * Ms[B, k, j]
 
 
 @compiled
 def minimise_in_ball(
-    A: NDArray[np.float64], c: NDArray[np.float64], S: float, x: NDArray[np.float64]
+    Ms: Floats,
+    A: int,
+    shifted: int,
+    C: int,
+    xs: Floats,
+    c: int,
+    S: float,
+    x: int,
+    y: int,
+    nu: float,
 ) -> float:
-    """x := argmin over ||x|| <= S of x'A x / 2 - c'x; returns the multiplier nu >= 0.
+    """x := argmin over ||x|| <= S of x'A x / 2 - c'x, from a guess of its multiplier nu >= 0.
+
+    Returns nu.
 
     The solution satisfies (A + nu I) x = c. When the free minimiser lies outside, nu is the root
     of 1/||x(nu)|| = 1/S, a concave increasing function of nu: Newton from the left never
-    overshoots (More and Sorensen 1983; there is no hard case because A is positive definite).
+    overshoots, and from the right it lands on the left or at 0 (More and Sorensen 1983; there is
+    no hard case because A is positive definite).
+    `shifted`, `C` and `y` are scratch.
     """
-    d = c.size
-    C = np.empty((d, d))
-    shifted = A.copy()
-    y = np.empty(d)
-    nu = 0.0
+    d = xs.shape[1]
+    for i in range(d):
+        for j in range(d):
+            Ms[shifted, i, j] = Ms[A, i, j]
     for _ in range(_SECULAR_STEPS):
         for i in range(d):
-            shifted[i, i] = A[i, i] + nu
-        cholesky(shifted, C)
-        x[:] = c
-        solve(C, x)
-        length = norm(x)
+            Ms[shifted, i, i] = Ms[A, i, i] + nu
+        cholesky(Ms, shifted, C)
+        copy(xs, c, x)
+        forward_solve(Ms, C, xs, x)
+        backward_solve(Ms, C, xs, x)
+        length = norm(xs, x)
         if nu == 0.0 and length <= S:
             return 0.0
-        y[:] = x
-        forward_solve(C, y)
-        step = (length / S - 1.0) * (length * length) / dot(y, y)
-        nu += step
-        if not step > 1e-15 * nu:
+        copy(xs, x, y)
+        forward_solve(Ms, C, xs, y)
+        excess = length / S - 1.0
+        nu = max(nu + excess * (length * length) / dot(xs, y, y), 0.0)
+        if abs(excess) <= 1e-13:
             break
-    scale = S / norm(x)
+    scale = S / norm(xs, x)
     for i in range(d):
-        x[i] *= scale
+        xs[x, i] *= scale
     return nu

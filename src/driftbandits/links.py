@@ -105,27 +105,29 @@ def log_partition(code: int, m: float, z: float) -> float:
 
 
 @compiled
-def derivatives(code: int, m: float, z: float, order: int, out: NDArray[np.float64]) -> None:
-    """out[n] = mu^(n)(z) for n = 0..order."""
+def derivatives(
+    code: int, m: float, z: float, order: int, out: NDArray[np.float64], row: int
+) -> None:
+    """out[row, n] = mu^(n)(z) for n = 0..order."""
     if code == IDENTITY:
-        out[0] = z
+        out[row, 0] = z
         for n in range(1, order + 1):
-            out[n] = 1.0 if n == 1 else 0.0
+            out[row, n] = 1.0 if n == 1 else 0.0
     elif code == POISSON:
         e = math.exp(z)
         for n in range(order + 1):
-            out[n] = e
+            out[row, n] = e
     else:
         e = math.exp(-abs(z))
         p = 1.0 / (1.0 + e)
         q = e * p * p
         s = (1.0 - e) * p if z < 0.0 else (e - 1.0) * p  # 1 - 2 sigma(z)
-        out[0] = m * (p if z >= 0.0 else e * p)
+        out[row, 0] = m * (p if z >= 0.0 else e * p)
         for n in range(1, order + 1):
             value = 0.0
             for i in range((n - 1) // 2, -1, -1):
                 value = value * q + _LOGISTIC_POLYNOMIALS[n, i]
-            out[n] = m * q * (value if n % 2 == 1 else value * s)
+            out[row, n] = m * q * (value if n % 2 == 1 else value * s)
 
 
 @compiled

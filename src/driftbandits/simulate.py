@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from driftbandits import policies as kernels
 from driftbandits.environments import Environment, Trace
-from driftbandits.estimator import keeps_rows, new_buffers, state_of
-from driftbandits.estimator.model import COUNTERS, Floats, Ints, counter_names
-from driftbandits.jit import compiled
+from driftbandits.estimator import keeps_rows, model_of, new_buffers, state_of
+from driftbandits.estimator.model import COUNTERS, THETA_HAT, Floats, Ints, N, counter_names
+from driftbandits.jit import compiled, place
 from driftbandits.policies import Policy
 
 RECORDS = ("regret", "chosen", "theta_hat", "intervals")
@@ -305,7 +305,8 @@ def _prepare(policy: Policy) -> None:
     _prepared.add("play")
 
 
-BAD_REWARD = 100
+BAD_REWARD = place(100)
+_ONE = place(1)
 
 
 @compiled
@@ -328,50 +329,45 @@ def _play(
 ) -> tuple[int, int]:
     """Decide and update through a trace; a verdict and the round (from 0) where it ended."""
     T, K, dim = actions.shape
-    d = int(numbers[0])
     offered = np.empty((K, dim))
     arm = np.empty(K, dtype=np.int64)
-    means, widths = np.empty(K), np.empty(K)
-    index, propensity = np.empty(1, dtype=np.int64), np.empty(1)
-    theta = state_of(numbers, ladder, small, rows, counters).theta_hat
+    table, picks = np.empty((4, K)), np.empty((2, 1))
+    model, scoring = model_of(numbers), kernels.scoring_of(numbers)
+    state = state_of(numbers, ladder, small, rows, counters)
     for t in range(T):
-        count = 0
-        for k in range(K):
-            if available.size == 0 or available[t, k]:
-                arm[count] = k
-                for j in range(dim):
-                    offered[count, j] = actions[t, k, j]
-                count += 1
-        verdict = kernels.decide(
-            numbers,
-            ladder,
-            small,
-            rows,
-            counters,
-            seed,
-            offered[:count],
-            means[:count],
-            widths[:count],
-            index,
-            propensity,
+        count = K
+        if available.size > 0:
+            count = 0
+            for k in range(K):
+                if available[t, k]:
+                    arm[count] = k
+                    for j in range(dim):
+                        offered[count, j] = actions[t, k, j]
+                    count += 1
+        offers = actions[t] if available.size == 0 else offered[:count]
+        scores = table if count == K else np.empty((4, count))
+        verdict = kernels.decide_in(
+            model, scoring, state, seed, counters[N] + 1, _ONE, offers, scores, picks
         )
         if verdict != kernels.ACCEPTED:
             return verdict, t
-        k = arm[index[0]]
+        index = int(picks[0, 0])
+        k = index if available.size == 0 else arm[index]
         chosen[t] = k
         if theta_hat.shape[0] > 0:
-            for j in range(d):
-                theta_hat[t, j] = theta[j]
+            for j in range(model.d):
+                theta_hat[t, j] = state.vectors[THETA_HAT, j]
         if means_out.shape[0] > 0:
             for i in range(count):
-                means_out[t, arm[i]] = means[i]
-                widths_out[t, arm[i]] = widths[i]
+                place = i if available.size == 0 else arm[i]
+                means_out[t, place] = scores[0, i]
+                widths_out[t, place] = scores[1, i]
         reward = rewards[t, k]
         if math.isnan(reward):  # never observed: the decision stays pending
             continue
         if not low <= reward <= high:
             return BAD_REWARD, t
-        kernels.update(numbers, ladder, small, rows, counters, actions[t, k], reward, counters[0])
+        kernels.update_in(model, scoring, state, offers, index, reward, counters[N])
     return kernels.ACCEPTED, T
 
 

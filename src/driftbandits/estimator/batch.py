@@ -18,17 +18,23 @@ from driftbandits.estimator.model import (
     KKT_RESIDUAL,
     NO_PROJECTION,
     RADIAL,
+    ROW,
+    THETA,
+    THETA_HAT,
     TRUNCATION_TOLERANCE,
+    V2,
     WINDOW,
     Floats,
     Ints,
     Model,
+    V,
     as_numbers,
     expansion_order,
     model_of,
     new_buffers,
     state_of,
     truncation_span,
+    views_of,
 )
 from driftbandits.estimator.solve import fit
 from driftbandits.jit import compiled
@@ -133,12 +139,12 @@ def estimate(
     )
     buffers = new_buffers(as_numbers(model), len(rows) + 1)
     _absorb_all(*buffers, rows, outcomes)
-    state = state_of(*buffers)
+    state = views_of(buffers)
     return Estimate(
-        theta_hat=state.theta_hat.copy(),
-        theta=state.theta.copy(),
-        design=state.V.copy(),
-        squared_design=(state.V2 if discount is not None else state.V).copy(),
+        theta_hat=state.vectors[THETA_HAT].copy(),
+        theta=state.vectors[THETA].copy(),
+        design=state.matrices[V].copy(),
+        squared_design=state.matrices[V if discount is None else V2].copy(),
         newton_decrement=float(state.gauges[DECREMENT]),
         error_bound=float(state.gauges[ERROR_BOUND]),
         kkt_residual=float(state.gauges[KKT_RESIDUAL]),
@@ -158,6 +164,8 @@ def _absorb_all(
     model = model_of(numbers)
     state = state_of(numbers, ladder, small, rows, counters)
     for s in range(rewards.size):
-        advance(model, ladder, state, 1)
-        absorb(model, ladder, state, actions[s], rewards[s], s + 1)
-    fit(model, ladder, state)
+        advance(model, state, 1)
+        for j in range(model.d):
+            state.vectors[ROW, j] = actions[s, j]
+        absorb(model, state, rewards[s], s + 1)
+    fit(model, state)

@@ -18,6 +18,7 @@ Notation
 P          order of the expansion of g (degree P+1 of Phi)
 delta      (d,)  theta - theta_0
 powers     (monomials,)  delta^i / i!
+which      0 or 1: the expansion for theta_hat, or for its projection
 """
 
 from __future__ import annotations
@@ -28,180 +29,163 @@ import numpy as np
 
 from driftbandits import links
 from driftbandits.estimator.model import (
+    ANCHOR,
     ANCHORS,
+    CURVATURES,
+    DERIVATIVES,
     DISCOUNT,
     HEAD,
     LONGEST,
     MASS,
     PASSES,
+    POWERS,
+    SLOPES,
     TAIL,
     VALID,
-    Floats,
-    Ints,
+    G,
+    J,
     Model,
     N,
     State,
 )
-from driftbandits.jit import compiled
-from driftbandits.linalg import dot, norm
+from driftbandits.jit import inlined, internal
+from driftbandits.linalg import copy, distance, dot, norm
 
 _BLOCK = 32
-_DERIVATIVES = links.HIGHEST_DERIVATIVE + 1
+_RECIPROCAL = np.array([0.0, *(1.0 / n for n in range(1, links.HIGHEST_DERIVATIVE + 3))])
 
 
-@compiled
-def remainder_scale(link: int, m: float, z: float, order: int) -> float:
-    """sup|mu^(order)|, or for Poisson its value at z: `remainder` adds the factor e^(L delta)."""
-    return links.derivative_bound(link, m, order, z)
-
-
-@compiled
+@inlined
 def weight_of_age(model: Model, age: float) -> float:
-    return model.gamma**age if model.memory == DISCOUNT else 1.0
+    if model.memory != DISCOUNT or age == 0.0:
+        return 1.0
+    return model.gamma if age == 1.0 else model.gamma**age
 
 
-@compiled
-def monomials_of(a: Floats, ladder: Ints, count: int, out: Floats) -> None:
-    """out[i] = a^i for the first `count` monomials."""
-    out[0] = 1.0
-    for i in range(1, count):
-        out[i] = out[ladder[i, 0]] * a[ladder[i, 1]]
+@internal
+def add_row(model: Model, state: State, which: int, row: int, weight: float) -> None:
+    """Add the row in a vector to the sums of an expansion; a negative weight takes it away."""
+    ladder, moments, vectors = state.ladder, state.moments, state.vectors
+    z = dot(vectors, row, ANCHOR + which)
+    links.derivatives(model.link, model.m, z, model.order, moments, DERIVATIVES)
+    for n in range(model.order + 1):
+        moments[DERIVATIVES, n] *= weight
+    moments[POWERS, 0] = 1.0
+    for i in range(1, ladder.shape[0]):
+        power = moments[POWERS, ladder[i, 0]] * vectors[row, ladder[i, 1]]
+        moments[POWERS, i] = power
+        moments[which, i] += moments[DERIVATIVES, ladder[i, 2] - 1] * power
+    bound = links.derivative_bound(model.link, model.m, model.order + 1, z)
+    state.gauges[MASS + which] += weight * bound * norm(vectors, row)
 
 
-@compiled
-def add_row(model: Model, ladder: Ints, state: State, which: int, a: Floats, weight: float) -> None:
-    """Add a row to the sums of an expansion; a negative weight takes it away."""
-    count = ladder.shape[0]
-    powers = np.empty(count)
-    monomials_of(a, ladder, count, powers)
-    z = dot(a, state.anchors[which])
-    derivatives = np.empty(_DERIVATIVES)
-    links.derivatives(model.link, model.m, z, model.order, derivatives)
-    moments = state.moments[which]
-    for i in range(1, count):
-        moments[i] += weight * derivatives[ladder[i, 2] - 1] * powers[i]
-    scale = remainder_scale(model.link, model.m, z, model.order + 1)
-    state.gauges[MASS + which] += weight * scale * norm(a)
-
-
-@compiled
-def anchor(model: Model, ladder: Ints, state: State, which: int, point: Floats) -> None:
-    """Make `point` the anchor of an expansion: one exact pass over the memory.
+@internal
+def anchor(model: Model, state: State, which: int, point: int) -> None:
+    """Make the point in a vector the anchor of an expansion: one exact pass over the memory.
 
     Rows are taken in blocks, newest first, and every sum is kept once per lane of the block, so
     that the loops vectorise without being allowed to reorder a sum.
     """
-    d, P, count = model.d, model.order, ladder.shape[0]
-    lower = 0
-    while lower < count and ladder[lower, 2] <= P:
-        lower += 1
+    d, P = model.d, model.order
+    ladder, moments, rows = state.ladder, state.moments, state.rows
+    count = ladder.shape[0]
     sums = np.zeros((count, _BLOCK))
-    mono = np.ones((lower, _BLOCK))
+    powers = np.ones((count, _BLOCK))
     weighted = np.zeros((P + 1, _BLOCK))
     z = np.empty(_BLOCK)
-    derivatives = np.empty(_DERIVATIVES)
-    head, tail = state.counters[HEAD], state.counters[TAIL]
     mass = 0.0
-    newer = float(state.counters[N])
     w = 1.0
-    end = tail
-    while end > head:
-        start = max(head, end - _BLOCK)
+    newer = float(state.counters[N])
+    end = state.counters[TAIL]
+    while end > state.counters[HEAD]:
+        start = max(state.counters[HEAD], end - _BLOCK)
         size = end - start
-        z[:] = 0.0
+        for lane in range(size):
+            z[lane] = 0.0
         for j in range(d):
-            coordinate = state.rows[j, start:end]
             for lane in range(size):
-                z[lane] += coordinate[lane] * point[j]
+                z[lane] += rows[j, start + lane] * state.vectors[point, j]
         for lane in range(size - 1, -1, -1):
             s = start + lane
-            w *= weight_of_age(model, newer - state.rounds[s])
-            newer = state.rounds[s]
-            links.derivatives(model.link, model.m, z[lane], P, derivatives)
+            w *= weight_of_age(model, newer - rows[d + 1, s])
+            newer = rows[d + 1, s]
+            links.derivatives(model.link, model.m, z[lane], P, moments, DERIVATIVES)
             for n in range(P + 1):
-                weighted[n, lane] = w * derivatives[n]
+                weighted[n, lane] = w * moments[DERIVATIVES, n]
             length = 0.0
             for j in range(d):
-                length += state.rows[j, s] * state.rows[j, s]
-            mass += w * remainder_scale(model.link, model.m, z[lane], P + 1) * math.sqrt(length)
+                length += rows[j, s] * rows[j, s]
+            bound = links.derivative_bound(model.link, model.m, P + 1, z[lane])
+            mass += w * bound * math.sqrt(length)
         for i in range(1, count):
-            parent = mono[ladder[i, 0]]
-            coordinate = state.rows[ladder[i, 1], start:end]
-            factor = weighted[ladder[i, 2] - 1]
-            total = sums[i]
-            if i < lower:
-                own = mono[i]
+            parent, variable, degree = ladder[i, 0], ladder[i, 1], ladder[i, 2]
+            if degree <= P:
                 for lane in range(size):
-                    own[lane] = parent[lane] * coordinate[lane]
-                    total[lane] += own[lane] * factor[lane]
+                    power = powers[parent, lane] * rows[variable, start + lane]
+                    powers[i, lane] = power
+                    sums[i, lane] += power * weighted[degree - 1, lane]
             else:
                 for lane in range(size):
-                    total[lane] += parent[lane] * coordinate[lane] * factor[lane]
+                    sums[i, lane] += (
+                        powers[parent, lane] * rows[variable, start + lane] * weighted[P, lane]
+                    )
         end = start
-    moments = state.moments[which]
     for i in range(1, count):
         total = 0.0
         for lane in range(_BLOCK):
             total += sums[i, lane]
-        moments[i] = total
-    state.anchors[which, :] = point
+        moments[which, i] = total
+    copy(state.vectors, point, ANCHOR + which)
     state.gauges[MASS + which] = mass
     state.counters[VALID + which] = 1
     state.counters[PASSES] += 1
     state.counters[ANCHORS] += 1
 
 
-@compiled
-def evaluate(
-    model: Model,
-    ladder: Ints,
-    state: State,
-    which: int,
-    point: Floats,
-    g: Floats,
-    J: Floats,
-    powers: Floats,
-) -> None:
-    """g := g(point) and J := J(point), penalty included, by the expansion."""
-    d, P, count = model.d, model.order, ladder.shape[0]
-    moments, theta_0 = state.moments[which], state.anchors[which]
-    for j in range(d):
-        g[j] = model.lam * point[j]
-        for k in range(j + 1):
-            J[j, k] = model.lam if j == k else 0.0
-    powers[0] = 1.0
-    for i in range(count):
-        degree = ladder[i, 2]
-        if degree > P:
-            break
-        if i > 0:
-            j = ladder[i, 1]
-            powers[i] = powers[ladder[i, 0]] * (point[j] - theta_0[j]) / ladder[i, 3]
-        power = powers[i]
-        if power == 0.0:
-            continue
+@internal
+def evaluate(model: Model, state: State, which: int, point: int) -> None:
+    """G := g(point) and J := J(point), penalty included, by the expansion.
+
+    Horner's rule on tensors: with S_n = M_n + S_{n+1} delta / n the gradient of Phi is S_1, and with
+    C_n = M_n + C_{n+1} delta / (n-1) its Hessian is C_2; n is the degree, M_n the moments of that
+    degree, and a product with delta lowers it by one.
+    """
+    d, P = model.d, model.order
+    ladder, moments, vectors = state.ladder, state.moments, state.vectors
+    count = ladder.shape[0]
+    i = count - 1
+    while ladder[i, 2] > P:
+        moments[SLOPES, i] = moments[which, i]
+        moments[CURVATURES, i] = moments[which, i]
+        i -= 1
+    while i > 0:
+        n = ladder[i, 2]
+        slope, curvature = 0.0, 0.0
         for j in range(d):
+            delta = vectors[point, j] - vectors[ANCHOR + which, j]
             up = ladder[i, 4 + j]
-            g[j] += power * moments[up]
-            if degree < P:
-                for k in range(j + 1):
-                    J[j, k] += power * moments[ladder[up, 4 + k]]
+            slope += moments[SLOPES, up] * delta
+            curvature += moments[CURVATURES, up] * delta
+        moments[SLOPES, i] = moments[which, i] + slope * _RECIPROCAL[n]
+        moments[CURVATURES, i] = moments[which, i] + curvature * _RECIPROCAL[n - 1]
+        i -= 1
     for j in range(d):
-        for k in range(j):
-            J[k, j] = J[j, k]
+        first = ladder[0, 4 + j]
+        vectors[G, j] = model.lam * vectors[point, j] + moments[SLOPES, first]
+        for k in range(j + 1):
+            curvature = moments[CURVATURES, ladder[first, 4 + k]]
+            state.matrices[J, j, k] = curvature
+            state.matrices[J, k, j] = curvature
+        state.matrices[J, j, j] += model.lam
 
 
-@compiled
-def remainder(model: Model, state: State, which: int, point: Floats) -> float:
+@inlined
+def remainder(model: Model, state: State, which: int, point: int) -> float:
     """Bound of what the expansion leaves out of g(point)."""
     if model.link == links.IDENTITY:
         return 0.0
-    total = 0.0
-    for j in range(model.d):
-        delta = point[j] - state.anchors[which, j]
-        total += delta * delta
-    reach = state.gauges[LONGEST] * math.sqrt(total)
+    reach = state.gauges[LONGEST] * distance(state.vectors, point, ANCHOR + which)
     bound = float(state.gauges[MASS + which])
     for n in range(1, model.order + 2):
-        bound *= reach / n
+        bound *= reach * _RECIPROCAL[n]
     return bound * math.exp(reach) if model.link == links.POISSON else bound

@@ -6,8 +6,6 @@ inserted where its round was, with the weight of its age.
 
 from __future__ import annotations
 
-import numpy as np
-
 from driftbandits import links
 from driftbandits.estimator.expansion import add_row, weight_of_age
 from driftbandits.estimator.model import (
@@ -18,17 +16,20 @@ from driftbandits.estimator.model import (
     LEAK,
     LONGEST,
     MASS,
+    ROW,
     SUBTRACTIONS,
     TAIL,
+    THETA_HAT,
+    V2,
     VALID,
     WINDOW,
-    Floats,
-    Ints,
+    B,
     Model,
     N,
     State,
+    V,
 )
-from driftbandits.jit import compiled
+from driftbandits.jit import compiled, inlined, internal
 from driftbandits.linalg import add_outer, dot, norm
 
 
@@ -38,124 +39,116 @@ def keeps_rows(model: Model) -> bool:
     return model.link != links.IDENTITY or model.memory == WINDOW
 
 
-@compiled
-def advance(model: Model, ladder: Ints, state: State, rounds: int) -> None:
+@inlined
+def advance(model: Model, state: State, rounds: int) -> None:
     """Let the clock go on: older rows weigh less, or leave."""
     state.counters[N] += rounds
     if model.memory == DISCOUNT:
-        _decay(model, state, model.gamma**rounds)
+        _decay(model, state, model.gamma if rounds == 1 else model.gamma**rounds)
     if model.memory != EVERYTHING:
-        _forget(model, ladder, state)
+        _forget(model, state)
         state.counters[FITTED] = 0
 
 
-@compiled
+@inlined
 def _decay(model: Model, state: State, decay: float) -> None:
     ridge = model.lam / model.c
     for i in range(model.d):
-        state.b[i] *= decay
+        state.vectors[B, i] *= decay
         for j in range(model.d):
-            state.V[i, j] *= decay
-            state.V2[i, j] *= decay * decay
-        state.V[i, i] += (1.0 - decay) * ridge
-        state.V2[i, i] += (1.0 - decay * decay) * ridge
+            state.matrices[V, i, j] *= decay
+            state.matrices[V2, i, j] *= decay * decay
+        state.matrices[V, i, i] += (1.0 - decay) * ridge
+        state.matrices[V2, i, i] += (1.0 - decay * decay) * ridge
     for which in range(2):
         if state.counters[VALID + which]:
-            moments = state.moments[which]
-            for i in range(moments.size):
-                moments[i] *= decay
+            for i in range(state.moments.shape[1]):
+                state.moments[which, i] *= decay
             state.gauges[MASS + which] *= decay
     state.gauges[LEAK] *= decay
 
 
-@compiled
-def _forget(model: Model, ladder: Ints, state: State) -> None:
+@internal
+def _forget(model: Model, state: State) -> None:
     """Drop the rows whose age has reached the span."""
-    oldest = state.counters[N] - model.span
-    a = np.empty(model.d)
-    while (
-        state.counters[HEAD] < state.counters[TAIL] and state.rounds[state.counters[HEAD]] <= oldest
-    ):
-        s = state.counters[HEAD]
-        for j in range(model.d):
-            a[j] = state.rows[j, s]
+    rows, counters, d = state.rows, state.counters, model.d
+    oldest = counters[N] - model.span
+    while counters[HEAD] < counters[TAIL] and rows[d + 1, counters[HEAD]] <= oldest:
+        s = counters[HEAD]
+        for j in range(d):
+            state.vectors[ROW, j] = rows[j, s]
         if model.memory == WINDOW:
-            _add_to_sums(model, ladder, state, a, state.rewards[s], -1.0)
-            state.counters[SUBTRACTIONS] += 1
+            _add_to_sums(model, state, rows[d, s], -1.0)
+            counters[SUBTRACTIONS] += 1
         else:
-            w = weight_of_age(model, state.counters[N] - state.rounds[s])
-            # b keeps the row for ever, the expansions only until their next anchor
-            mean = links.mean(model.link, model.m, dot(a, state.theta_hat))
-            state.gauges[LEAK] += w * mean * norm(a)
-        state.counters[HEAD] += 1
+            # B keeps the row for ever, the expansions only until their next anchor
+            w = weight_of_age(model, counters[N] - rows[d + 1, s])
+            mean = links.mean(model.link, model.m, dot(state.vectors, ROW, THETA_HAT))
+            state.gauges[LEAK] += w * mean * norm(state.vectors, ROW)
+        counters[HEAD] += 1
 
 
-@compiled
-def _add_to_sums(
-    model: Model, ladder: Ints, state: State, a: Floats, reward: float, weight: float
-) -> None:
+@inlined
+def _add_to_sums(model: Model, state: State, reward: float, weight: float) -> None:
+    """Add what stands in ROW to every sum."""
     for i in range(model.d):
-        state.b[i] += weight * reward * a[i]
-    add_outer(state.V, weight, a)
+        state.vectors[B, i] += weight * reward * state.vectors[ROW, i]
+    add_outer(state.matrices, V, weight, state.vectors, ROW)
     if model.memory == DISCOUNT:
-        add_outer(state.V2, weight * weight, a)
+        add_outer(state.matrices, V2, weight * weight, state.vectors, ROW)
     for which in range(2):
         if state.counters[VALID + which]:
-            add_row(model, ladder, state, which, a, weight)
+            add_row(model, state, which, ROW, weight)
 
 
-@compiled
-def absorb(model: Model, ladder: Ints, state: State, a: Floats, reward: float, s: int) -> None:
-    """Learn the reward of a decision made in round s, which must be younger than the span."""
-    state.gauges[LONGEST] = max(state.gauges[LONGEST], norm(a))
-    weight = weight_of_age(model, float(state.counters[N] - s))
-    _add_to_sums(model, ladder, state, a, reward, weight)
+@inlined
+def absorb(model: Model, state: State, reward: float, s: int) -> None:
+    """Learn the reward of the action in ROW, chosen in round s, which is younger than the span."""
+    state.gauges[LONGEST] = max(state.gauges[LONGEST], norm(state.vectors, ROW))
+    _add_to_sums(model, state, reward, weight_of_age(model, float(state.counters[N] - s)))
     if keeps_rows(model):
-        _insert(model, state, a, reward, float(s))
+        _insert(model, state, reward, float(s))
     state.counters[FITTED] = 0
 
 
-@compiled
-def _insert(model: Model, state: State, a: Floats, reward: float, s: float) -> None:
-    head, tail = state.counters[HEAD], state.counters[TAIL]
-    if tail == state.rewards.size:  # full up to the end: move what lives to the front
-        for i in range(head, tail):
-            _move(model, state, i, i - head)
-        head, tail = 0, tail - head
-    place = tail
-    while model.memory != EVERYTHING and place > head and state.rounds[place - 1] > s:
-        _move(model, state, place - 1, place)
+@internal
+def _insert(model: Model, state: State, reward: float, s: float) -> None:
+    rows, counters, d = state.rows, state.counters, model.d
+    if counters[TAIL] == rows.shape[1]:  # full up to the end: move what lives to the front
+        for i in range(counters[HEAD], counters[TAIL]):
+            _move(state, i, i - counters[HEAD])
+        counters[TAIL] -= counters[HEAD]
+        counters[HEAD] = 0
+    place = counters[TAIL]
+    while model.memory != EVERYTHING and place > counters[HEAD] and rows[d + 1, place - 1] > s:
+        _move(state, place - 1, place)
         place -= 1
-    for j in range(model.d):
-        state.rows[j, place] = a[j]
-    state.rewards[place] = reward
-    state.rounds[place] = s
-    state.counters[HEAD], state.counters[TAIL] = head, tail + 1
+    for j in range(d):
+        rows[j, place] = state.vectors[ROW, j]
+    rows[d, place] = reward
+    rows[d + 1, place] = s
+    counters[TAIL] += 1
 
 
-@compiled
-def _move(model: Model, state: State, source: int, target: int) -> None:
-    for j in range(model.d):
+@inlined
+def _move(state: State, source: int, target: int) -> None:
+    for j in range(state.rows.shape[0]):
         state.rows[j, target] = state.rows[j, source]
-    state.rewards[target] = state.rewards[source]
-    state.rounds[target] = state.rounds[source]
 
 
-@compiled
+@internal
 def rebuild(model: Model, state: State) -> None:
-    """Recompute b and V from the rows of a window, whose subtractions lose digits."""
-    ridge = model.lam / model.c
-    for i in range(model.d):
-        state.b[i] = 0.0
-        for j in range(model.d):
-            state.V[i, j] = ridge if i == j else 0.0
-    longest = 0.0
-    a = np.empty(model.d)
+    """Recompute B and V from the rows of a window, whose subtractions lose digits."""
+    rows, d = state.rows, model.d
+    for i in range(d):
+        state.vectors[B, i] = 0.0
+        for j in range(d):
+            state.matrices[V, i, j] = model.lam / model.c if i == j else 0.0
+    state.gauges[LONGEST] = 0.0
     for s in range(state.counters[HEAD], state.counters[TAIL]):
-        for j in range(model.d):
-            a[j] = state.rows[j, s]
-            state.b[j] += state.rewards[s] * a[j]
-        add_outer(state.V, 1.0, a)
-        longest = max(longest, norm(a))
-    state.gauges[LONGEST] = longest
+        for j in range(d):
+            state.vectors[ROW, j] = rows[j, s]
+            state.vectors[B, j] += rows[d, s] * rows[j, s]
+        add_outer(state.matrices, V, 1.0, state.vectors, ROW)
+        state.gauges[LONGEST] = max(state.gauges[LONGEST], norm(state.vectors, ROW))
     state.counters[SUBTRACTIONS] = 0

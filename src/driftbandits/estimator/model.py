@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from driftbandits.jit import compiled
+from driftbandits.jit import borrowed, compiled, inlined, place
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -36,6 +36,7 @@ NO_PROJECTION, RADIAL, EXACT = 0, 1, 2
 MOST_MONOMIALS = 220
 HIGHEST_ORDER = 8
 TRUNCATION_TOLERANCE = 2e-9
+FIRST_CAPACITY = 64
 
 
 class Model(NamedTuple):
@@ -58,32 +59,46 @@ class Model(NamedTuple):
 MODEL_SIZE = len(Model._fields)
 
 # Counters of a state.
-N, HEAD, TAIL, FITTED, PROJECTED, SUBTRACTIONS = 0, 1, 2, 3, 4, 5
-VALID = 6  # and 7: does expansion 0, 1 hold the sums about its anchor?
-PASSES, ANCHORS, DAMPED_STEPS, PROJECTIONS, NEWTON_STEPS, GAUSS_NEWTON_STEPS = 8, 9, 10, 11, 12, 13
+N, HEAD, TAIL, FITTED, PROJECTED, SUBTRACTIONS = map(place, range(6))
+VALID = place(6)  # and 7: does expansion 0, 1 hold the sums about its anchor?
+PASSES, ANCHORS, DAMPED_STEPS, PROJECTIONS, NEWTON_STEPS, DESCENT_STEPS = map(place, range(8, 14))
 COUNTERS = 14
 
-# Measurements that travel beside the state.
-LONGEST, LEAK, DECREMENT, ERROR_BOUND, KKT_RESIDUAL = 0, 1, 2, 3, 4
-MASS = 5  # and 6: the factor of the remainder of expansion 0, 1
+# Gauges of a state.
+LONGEST, LEAK, DECREMENT, ERROR_BOUND, KKT_RESIDUAL = map(place, range(5))
+MASS = place(5)  # and 6: the factor of the remainder of expansion 0, 1
 GAUGES = 7
+
+# Rows of State.vectors: the state proper, then scratch.
+THETA_HAT, THETA, B = map(place, range(3))
+ANCHOR = place(3)  # and 4: the points of the expansions
+STATE_VECTORS = 5
+ROW, G, STEP, POINT, PULL, START = map(place, range(5, 11))
+VECTORS = 11
+
+# Matrices of State.matrices: the state proper, then scratch.
+V, V2 = map(place, range(2))
+STATE_MATRICES = 2
+J, FACTOR, M_INVERSE, CURVATURE, SHIFTED, BONUS = map(place, range(2, 8))
+MATRICES = 8
+
+# Rows of State.moments: the sums of both expansions, then scratch.
+FOR_THETA_HAT, FOR_THETA = map(place, range(2))
+STATE_MOMENTS = 2
+POWERS, DERIVATIVES, SLOPES, CURVATURES = map(place, range(2, 6))
+MOMENTS = 6
 
 
 class State(NamedTuple):
-    """The arrays of an estimator; views into a handful of buffers."""
+    """The arrays of an estimator, scratch included, so that a round allocates nothing."""
 
-    rows: Floats  # (d, capacity) actions in order of time, one row a coordinate
-    rewards: Floats  # (capacity,)
-    rounds: Floats  # (capacity,) whole numbers
-    counters: Ints
-    gauges: Floats
-    theta_hat: Floats
-    theta: Floats
-    b: Floats
-    V: Floats
-    V2: Floats
-    anchors: Floats  # (2, d): the points of the expansions for theta_hat and for theta
-    moments: Floats  # (2, monomials)
+    rows: Floats  # (d + 2, capacity): actions in order of time, one row a coordinate; reward; round
+    counters: Ints  # (COUNTERS,)
+    gauges: Floats  # (GAUGES,)
+    vectors: Floats  # (VECTORS, d)
+    matrices: Floats  # (MATRICES, d, d)
+    moments: Floats  # (MOMENTS, monomials)
+    ladder: Ints  # (monomials, 4 + d), see `ladder_of`
 
 
 def expansion_order(d: int, link_is_linear: bool) -> int:
@@ -150,17 +165,44 @@ class Buffers(NamedTuple):
 
 def new_buffers(numbers: Floats, capacity: int) -> Buffers:
     """An empty memory. `numbers` starts with a packed `Model`."""
-    model = Model(*(float(x) for x in numbers[:MODEL_SIZE]))  # type: ignore[arg-type]
-    d = int(model.d)
-    ladder = ladder_of(d, int(model.order))
-    small = np.zeros(GAUGES + 3 * d + 2 * d * d + 2 * d + 2 * len(ladder))
+    model = model_of(numbers)
+    ladder = ladder_of(model.d, model.order)
+    small = np.zeros(GAUGES + (VECTORS + MATRICES * model.d) * model.d + MOMENTS * len(ladder))
     buffers = Buffers(
-        numbers, ladder, small, np.zeros((d + 2, capacity)), np.zeros(COUNTERS, dtype=np.int64)
+        numbers, ladder, small, np.zeros((model.d + 2, capacity)), np.zeros(COUNTERS, np.int64)
     )
-    state = state_of(*buffers)
-    for i in range(d):
-        state.V[i, i] = state.V2[i, i] = model.lam / model.c
+    state = views_of(buffers)
+    for i in range(model.d):
+        state.matrices[V, i, i] = state.matrices[V2, i, i] = model.lam / model.c
     state.counters[FITTED] = 1
+    return buffers
+
+
+def essence(buffers: Buffers) -> dict[str, Any]:
+    """The arrays that a state consists of, without scratch and without rows that have left."""
+    state, counters = views_of(buffers), buffers.counters
+    return {
+        "rows": buffers.rows[:, counters[HEAD] : counters[TAIL]],
+        "counters": counters,
+        "gauges": state.gauges,
+        "vectors": state.vectors[:STATE_VECTORS],
+        "matrices": state.matrices[:STATE_MATRICES],
+        "moments": state.moments[:STATE_MOMENTS],
+    }
+
+
+def revived(numbers: Floats, arrays: dict[str, Any]) -> Buffers:
+    """A memory from its essence."""
+    living = arrays["rows"].shape[1]
+    buffers = new_buffers(numbers, max(2 * living, FIRST_CAPACITY))
+    state = views_of(buffers)
+    buffers.rows[:, :living] = arrays["rows"]
+    buffers.counters[:] = arrays["counters"]
+    buffers.counters[HEAD], buffers.counters[TAIL] = 0, living
+    state.gauges[:] = arrays["gauges"]
+    state.vectors[:STATE_VECTORS] = arrays["vectors"]
+    state.matrices[:STATE_MATRICES] = arrays["matrices"]
+    state.moments[:STATE_MOMENTS] = arrays["moments"]
     return buffers
 
 
@@ -192,34 +234,35 @@ def model_of(numbers: Floats) -> Model:
     )
 
 
-@compiled
-def state_of(numbers: Floats, ladder: Ints, small: Floats, rows: Floats, counters: Ints) -> State:
-    d = int(numbers[0])
-    monomials = ladder.shape[0]
-    o = GAUGES
-    theta_hat, theta, b = small[o : o + d], small[o + d : o + 2 * d], small[o + 2 * d : o + 3 * d]
-    o += 3 * d
-    V = small[o : o + d * d].reshape((d, d))
-    o += d * d
-    V2 = small[o : o + d * d].reshape((d, d))
-    o += d * d
-    anchors = small[o : o + 2 * d].reshape((2, d))
-    o += 2 * d
-    moments = small[o : o + 2 * monomials].reshape((2, monomials))
+def lay_out(d: int, ladder: Ints, small: Floats, rows: Floats, counters: Ints) -> State:
+    """The arrays of a state, as views."""
+    o = GAUGES + VECTORS * d
+    p = o + MATRICES * d * d
     return State(
-        rows[:d],
-        rows[d],
-        rows[d + 1],
+        rows,
         counters,
         small[:GAUGES],
-        theta_hat,
-        theta,
-        b,
-        V,
-        V2,
-        anchors,
-        moments,
+        small[GAUGES:o].reshape((VECTORS, d)),
+        small[o:p].reshape((MATRICES, d, d)),
+        small[p:].reshape((MOMENTS, ladder.shape[0])),
+        ladder,
     )
+
+
+_lay_out = inlined(lay_out)
+
+
+@inlined
+def state_of(numbers: Floats, ladder: Ints, small: Floats, rows: Floats, counters: Ints) -> State:
+    """`lay_out` for kernels."""
+    return _lay_out(
+        int(numbers[0]), borrowed(ladder), borrowed(small), borrowed(rows), borrowed(counters)
+    )
+
+
+def views_of(buffers: Buffers) -> State:
+    """`lay_out` for everybody else."""
+    return lay_out(int(buffers.numbers[0]), *buffers[1:])
 
 
 def counter_names() -> dict[str, int]:
@@ -230,7 +273,7 @@ def counter_names() -> dict[str, int]:
         "damped_steps": DAMPED_STEPS,
         "newton_steps": NEWTON_STEPS,
         "projections": PROJECTIONS,
-        "gauss_newton_steps": GAUSS_NEWTON_STEPS,
+        "descent_steps": DESCENT_STEPS,
     }
 
 

@@ -6,54 +6,72 @@ g(theta)   (d,)     sum w_s mu(a_s.theta) a_s + lam theta;   g(theta_hat) = b
 J(theta)   (d, d)   its Jacobian
 M          (d, d)   norm of the projection: V for a window, V2 for discounting
 u          (d,)     M^-1 (b - g(theta))
-nu         scalar   multiplier of ||theta|| = S:  J u = nu theta at the projection
+pull       (d,)     J u, minus half the gradient of ||b - g(theta)||^2_{M^-1}
+nu         scalar   multiplier of ||theta|| = S:  pull = nu theta at the projection
 
 The gauges hold, after `fit`: DECREMENT, the Newton decrement ||b - g||_{J^-1} of the last step
 taken; ERROR_BOUND, a bound of ||theta_hat - exact root|| that counts the expansion's remainder,
-the rows dropped by truncation and what Newton left over. After `project`: KKT_RESIDUAL, the part
-of J u that is not along theta, over ||J u||.
+the rows dropped by truncation and what Newton left over; KKT_RESIDUAL, the part of pull that is
+not along theta, over ||pull||.
 """
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from driftbandits import links
 from driftbandits.estimator.expansion import anchor, evaluate, remainder
 from driftbandits.estimator.memory import rebuild
 from driftbandits.estimator.model import (
+    ANCHOR,
+    CURVATURE,
     DAMPED_STEPS,
     DECREMENT,
+    DESCENT_STEPS,
     DISCOUNT,
     ERROR_BOUND,
     EXACT,
+    FACTOR,
     FITTED,
-    GAUSS_NEWTON_STEPS,
+    FOR_THETA,
+    FOR_THETA_HAT,
     KKT_RESIDUAL,
     LEAK,
     LONGEST,
+    M_INVERSE,
     MASS,
     NEWTON_STEPS,
     NO_PROJECTION,
+    POINT,
     PROJECTED,
     PROJECTIONS,
+    PULL,
+    SHIFTED,
+    START,
+    STEP,
     SUBTRACTIONS,
+    THETA,
+    THETA_HAT,
+    V2,
     VALID,
     WINDOW,
-    Floats,
-    Ints,
+    B,
+    G,
+    J,
     Model,
     State,
+    V,
 )
-from driftbandits.jit import compiled
+from driftbandits.jit import inlined, internal
 from driftbandits.linalg import (
     backward_solve,
     cholesky,
+    copy,
+    distance,
     dot,
     forward_solve,
     inverse,
+    invert_factor,
     minimise_in_ball,
     multiply,
     norm,
@@ -68,203 +86,176 @@ REACH = 0.5
 |mu''| <= mu' for every model here, so along a step p the curvature changes by at most e^(|a.p|).
 """
 _MOST_NEWTON_STEPS = 1000
-_MOST_GAUSS_NEWTON_STEPS = 100
+_MOST_DESCENT_STEPS = 100
 _ROUNDING = 1e-15
 
 
-@compiled
-def fit(model: Model, ladder: Ints, state: State) -> None:
-    """Bring theta_hat up to date with the sums: Newton on an expansion, certified or renewed."""
+@internal
+def fit(model: Model, state: State) -> None:
+    """Bring theta_hat and theta up to date: Newton on an expansion, certified or renewed."""
     if state.counters[FITTED]:
         return
-    d = model.d
-    theta = state.theta_hat
     if model.memory == WINDOW and state.counters[SUBTRACTIONS] >= model.span:
         rebuild(model, state)
         state.counters[VALID] = state.counters[VALID + 1] = 0
     if not state.counters[VALID]:
-        anchor(model, ladder, state, 0, theta)
-    g, J, C = np.empty(d), np.empty((d, d)), np.empty((d, d))
-    step, point = np.empty(d), np.empty(d)
-    powers = np.empty(ladder.shape[0])
-    unlimited = model.link == links.IDENTITY
+        anchor(model, state, FOR_THETA_HAT, THETA_HAT)
     for _ in range(_MOST_NEWTON_STEPS):
-        evaluate(model, ladder, state, 0, theta, g, J, powers)
-        if not cholesky(J, C):  # subtractions have eaten the digits: sum again
-            rebuild(model, state)
-            anchor(model, ladder, state, 0, theta)
-            evaluate(model, ladder, state, 0, theta, g, J, powers)
-            cholesky(J, C)
-        for j in range(d):
-            step[j] = state.b[j] - g[j]
-        forward_solve(C, step)
-        decrement = norm(step)
-        backward_solve(C, step)
-        length = state.gauges[LONGEST] * norm(step)
-        state.counters[NEWTON_STEPS] += 1
-        for j in range(d):
-            point[j] = theta[j] + step[j]
-        if unlimited or _distance(state, point) <= REACH:
-            theta[:] = point
-            condition = _trace_of_inverse(C)
-            lost = remainder(model, state, 0, theta)
-            contraction = 0.0 if unlimited else min(length, 1.0)
-            bound = condition * lost + math.sqrt(condition) * contraction * decrement
-            state.gauges[DECREMENT] = decrement
-            state.gauges[ERROR_BOUND] = bound + condition * state.gauges[LEAK]
-            rounding = _ROUNDING * math.sqrt(condition) * (state.gauges[MASS] + norm(state.b))
-            if bound <= ERROR_TOLERANCE or (decrement <= rounding and lost <= rounding):
-                break
-            if condition * lost > 0.5 * ERROR_TOLERANCE:
-                anchor(model, ladder, state, 0, theta)
-        elif _distance(state, theta) > 0.0:
-            anchor(model, ladder, state, 0, theta)
-        else:
-            damping = math.log1p(length) / length if length > REACH else 1.0
-            for j in range(d):
-                theta[j] += damping * step[j]
-            state.counters[DAMPED_STEPS] += 1
-            anchor(model, ladder, state, 0, theta)
+        if _newton_step(model, state):
+            break
     state.counters[FITTED] = 1
-    _project(model, ladder, state)
+    _project(model, state)
 
 
-@compiled
-def _distance(state: State, point: Floats) -> float:
-    """How far a_s.theta can have moved from the anchor, at most."""
-    total = 0.0
-    for j in range(point.size):
-        delta = point[j] - state.anchors[0, j]
-        total += delta * delta
-    return float(state.gauges[LONGEST]) * math.sqrt(total)
+@internal
+def _newton_step(model: Model, state: State) -> bool:
+    """Move theta_hat by one step, renewing the anchor where the expansion does not reach.
+
+    True when theta_hat is certified.
+    """
+    vectors, matrices, gauges = state.vectors, state.matrices, state.gauges
+    evaluate(model, state, FOR_THETA_HAT, THETA_HAT)
+    if not cholesky(matrices, J, FACTOR):  # subtractions have eaten the digits: sum again
+        rebuild(model, state)
+        anchor(model, state, FOR_THETA_HAT, THETA_HAT)
+        return False
+    for j in range(model.d):
+        vectors[STEP, j] = vectors[B, j] - vectors[G, j]
+    forward_solve(matrices, FACTOR, vectors, STEP)
+    decrement = norm(vectors, STEP)
+    backward_solve(matrices, FACTOR, vectors, STEP)
+    for j in range(model.d):
+        vectors[POINT, j] = vectors[THETA_HAT, j] + vectors[STEP, j]
+    state.counters[NEWTON_STEPS] += 1
+    linear = model.link == links.IDENTITY
+    length = gauges[LONGEST] * norm(vectors, STEP)
+    if not linear and gauges[LONGEST] * distance(vectors, POINT, ANCHOR) > REACH:
+        if distance(vectors, THETA_HAT, ANCHOR) == 0.0:
+            _take_damped_step(model, state, length)
+        anchor(model, state, FOR_THETA_HAT, THETA_HAT)
+        return False
+    copy(vectors, POINT, THETA_HAT)
+    condition = invert_factor(matrices, FACTOR, SHIFTED)
+    lost = remainder(model, state, FOR_THETA_HAT, THETA_HAT)
+    left = 0.0 if linear else min(length, 1.0) * decrement
+    bound = condition * lost + math.sqrt(condition) * left
+    gauges[DECREMENT] = decrement
+    gauges[ERROR_BOUND] = bound + condition * gauges[LEAK]
+    if bound <= ERROR_TOLERANCE:
+        return True
+    rounding = _ROUNDING * math.sqrt(condition) * (gauges[MASS] + norm(vectors, B))
+    if decrement <= rounding and lost <= rounding:  # as exact as the sums themselves
+        return True
+    if condition * lost > 0.5 * ERROR_TOLERANCE:
+        anchor(model, state, FOR_THETA_HAT, THETA_HAT)
+    return False
 
 
-@compiled
-def _trace_of_inverse(C: Floats) -> float:
-    """trace (C C')^-1 = ||C^-1||_F^2, at least the norm of the inverse."""
-    d = C.shape[0]
-    column = np.empty(d)
-    total = 0.0
-    for j in range(d):
-        for i in range(j, d):
-            value = 1.0 if i == j else 0.0
-            for k in range(j, i):
-                value -= C[i, k] * column[k]
-            column[i] = value / C[i, i]
-            total += column[i] * column[i]
-    return total
+@inlined
+def _take_damped_step(model: Model, state: State, length: float) -> None:
+    """The step that lowers the penalised loss most, for all that |mu''| <= mu' tells."""
+    damping = math.log1p(length) / length if length > REACH else 1.0
+    for j in range(model.d):
+        state.vectors[THETA_HAT, j] += damping * state.vectors[STEP, j]
+    state.counters[DAMPED_STEPS] += 1
 
 
-@compiled
-def _project(model: Model, ladder: Ints, state: State) -> None:
-    length = norm(state.theta_hat)
-    was_projected = state.counters[PROJECTED]
+@internal
+def _project(model: Model, state: State) -> None:
+    vectors, matrices, counters = state.vectors, state.matrices, state.counters
+    length = norm(vectors, THETA_HAT)
     state.gauges[KKT_RESIDUAL] = 0.0
     if model.projection == NO_PROJECTION or length <= model.S:
-        state.theta[:] = state.theta_hat
-        state.counters[PROJECTED] = 0
+        copy(vectors, THETA_HAT, THETA)
+        counters[PROJECTED] = 0
         return
-    state.counters[PROJECTED] = 1
-    state.counters[PROJECTIONS] += 1
-    radial = state.theta_hat * (model.S / length)
+    started = counters[PROJECTED] == 1 and model.projection == EXACT
+    counters[PROJECTED] = 1
+    counters[PROJECTIONS] += 1
     if model.projection != EXACT:
-        state.theta[:] = radial
+        _scale_to_sphere(model, state, length)
         return
-    d = model.d
-    M_inverse, C = np.empty((d, d)), np.empty((d, d))
-    M = state.V2 if model.memory == DISCOUNT else state.V
-    cholesky(M, C)
-    inverse(C, M_inverse)
-    if was_projected:
-        achieved = _nearest_in_ball(model, ladder, state, M_inverse, state.theta)
-        if achieved <= _squared_distance(model, ladder, state, M_inverse, radial):
+    cholesky(matrices, V2 if model.memory == DISCOUNT else V, FACTOR)
+    inverse(matrices, FACTOR, M_INVERSE)
+    if started:
+        achieved = _descend_in_ball(model, state)
+        copy(vectors, THETA, START)
+        _scale_to_sphere(model, state, length)
+        if achieved <= _squared_distance(model, state):
+            copy(vectors, START, THETA)
             return
-    state.theta[:] = radial
-    _nearest_in_ball(model, ladder, state, M_inverse, state.theta)
+    else:
+        _scale_to_sphere(model, state, length)
+    _descend_in_ball(model, state)
 
 
-@compiled
-def _expansion_for(
-    model: Model, ladder: Ints, state: State, point: Floats, stiffness: float
-) -> int:
-    """An expansion that is exact enough at `point`: theta_hat's, the projection's, or a new one."""
-    for which in range(2):
-        if (
-            state.counters[VALID + which]
-            and remainder(model, state, which, point) <= ERROR_TOLERANCE * stiffness
-        ):
-            return which
-    anchor(model, ladder, state, 1, point)
-    return 1
+@inlined
+def _scale_to_sphere(model: Model, state: State, length: float) -> None:
+    """theta := the radial projection of theta_hat."""
+    for j in range(model.d):
+        state.vectors[THETA, j] = state.vectors[THETA_HAT, j] * (model.S / length)
 
 
-@compiled
-def _squared_distance(
-    model: Model, ladder: Ints, state: State, M_inverse: Floats, point: Floats
-) -> float:
-    """||b - g(point)||^2 in the norm of M^-1."""
-    d = model.d
-    g, J, u = np.empty(d), np.empty((d, d)), np.empty(d)
-    powers = np.empty(ladder.shape[0])
-    which = _expansion_for(model, ladder, state, point, model.lam)
-    evaluate(model, ladder, state, which, point, g, J, powers)
-    for j in range(d):
-        g[j] = state.b[j] - g[j]
-    multiply(M_inverse, g, u)
-    return dot(g, u)
+@inlined
+def _squared_distance(model: Model, state: State) -> float:
+    """||b - g(theta)||^2 in the norm of M^-1; leaves u in STEP, and G and J at theta."""
+    vectors = state.vectors
+    which = FOR_THETA_HAT
+    while which <= FOR_THETA and not (
+        state.counters[VALID + which]
+        and remainder(model, state, which, THETA) <= ERROR_TOLERANCE * model.lam
+    ):
+        which += 1
+    if which > FOR_THETA:
+        which = FOR_THETA
+        anchor(model, state, which, THETA)
+    evaluate(model, state, which, THETA)
+    for j in range(model.d):
+        vectors[G, j] = vectors[B, j] - vectors[G, j]
+    multiply(state.matrices, M_INVERSE, vectors, G, STEP)
+    return dot(vectors, G, STEP)
 
 
-@compiled
-def _nearest_in_ball(
-    model: Model, ladder: Ints, state: State, M_inverse: Floats, theta: Floats
-) -> float:
+@internal
+def _descend_in_ball(model: Model, state: State) -> float:
     """theta := a minimiser of ||b - g(theta)||_{M^-1} over the ball, from where it stands.
 
     Gauss-Newton: each step minimises the linearised distance over the ball, and is shortened
     until the distance falls. Returns the squared distance.
     """
     d, S = model.d, model.S
-    g, u, pull = np.empty(d), np.empty(d), np.empty(d)
-    J, A = np.empty((d, d)), np.empty((d, d))
-    start, target = np.empty(d), np.empty(d)
-    powers = np.empty(ladder.shape[0])
+    vectors, matrices = state.vectors, state.matrices
     shorten = 1.0
     best = math.inf
-    for _ in range(_MOST_GAUSS_NEWTON_STEPS):
-        which = _expansion_for(model, ladder, state, theta, model.lam)
-        evaluate(model, ladder, state, which, theta, g, J, powers)
-        state.counters[GAUSS_NEWTON_STEPS] += 1
-        for j in range(d):
-            g[j] = state.b[j] - g[j]
-        multiply(M_inverse, g, u)
-        distance = dot(g, u)
-        if distance > best * (1.0 + 1e-13) and shorten > 1e-6:
+    nu = 0.0
+    for _ in range(_MOST_DESCENT_STEPS):
+        reached = _squared_distance(model, state)
+        state.counters[DESCENT_STEPS] += 1
+        if reached > best * (1.0 + 1e-13) and shorten > 1e-6:
             shorten *= 0.5
             for j in range(d):
-                theta[j] = start[j] + shorten * (target[j] - start[j])
+                way = vectors[POINT, j] - vectors[START, j]
+                vectors[THETA, j] = vectors[START, j] + shorten * way
             continue
-        best = distance
-        multiply(J, u, pull)
-        nu = max(dot(pull, theta), 0.0) / (S * S)
+        best = reached
+        multiply(matrices, J, vectors, STEP, PULL)
+        along = max(dot(vectors, PULL, THETA), 0.0) / (S * S)
         off = 0.0
         for j in range(d):
-            difference = pull[j] - nu * theta[j]
+            difference = vectors[PULL, j] - along * vectors[THETA, j]
             off += difference * difference
-        strength = norm(pull)
+        strength = norm(vectors, PULL)
         state.gauges[KKT_RESIDUAL] = math.sqrt(off) / strength if strength > 0.0 else 0.0
         if state.gauges[KKT_RESIDUAL] <= KKT_TOLERANCE:
             break
-        sandwich(J, M_inverse, A)
-        multiply(A, theta, target)
+        sandwich(matrices, J, M_INVERSE, SHIFTED, CURVATURE)
+        multiply(matrices, CURVATURE, vectors, THETA, POINT)
         for j in range(d):
-            pull[j] += target[j]
-        start[:] = theta
-        minimise_in_ball(A, pull, S, target)
-        moved = 0.0
-        for j in range(d):
-            moved = max(moved, abs(target[j] - theta[j]))
-        theta[:] = target
-        shorten = 1.0
-        if moved <= 1e-13 * S:
+            vectors[PULL, j] += vectors[POINT, j]
+        copy(vectors, THETA, START)
+        nu = minimise_in_ball(matrices, CURVATURE, SHIFTED, FACTOR, vectors, PULL, S, POINT, G, nu)
+        if distance(vectors, POINT, THETA) <= 1e-13 * S:
             break
+        copy(vectors, POINT, THETA)
+        shorten = 1.0
     return best

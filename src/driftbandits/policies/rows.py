@@ -1,14 +1,4 @@
-"""Policies as data: a link, a memory and a score make a row.
-
-Notation (beyond estimator/model.py)
---------
-A_t        (K, d)   the actions of round t = N + 1; K may differ in every round
-rho        scalar   radius of the confidence bound     eq_rho_SW, eq_rho_D
-B          (d, d)   matrix of the bonus norm: V^-1, or W^-1 W~ W^-1 for D-LinUCB
-means      (K,)     centre + mu(a . theta)
-widths     (K,)     bonus_scale rho ||a||_B
-scores     (K,)     means + widths
-"""
+"""Policies as data: a link, a memory and a score make a row."""
 
 from __future__ import annotations
 
@@ -17,54 +7,18 @@ import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from driftbandits import links, theory
-from driftbandits.estimator import Model, absorb, advance, fit, model_of, state_of
+from driftbandits.estimator import Model
 from driftbandits.estimator.batch import PROJECTIONS, estimator_model
-from driftbandits.estimator.model import (
-    DISCOUNT,
-    EVERYTHING,
-    MODEL_SIZE,
-    WINDOW,
-    Floats,
-    Ints,
-    N,
-    State,
-    as_numbers,
-)
-from driftbandits.jit import compiled
-from driftbandits.linalg import cholesky, dot, inverse, quadratic_form, sandwich
-
-UCB, GREEDY, CONSTANT = 0, 1, 2
-
-ACCEPTED, NOT_FINITE, TOO_LONG = 0, 1, 2
-"""What `choose` says of a set of actions."""
+from driftbandits.estimator.model import DISCOUNT, EVERYTHING, WINDOW, Floats, as_numbers
+from driftbandits.policies.scoring import CONSTANT, GREEDY, UCB, Scoring
 
 LENGTH_TOLERANCE = 1e-9
-
-
-class Scoring(NamedTuple):
-    """The numbers that turn an estimate into scores."""
-
-    dim: int  # of the actions as they come, without the intercept
-    intercept: int
-    score: int
-    bonus_scale: float
-    epsilon: float
-    centre: float
-    longest: float  # L of the actions as they come
-    rescale: int  # shrink longer actions instead of refusing them
-    radius_scale: float
-    radius_offset: float
-    sigma: float
-    coefficient: float
-    delta: float
-    horizon: float
-    sample_lag: int  # 1 where the radius counts the n = t-1 samples seen, 0 where it counts t
-    sandwiched: int  # the bonus norm is W^-1 W~ W^-1
+"""An action is too long only if it exceeds L by more than rounding does."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +152,7 @@ class Policy:
             epsilon=self.epsilon,
             centre=self.centre,
             longest=self.L,
+            longest_square=(self.L * (1.0 + LENGTH_TOLERANCE)) ** 2,
             rescale=int(self.too_long == "rescale"),
             radius_scale=1.0 if linear else 2.0 * p.k / p.c,
             radius_offset=offset,
@@ -391,223 +346,3 @@ def _check_number(
     if not number or not math.isfinite(value) or not all(holds(value, b) for _, b, holds in given):
         allowed = " and ".join(f"{words} {b:g}" for words, b, _ in given) or "a finite number"
         raise ValueError(f"{label} must be {allowed}; got {value!r}")
-
-
-@compiled
-def scoring_of(numbers: Floats) -> Scoring:
-    n = numbers[MODEL_SIZE:]
-    return Scoring(
-        int(n[0]),
-        int(n[1]),
-        int(n[2]),
-        n[3],
-        n[4],
-        n[5],
-        n[6],
-        int(n[7]),
-        n[8],
-        n[9],
-        n[10],
-        n[11],
-        n[12],
-        n[13],
-        int(n[14]),
-        int(n[15]),
-    )
-
-
-@compiled
-def radius(model: Model, scoring: Scoring, clock: int) -> float:
-    """The confidence radius of round t = clock + 1."""
-    t = clock + 1.0
-    n = t - scoring.sample_lag
-    confidence = math.log(1.0 / scoring.delta)
-    if model.memory == WINDOW:
-        confidence = theory.union_log_confidence(t, scoring.horizon, scoring.delta)
-        n = min(n, float(model.span))
-    elif model.memory == DISCOUNT:
-        n = theory.discounted_count(model.gamma, n)
-    wide = theory.deviation(n, confidence, scoring.sigma, float(model.d), scoring.coefficient)
-    return scoring.radius_scale * (wide + scoring.radius_offset)
-
-
-@compiled
-def _hash(x: int) -> int:
-    """Mix 32 bits; every product fits 63, so that compiled and plain Python agree."""
-    x ^= x >> 16
-    x = (x * 0x21F0AAAD) & 0xFFFFFFFF
-    x ^= x >> 15
-    x = (x * 0x735A2D97) & 0xFFFFFFFF
-    return x ^ (x >> 15)
-
-
-@compiled
-def uniform(seed: int, t: int, stream: int) -> float:
-    """A number in [0, 1) that is a function of (seed, round, stream) alone."""
-    h = _hash(0x9E3779B9 ^ (seed & 0xFFFFFFFF))
-    h = _hash(h ^ (seed >> 32))
-    h = _hash(h ^ (t & 0xFFFFFFFF))
-    h = _hash(h ^ (t >> 32))
-    h = _hash(h ^ (2 * stream))
-    low = _hash(h ^ (2 * stream + 1))
-    return ((h >> 5) * 67108864.0 + (low >> 6)) / 9007199254740992.0
-
-
-@compiled
-def _bonus_matrix(model: Model, scoring: Scoring, state: State, B: Floats) -> None:
-    C = np.empty((model.d, model.d))
-    cholesky(state.V, C)
-    inverse(C, B)
-    if scoring.sandwiched:
-        W_inverse = B.copy()
-        sandwich(W_inverse, state.V2, B)
-
-
-@compiled
-def model_row(scoring: Scoring, action: Floats, out: Floats) -> int:
-    """out := the action as the model sees it; says whether it may be used."""
-    total = 0.0
-    for j in range(scoring.dim):
-        total += action[j] * action[j]
-        out[j] = action[j]
-    if scoring.intercept:
-        out[scoring.dim] = 1.0
-    if not math.isfinite(total):
-        return NOT_FINITE
-    if total > (scoring.longest * (1.0 + LENGTH_TOLERANCE)) ** 2:
-        if not scoring.rescale:
-            return TOO_LONG
-        shrink = scoring.longest / math.sqrt(total)
-        for j in range(scoring.dim):
-            out[j] *= shrink
-    return ACCEPTED
-
-
-@compiled
-def score(
-    model: Model, scoring: Scoring, state: State, actions: Floats, means: Floats, widths: Floats
-) -> int:
-    """means and widths of every action under the fitted state; says whether all may be used."""
-    d = model.d
-    a = np.empty(d)
-    B = np.empty((d, d))
-    wide = 0.0
-    if scoring.score == UCB:
-        _bonus_matrix(model, scoring, state, B)
-        wide = scoring.bonus_scale * radius(model, scoring, state.counters[N])
-    for i in range(actions.shape[0]):
-        verdict = model_row(scoring, actions[i], a)
-        if verdict != ACCEPTED:
-            return verdict
-        means[i] = 0.0
-        widths[i] = 0.0
-        if scoring.score != CONSTANT:
-            z = dot(a, state.theta)
-            means[i] = scoring.centre + links.mean(model.link, model.m, z)
-        if scoring.score == UCB:
-            widths[i] = wide * math.sqrt(quadratic_form(B, a))
-    return ACCEPTED
-
-
-@compiled
-def pick(epsilon: float, scores: Floats, taken: Ints, seed: int, t: int) -> tuple[int, float]:
-    """The best action that is not taken, ties by the seed, mixed with a uniform draw.
-
-    Returns its index and the probability with which it was chosen.
-    """
-    free, tied = 0, 0
-    best = -math.inf
-    for i in range(scores.size):
-        if taken[i]:
-            continue
-        free += 1
-        if scores[i] > best:
-            best = scores[i]
-            tied = 0
-        if scores[i] == best:
-            tied += 1
-    explore = epsilon > 0.0 and uniform(seed, t, 0) < epsilon
-    place = int(uniform(seed, t, 1) * (free if explore else tied))
-    chosen = -1
-    for i in range(scores.size):
-        if not taken[i] and (explore or scores[i] == best):
-            if place == 0:
-                chosen = i
-                break
-            place -= 1
-    greedy_share = (1.0 - epsilon) / tied if scores[chosen] == best else 0.0
-    return chosen, greedy_share + epsilon / free
-
-
-@compiled
-def decide(
-    numbers: Floats,
-    ladder: Ints,
-    small: Floats,
-    rows: Floats,
-    counters: Ints,
-    seed: int,
-    actions: Floats,
-    means: Floats,
-    widths: Floats,
-    chosen: Ints,
-    propensities: Floats,
-) -> int:
-    """Fill `chosen` with distinct actions, best first, as rounds N+1, N+2, ..., and let them pass.
-
-    Everything is computed at the clock as it stands; a set of actions that cannot be used
-    changes nothing.
-    """
-    model = model_of(numbers)
-    scoring = scoring_of(numbers)
-    state = state_of(numbers, ladder, small, rows, counters)
-    row = np.empty(model.d)
-    for i in range(actions.shape[0]):
-        verdict = model_row(scoring, actions[i], row)
-        if verdict != ACCEPTED:
-            return verdict
-    fit(model, ladder, state)
-    score(model, scoring, state, actions, means, widths)
-    scores = means + widths
-    taken = np.zeros(actions.shape[0], dtype=np.int64)
-    for place in range(chosen.size):
-        index, propensity = pick(scoring.epsilon, scores, taken, seed, counters[N] + 1 + place)
-        chosen[place] = index
-        propensities[place] = propensity
-        taken[index] = 1
-    advance(model, ladder, state, chosen.size)
-    return ACCEPTED
-
-
-@compiled
-def update(
-    numbers: Floats,
-    ladder: Ints,
-    small: Floats,
-    rows: Floats,
-    counters: Ints,
-    action: Floats,
-    reward: float,
-    s: int,
-) -> None:
-    """Learn the reward of round s; `rows` must have room and s be young enough."""
-    model = model_of(numbers)
-    scoring = scoring_of(numbers)
-    state = state_of(numbers, ladder, small, rows, counters)
-    a = np.empty(model.d)
-    model_row(scoring, action, a)
-    absorb(model, ladder, state, a, reward - scoring.centre, s)
-
-
-@compiled
-def tick(
-    numbers: Floats, ladder: Ints, small: Floats, rows: Floats, counters: Ints, rounds: int
-) -> None:
-    """Let time pass without a decision."""
-    advance(model_of(numbers), ladder, state_of(numbers, ladder, small, rows, counters), rounds)
-
-
-@compiled
-def refit(numbers: Floats, ladder: Ints, small: Floats, rows: Floats, counters: Ints) -> None:
-    """Bring the estimate up to date."""
-    fit(model_of(numbers), ladder, state_of(numbers, ladder, small, rows, counters))
