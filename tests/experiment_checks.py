@@ -1,0 +1,104 @@
+"""What the tests of experiments share: small specs, and what it means that results are equal."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from polars.testing import assert_frame_equal
+
+from driftbandits import experiments
+
+# A run long enough to be interrupted; as plain Python it takes a hundred times as long.
+LONG = 60 if os.environ.get("NUMBA_DISABLE_JIT") == "1" else 6000
+PATIENCE = 120.0
+
+
+def spec(**changes: Any) -> dict[str, Any]:
+    """A small experiment, with some of its sections changed or, by None, left out."""
+    whole = {
+        "experiment": {"name": "small", "runs": 5, "seed": 3, "every": 7, "theta_every": 10},
+        "environment": {"name": "abrupt2d", "horizon": 30},
+        "policies": [{"name": "SW-GLUCB"}, {"name": "LinUCB", "intercept": True}],
+        **changes,
+    }
+    return {key: value for key, value in whole.items() if value is not None}
+
+
+def small(*, runs: int = 5, horizon: int = 30, **heading: Any) -> experiments.Experiment:
+    from driftbandits.experiments.spec import experiments_of
+
+    given = spec(environment={"name": "abrupt2d", "horizon": horizon})
+    given["experiment"] = {**given["experiment"], "runs": runs, **heading}
+    (experiment,) = experiments_of(given)
+    return experiment
+
+
+TOML = """
+[experiment]
+name = "small"
+runs = {runs}
+seed = 3
+every = 7
+theta_every = 10
+[environment]
+name = "abrupt2d"
+horizon = {horizon}
+[[policies]]
+name = "SW-GLUCB"
+[[policies]]
+name = "LinUCB"
+intercept = true
+"""
+
+
+def toml(folder: Path, *, runs: int = 5, horizon: int = 30) -> Path:
+    """The file that says what `small` says."""
+    path = folder / "small.toml"
+    path.write_text(TOML.format(runs=runs, horizon=horizon), encoding="utf-8")
+    return path
+
+
+def assert_same_results(folder: Path, expected: Path) -> None:
+    """Bit for bit, but for the time it took and the order in which blocks were finished."""
+    ours, theirs = experiments.load(folder), experiments.load(expected)
+    assert ours.spec["hash"] == theirs.spec["hash"]
+    assert ours.missing == theirs.missing == 0
+    for what in ("curves", "theta", "runs"):
+        frames: list[pl.DataFrame] = [
+            getattr(results, what).drop("seconds", strict=False) for results in (ours, theirs)
+        ]
+        keys = [key for key in ("policy", "replicate", "round") if key in frames[0].columns]
+        assert_frame_equal(*(frame.sort(keys) for frame in frames), check_exact=True)
+
+
+def finished_blocks(folder: Path) -> int:
+    return len(list(folder.glob("runs-*.parquet")))
+
+
+def wait_until(condition: Callable[[], Any]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.01)
+
+
+def start(*arguments: Any, **options: Any) -> subprocess.Popen[str]:
+    """A program of its own, in a process group of its own."""
+    command = [sys.executable, "-W", "error", *map(str, arguments)]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **options,
+    )
+
+
+def driftbandits(*arguments: Any, **options: Any) -> subprocess.Popen[str]:
+    return start("-m", "driftbandits", *arguments, **options)

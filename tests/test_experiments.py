@@ -1,0 +1,543 @@
+"""Experiments: what a spec may say, what is recorded, and that nothing finished is ever lost."""
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import psutil
+import pytest
+
+import driftbandits as db
+from driftbandits import experiments, theory
+from driftbandits.experiments import LocalWorkers, RunFailed, SpecError, run_experiment
+from driftbandits.experiments import run as running
+from driftbandits.experiments.spec import experiments_of
+from driftbandits.simulate import Restarted, draw_trace
+from experiment_checks import (
+    LONG,
+    assert_same_results,
+    driftbandits,
+    finished_blocks,
+    small,
+    spec,
+    toml,
+    wait_until,
+)
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# -- what a spec may say ---------------------------------------------------------------------------
+
+HEADING = spec()["experiment"]
+REFUSED = [
+    ({"experimnt": {}}, "experimnt: unknown key; allowed: experiment, environment, defaults"),
+    ({"experiment": None}, "experiment: must be a table; got nothing"),
+    ({"experiment": 3}, "experiment: must be a table; got 3"),
+    ({"experiment": {**HEADING, "run": 3}}, "experiment.run: unknown key; allowed: name, title"),
+    ({"experiment": {"runs": 3}}, "experiment.name: must be a name .*; got None"),
+    ({"experiment": {**HEADING, "name": "../x"}}, "experiment.name: must be a name .*; got '../x'"),
+    ({"experiment": {**HEADING, "title": 3}}, "experiment.title: must be a text; got 3"),
+    ({"experiment": {"name": "x"}}, "experiment.runs: must be an integer of at least 1; got None"),
+    ({"experiment": {**HEADING, "runs": 0}}, "experiment.runs: must be an integer .*; got 0"),
+    ({"experiment": {**HEADING, "runs": True}}, "experiment.runs: must be an integer .*; got True"),
+    ({"experiment": {**HEADING, "seed": -1}}, "experiment.seed: must be an integer of at least 0"),
+    ({"experiment": {**HEADING, "every": 1.5}}, "experiment.every: must be an integer of at least"),
+    ({"experiment": {**HEADING, "theta_every": 0}}, "experiment.theta_every: must be an integer"),
+    ({"experiment": {**HEADING, "coverage": 1}}, "experiment.coverage: must be true or false"),
+    (
+        {
+            "experiment": {**HEADING, "coverage": True},
+            "environment": {"name": "paired", "horizon": 30},
+        },
+        "experiment.coverage: must be false in a world whose means nobody knows",
+    ),
+    ({"environment": None}, "environment: must be a table; got nothing"),
+    ({"environment": {}}, "environment.name: must be one of abrupt, .*; got None"),
+    ({"environment": {"name": "mars"}}, "environment.name: must be one of abrupt, .*; got 'mars'"),
+    (
+        {"environment": {"name": "abrupt2d", "horizn": 9}},
+        "environment.horizn is not an option of the world abrupt2d; it has",
+    ),
+    (
+        {"environment": {"name": "abrupt2d", "horizon": 0}},
+        "environment.horizon must be an integer of at least 6; got 0",
+    ),
+    (
+        {"environment": {"name": "logged", "path": "/nowhere.csv"}},
+        "environment.path must be a readable CSV file",
+    ),
+    ({"policies": None}, r"policies: must be at least one \[\[policies\]\] table; got nothing"),
+    ({"policies": []}, r"policies: must be at least one"),
+    ({"policies": {"name": "LinUCB"}}, r"policies: must be at least one"),
+    ({"policies": [{"window": 3}]}, r"policies\[1\].name: must be given"),
+    ({"policies": [{"name": "UCB"}]}, r"policies\[1\].name must be one of SW-GLUCB, .*'UCB'"),
+    (
+        {"policies": [{"name": "LinUCB"}, {"name": "SW-GLUCB", "windw": 3}]},
+        r"policies\[2\].windw: unknown key; allowed: label, name, restart, dim",
+    ),
+    (
+        {"policies": [{"name": "SW-GLUCB", "window": 0}]},
+        r"policies\[1\].window must be an integer of at least 1; got 0",
+    ),
+    (
+        {"policies": [{"name": "SW-GLUCB", "delta": "small"}]},
+        r"policies\[1\].delta must be .*; got 'small'",
+    ),
+    (
+        {"policies": [{"name": "greedy", "window": 3, "discount": 0.5}]},
+        r"policies\[1\]: give window or discount, not both",
+    ),
+    ({"policies": [{"name": "LinUCB", "label": 3}]}, r"policies\[1\].label: must be a text"),
+    (
+        {"policies": [{"name": "LinUCB"}, {"name": "LinUCB"}]},
+        r"policies\[2\].label: must differ from the others; got 'LinUCB'",
+    ),
+    (
+        {"policies": [{"name": "LinUCB", "restart": "never"}]},
+        r'policies\[1\].restart: must be "changes" or a list of rounds above 1; got \'never\'',
+    ),
+    ({"policies": [{"name": "LinUCB", "restart": [1]}]}, r"policies\[1\].restart: must be"),
+    ({"defaults": {"name": "LinUCB"}}, "defaults.name: unknown key; allowed: dim, link"),
+    ({"defaults": 3}, "defaults: must be a table; got 3"),
+    ({"sweep": []}, r"sweep: must be at least one \[\[sweep\]\] table"),
+    ({"sweep": [{"environment": {}}]}, r"sweep\[1\].name: must be a name .*; got None"),
+    ({"sweep": [{"name": "a", "horizon": 3}]}, r"sweep\[1\].horizon: unknown key; allowed: name"),
+    ({"sweep": [{"name": "a"}, {"name": "a"}]}, r"sweep\[2\].name: must differ from the others"),
+    ({"sweep": [{"name": "a", "environment": 3}]}, r"sweep\[1\].environment: must be a table"),
+    (
+        {"sweep": [{"name": "a", "environment": {"horizon": -1}}]},
+        "environment.horizon must be an integer",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED, ids=[text for _, text in REFUSED])
+def test_a_bad_spec_is_refused_by_the_path_of_its_key(
+    changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SpecError, match=f"^{message}"):
+        experiments_of(spec(**changes))
+
+
+def test_restarting_in_a_world_that_tells_no_changes_is_refused(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("round,reward,x\n1,1,0.5\n1,0,0.1\n2,1,0.3\n2,1,0.2\n", encoding="utf-8")
+    given = spec(
+        environment={"name": "logged", "path": str(log)},
+        policies=[{"name": "LogisticUCB", "restart": "changes"}],
+    )
+    with pytest.raises(SpecError, match=r"^policies\[1\].restart: must be a list of rounds"):
+        experiments_of(given)
+
+
+@pytest.mark.parametrize("content", [b"[experiment\n", b"\xff\xfe"])
+def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_bytes(content)
+    with pytest.raises(SpecError, match=r"bad\.toml: not a TOML file"):
+        experiments.read_experiments(path)
+    with pytest.raises(SpecError, match=r"none\.toml: No such file"):
+        experiments.read_experiments(tmp_path / "none.toml")
+
+
+def test_a_policy_learns_dim_horizon_and_changes_from_its_world() -> None:
+    (experiment,) = experiments_of(
+        spec(
+            environment={"name": "abrupt2d"},
+            defaults={"lam": 2.0, "S": 3.0},
+            policies=[
+                {"name": "SW-GLUCB"},
+                {"name": "D-GLUCB", "label": "mine", "changes": 5, "S": 1.5},
+                {"name": "GLM-UCB", "restart": "changes"},
+                {"name": "LinUCB", "restart": [20, 10]},
+            ],
+        )
+    )
+    window, mine, restarted, at_rounds = experiment.players.values()
+    assert list(experiment.players) == ["SW-GLUCB", "mine", "GLM-UCB", "LinUCB"]
+    assert window == db.policy("SW-GLUCB", dim=2, horizon=6000, changes=3, lam=2.0, S=3.0)
+    assert mine == db.policy("D-GLUCB", dim=2, horizon=6000, changes=5, lam=2.0, S=1.5)
+    assert isinstance(restarted, Restarted)
+    assert restarted.rounds is None
+    assert isinstance(at_rounds, Restarted)
+    assert at_rounds.rounds == (10, 20)
+
+
+@pytest.mark.parametrize(
+    ("world", "changes"),
+    [
+        ({"name": "drift", "horizon": 30}, None),
+        ({"name": "stationary", "horizon": 30}, 0),
+        ({"name": "abrupt", "horizon": 30, "changes": 4}, 4),
+        ({"name": "seasonal", "horizon": 30, "period": 10, "seasons": 2}, 5),
+    ],
+)
+def test_changes_are_the_jumps_of_a_run_and_unknown_where_the_world_drifts(
+    world: dict[str, Any], changes: int | None
+) -> None:
+    (experiment,) = experiments_of(spec(environment=world, policies=[{"name": "D-GLUCB"}]))
+    (player,) = experiment.players.values()
+    assert isinstance(player, db.Policy)
+    assert player.changes == changes
+    assert experiment.spec["world"]["changes_a_run"] == changes
+
+
+def test_facts_of_a_world_are_told_where_they_are_the_same_in_every_run() -> None:
+    fixed = small().spec["world"]
+    assert fixed["changes"] == [6, 11, 16]
+    assert fixed["parameters"] == [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]
+    assert (fixed["horizon"], fixed["dim"], fixed["arms"]) == (30, 2, 6)
+    (drawn,) = experiments_of(spec(environment={"name": "abrupt", "horizon": 30}))
+    assert drawn.spec["world"]["changes"] is drawn.spec["world"]["parameters"] is None
+
+
+def test_a_sweep_is_one_experiment_for_each_variant() -> None:
+    given = spec(
+        defaults={"S": 2.0},
+        sweep=[
+            {"name": "60", "environment": {"horizon": 60}},
+            {
+                "name": "drift",
+                "title": "Another world",
+                "environment": {"name": "drift", "horizon": 12, "dim": 3},
+                "defaults": {"S": 5.0},
+            },
+        ],
+    )
+    longer, drifting = experiments_of(given)
+    assert (longer.name, longer.sweep, longer.variant) == ("small-60", "small", "60")
+    assert longer.environment == {"name": "abrupt2d", "horizon": 60}
+    assert (drifting.name, drifting.title) == ("small-drift", "Another world")
+    assert drifting.environment == {"name": "drift", "horizon": 12, "dim": 3}
+    assert [p["S"] for e in (longer, drifting) for p in e.spec["policies"]] == [2, 2, 5, 5]
+
+
+def test_the_hash_knows_what_results_depend_on_and_nothing_else(tmp_path: Path) -> None:
+    base = small().spec["hash"]
+    assert small(runs=9, title="Other words").spec["hash"] == base
+    assert small(seed=4).spec["hash"] != base
+    assert small(every=8).spec["hash"] != base
+    assert small(horizon=36).spec["hash"] != base
+    hashes = []
+    for name in ("a.csv", "b.csv", "c.csv"):
+        path = tmp_path / name
+        path.write_text(f"round,reward,x\n1,1,0.5\n2,{name == 'c.csv':d},0.1\n", encoding="utf-8")
+        (experiment,) = experiments_of(
+            spec(environment={"name": "logged", "path": str(path)}, policies=[{"name": "LinUCB"}])
+        )
+        hashes.append(experiment.spec["hash"])
+        assert str(tmp_path) not in json.dumps(experiment.spec)
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+# -- the published ones ----------------------------------------------------------------------------
+
+NEEDS_NO_TABLE = [name for name in experiments.published() if not name.startswith("paired-pima")]
+
+
+@pytest.mark.parametrize("name", NEEDS_NO_TABLE)
+def test_a_published_experiment_can_be_read(name: str) -> None:
+    for experiment in experiments.read_experiments(experiments.published()[name], runs=2):
+        assert experiment.name.startswith(name)
+        assert experiment.runs == 2
+        assert json.loads(json.dumps(experiment.spec)) == experiment.spec
+
+
+def test_the_paper_s_experiment_is_tuned_as_the_paper_says() -> None:
+    (experiment,) = experiments.read_experiments(experiments.published()["abrupt2d"])
+    facts = {policy["label"]: policy for policy in experiment.spec["policies"]}
+    assert experiment.runs == 500
+    assert experiment.coverage
+    assert facts["SW-GLUCB"]["window"] == 252
+    assert round(facts["D-GLUCB"]["discount"], 5) == 0.99603
+    (paired,) = experiments.read_experiments(experiments.published()["paired-fair"])
+    facts = {policy["label"]: policy for policy in paired.spec["policies"]}
+    assert facts["SW-GLUCB"]["dim"] == 9
+    assert facts["SW-GLUCB"]["window"] == 687
+    assert round(facts["D-GLUCB"]["discount"], 5) == 0.99854
+
+
+SUITE = [
+    {"name": "abrupt", "changes": 40},
+    {"name": "drift", "speed": 0.01},
+    {"name": "seasonal"},
+    {"name": "abrupt", "base_rate": 0.03},
+    {"name": "abrupt", "norm": 5.0},
+    {"name": "abrupt", "dim": 20, "arms": 50},
+    {"name": "abrupt", "link": "poisson", "m": 30},
+    {"name": "abrupt", "link": "binomial", "m": 5},
+    {"name": "abrupt", "fewest_arms": 2},
+    {"name": "abrupt", "coordinate": 1},
+    {"name": "paired"},
+]
+
+
+@pytest.mark.parametrize("world", SUITE, ids=str)
+def test_many_worlds_can_be_said(world: dict[str, Any]) -> None:
+    defaults = {key: world[key] for key in ("link", "m") if key in world}
+    given = spec(environment={**world, "horizon": 60}, defaults=defaults)
+    (experiment,) = experiments_of(given)
+    assert experiment.spec["world"]["horizon"] == 60
+
+
+def test_the_wheel_brings_the_published_experiments(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, capture_output=True, cwd=ROOT, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    program = (
+        "from driftbandits.experiments import published as p; "
+        "print([str(x) for x in p().values()], sep='\\n')"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True
+    )
+    for name in experiments.published():
+        assert str(tmp_path / "installed" / "driftbandits" / "published" / name) in done.stdout
+
+
+# -- what is recorded ------------------------------------------------------------------------------
+
+
+def test_results_are_the_simulated_ones_thinned(tmp_path: Path) -> None:
+    experiment = small()
+    seen: list[tuple[int, int]] = []
+    folder = run_experiment(
+        experiment, out=tmp_path, progress=lambda done, wanted: seen.append((done, wanted))
+    )
+    assert seen == [(done, 5) for done in range(6)]
+    results = experiments.load(folder)
+    simulated = db.simulate(experiment.players, experiment.world, runs=5, seed=3)
+    rounds = [7, 14, 21, 28, 30]
+    for label in experiment.players:
+        for replicate in range(5):
+            mine = (pl.col("policy") == label) & (pl.col("replicate") == replicate)
+            curve = results.curves.filter(mine).sort("round")
+            assert curve["round"].to_list() == rounds
+            regret = simulated.regret[label][replicate]
+            assert curve["regret"].to_list() == regret[np.array(rounds) - 1].tolist()
+            trace = draw_trace(experiment.world, 3, replicate)
+            chosen = simulated.chosen[label][replicate]
+            rewards = np.cumsum(trace.rewards[np.arange(30), chosen])
+            assert curve["reward"].to_list() == rewards[np.array(rounds) - 1].tolist()
+            theta = results.theta.filter(mine).sort("round")
+            assert theta["round"].to_list() == [10, 20, 30]
+            estimates = simulated.theta_hat[label][replicate][[9, 19, 29]]
+            assert theta["theta_hat"].to_list() == estimates.tolist()
+            (row,) = results.runs.filter(mine).to_dicts()
+            assert (row["rounds"], row["covered"]) == (30, None)
+            assert (row["final_regret"], row["total_reward"]) == (regret[-1], rewards[-1])
+            assert row["seconds"] > 0
+            for counter, counts in simulated.work[label].items():
+                assert row[counter] == counts[replicate]
+
+
+def test_every_file_says_what_was_run_with_what(tmp_path: Path) -> None:
+    folder = run_experiment(small(runs=1), out=tmp_path)
+    versions = {"python", "driftbandits", "numpy", "numba"}
+    described = [json.loads((folder / "spec.json").read_text(encoding="utf-8"))]
+    for path in sorted(folder.glob("*.parquet")):
+        about = pl.read_parquet_metadata(path)
+        assert about["seed"] == "3"
+        described.append(json.loads(about["spec"]))
+    assert len(described) == 4
+    for spec_of_file in described:
+        assert spec_of_file["hash"] == small().spec["hash"]
+        assert spec_of_file["versions"].keys() == versions
+        assert spec_of_file["cpu"]["machine"]
+        assert [policy["label"] for policy in spec_of_file["policies"]] == ["SW-GLUCB", "LinUCB"]
+
+
+def test_coverage_is_of_every_arm_in_every_covered_round(tmp_path: Path) -> None:
+    (experiment,) = experiments_of(
+        spec(
+            experiment={"name": "covered", "runs": 3, "coverage": True},
+            environment={"name": "abrupt", "horizon": 60, "changes": [21], "fewest_arms": 2},
+            policies=[
+                {"name": "SW-GLUCB", "window": 10},
+                {"label": "narrow", "name": "SW-GLUCB", "window": 10, "bonus_scale": 0.001},
+                {"name": "D-GLUCB", "discount": 0.6},
+                {"name": "LogisticUCB"},
+                {"label": "restarted", "name": "LogisticUCB", "restart": "changes"},
+                {"label": "elsewhere", "name": "LogisticUCB", "restart": [30]},
+                {"name": "greedy"},
+            ],
+        )
+    )
+    results = experiments.load(run_experiment(experiment, out=tmp_path))
+    covered = dict(results.runs.group_by("policy").agg("covered").iter_rows())
+    assert covered["SW-GLUCB"] == covered["D-GLUCB"] == covered["restarted"] == [True] * 3
+    assert covered["narrow"] == [False] * 3
+    assert covered["elsewhere"] == covered["greedy"] == [None] * 3
+    for replicate, said in enumerate(covered["LogisticUCB"]):
+        trace = draw_trace(experiment.world, 0, replicate)
+        assert trace.means is not None
+        assert trace.theta is not None
+        assert trace.available is not None
+        from driftbandits.simulate import play, player_seed
+
+        player = experiment.players["LogisticUCB"]
+        run = play(player, trace, player_seed(0, replicate), ("intervals",))
+        held = [
+            abs(run.means[t, k] - trace.means[t, k]) <= run.widths[t, k]
+            for t in range(20)  # before the first change
+            for k in np.flatnonzero(trace.available[t])
+        ]
+        assert said == all(held)
+    assert theory.covered_by_window(trace.theta, tau=10).sum() == 20 + 30
+
+
+def test_regret_that_nobody_can_measure_is_not_a_number(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("round,reward,x\n1,1,0.5\n1,,0.1\n2,,0.3\n2,1,0.2\n", encoding="utf-8")
+    (experiment,) = experiments_of(
+        spec(
+            environment={"name": "logged", "path": str(log)},
+            policies=[{"name": "random"}],
+        )
+    )
+    results = experiments.load(run_experiment(experiment, out=tmp_path))
+    assert results.runs["final_regret"].is_nan().all()
+    assert results.runs["total_reward"].is_in([0.0, 1.0, 2.0]).all()
+    assert results.theta.is_empty()
+
+
+@pytest.mark.parametrize("damage", ["no spec", "bad spec", "no blocks", "bad block"])
+def test_a_folder_that_is_not_whole_is_refused(tmp_path: Path, damage: str) -> None:
+    folder = run_experiment(small(runs=1), out=tmp_path)
+    message = "has a block that cannot be read"
+    if damage == "no spec":
+        (folder / "spec.json").unlink()
+        message = "must hold an experiment's results"
+    elif damage == "bad spec":
+        (folder / "spec.json").write_text("{", encoding="utf-8")
+        message = "spec.json cannot be read"
+    else:
+        for path in folder.glob("*.parquet"):
+            path.write_bytes(b"PAR1")
+            if damage == "no blocks":
+                path.unlink()
+                message = "must hold at least one finished block"
+    with pytest.raises(ValueError, match=message):
+        experiments.load(folder)
+
+
+# -- nothing finished is lost ----------------------------------------------------------------------
+
+
+def test_runs_can_be_added_later(tmp_path: Path) -> None:
+    folder = run_experiment(small(runs=3), out=tmp_path / "grown")
+    first = {path: path.stat().st_mtime_ns for path in folder.glob("*.parquet")}
+    assert len(first) == 9
+    run_experiment(small(runs=5), out=tmp_path / "grown")
+    assert {path: path.stat().st_mtime_ns for path in first} == first
+    assert_same_results(folder, run_experiment(small(runs=5), out=tmp_path / "whole"))
+    run_experiment(small(runs=2), out=tmp_path / "grown")
+    assert experiments.load(folder).runs["replicate"].n_unique() == 5
+
+
+def test_what_an_interruption_left_half_done_is_done_again(tmp_path: Path) -> None:
+    whole = run_experiment(small(), out=tmp_path / "whole")
+    folder = run_experiment(small(), out=tmp_path / "torn")
+    (folder / "runs-000002-000002.parquet").unlink()
+    (folder / "curves-000004-000004.parquet.123.part").write_bytes(b"half")
+    assert experiments.load(folder).missing == 1
+    run_experiment(small(), out=tmp_path / "torn")
+    assert not list(folder.glob("*.part"))
+    assert_same_results(folder, whole)
+
+
+def test_another_experiment_of_the_same_name_is_not_mixed_in(tmp_path: Path) -> None:
+    run_experiment(small(runs=1), out=tmp_path)
+    with pytest.raises(SpecError, match="holds results of another experiment of this name"):
+        run_experiment(small(runs=1, seed=4), out=tmp_path)
+
+
+def test_results_do_not_depend_on_the_workers(tmp_path: Path) -> None:
+    with LocalWorkers(2) as workers:
+        folder = run_experiment(small(), out=tmp_path / "two", executor=workers)
+    assert_same_results(folder, run_experiment(small(), out=tmp_path / "one"))
+
+
+def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
+    killed: list[int] = []
+
+    def kill_one(done: int, wanted: int) -> None:
+        if done and not killed:
+            victim = multiprocessing.active_children()[0].pid
+            assert victim is not None
+            killed.append(victim)
+            os.kill(victim, signal.SIGKILL)
+
+    experiment = small(runs=24, horizon=LONG)
+    with LocalWorkers(2) as workers:
+        folder = run_experiment(
+            experiment, out=tmp_path / "killed", executor=workers, progress=kill_one
+        )
+    assert killed
+    assert_same_results(folder, run_experiment(experiment, out=tmp_path / "whole"))
+
+
+class Deadly:
+    """A world that kills whoever works in it."""
+
+    def draw(self, rng: np.random.Generator) -> db.Trace:
+        if multiprocessing.parent_process() is not None:
+            os._exit(1)
+        return db.environment("abrupt2d", horizon=30).draw(rng)
+
+
+def test_workers_that_always_die_end_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    monkeypatch.setattr(running, "MOST_BREAKDOWNS", 1)
+    with LocalWorkers(1) as workers, pytest.raises(RunFailed, match="workers died 2 times"):
+        run_experiment(replace(small(runs=2), world=Deadly()), out=tmp_path, executor=workers)
+
+
+class Hostile:
+    """A world that breaks after the spec was read."""
+
+    def draw(self, rng: np.random.Generator) -> db.Trace:
+        if multiprocessing.parent_process() is not None:
+            raise ValueError("rewards must exist")
+        return db.environment("abrupt2d", horizon=30).draw(rng)
+
+
+def test_an_error_in_a_worker_is_told(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    with LocalWorkers(1) as workers, pytest.raises(ValueError, match="rewards must exist"):
+        run_experiment(replace(small(runs=2), world=Hostile()), out=tmp_path, executor=workers)
+
+
+def test_a_killed_program_is_finished_by_running_it_again(tmp_path: Path) -> None:
+    file = toml(tmp_path, runs=64, horizon=LONG)
+    folder = tmp_path / "out" / "small"
+    program = driftbandits("run", file, "--out", tmp_path / "out", "--workers", 2)
+    wait_until(lambda: finished_blocks(folder) or program.poll() is not None)
+    workers = psutil.Process(program.pid).children(recursive=True)
+    os.kill(program.pid, signal.SIGKILL)
+    program.communicate()
+    assert program.returncode == -signal.SIGKILL
+    before = finished_blocks(folder)
+    assert 0 < experiments.load(folder).missing < 64
+    wait_until(lambda: not any(worker.is_running() for worker in workers))
+    again = driftbandits("run", file, "--out", tmp_path / "out", "--workers", 2)
+    out, err = again.communicate(timeout=300)
+    assert (again.returncode, out.strip(), err) == (0, str(folder), "")
+    assert finished_blocks(folder) > before
+    expected = run_experiment(small(runs=64, horizon=LONG), out=tmp_path / "whole")
+    assert_same_results(folder, expected)
