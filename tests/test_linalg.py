@@ -21,16 +21,45 @@ def positive_definite(d, *, seed=0, condition=1e3):
     return (matrix + matrix.T) / 2, rng
 
 
-def factor_of(A):
-    C = np.full_like(A, np.nan)  # only the lower triangle may be read
-    assert linalg.cholesky(A, C)
-    return C
+# Kernels work on places in a stack of matrices and a stack of vectors. What they may not touch is
+# NaN, so that reading it shows.
+
+
+def stack(*matrices, room=3):
+    """The matrices, and room for results."""
+    d = len(matrices[0])
+    return np.concatenate([np.array(matrices, dtype=float), np.full((room, d, d), np.nan)])
+
+
+def vectors(*rows, room=3):
+    return np.concatenate([np.array(rows, dtype=float), np.full((room, len(rows[0])), np.nan)])
+
+
+def factored(A):
+    """A at place 0 and its factor at place 1."""
+    Ms = stack(A)
+    assert linalg.cholesky(Ms, 0, 1)
+    return Ms
+
+
+def has_a_factor(A):
+    return linalg.cholesky(stack(A), 0, 1)
+
+
+def minimise_in_ball(A, c, S, guess=0.0):
+    Ms, xs = stack(A), vectors(c)
+    nu = linalg.minimise_in_ball(Ms, 0, 1, 2, xs, 0, S, 1, 2, guess)
+    np.testing.assert_array_equal(Ms[0], A)
+    np.testing.assert_array_equal(xs[0], c)
+    return nu, xs[1]
 
 
 @every_size
-def test_the_factor_is_that_of_numpy(d):
+def test_the_factor_is_that_of_numpy_with_its_diagonal_inverted(d):
     A, _ = positive_definite(d)
-    np.testing.assert_allclose(np.tril(factor_of(A)), np.linalg.cholesky(A), rtol=1e-9, atol=1e-11)
+    C = np.tril(factored(A)[1])
+    np.fill_diagonal(C, 1.0 / np.diag(C))
+    np.testing.assert_allclose(C, np.linalg.cholesky(A), rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize(
@@ -45,8 +74,7 @@ def test_the_factor_is_that_of_numpy(d):
     ],
 )
 def test_a_matrix_that_is_not_positive_definite_has_no_factor(A):
-    A = np.array(A)
-    assert not linalg.cholesky(A, np.empty_like(A))
+    assert not has_a_factor(A)
 
 
 @given(d=st.integers(1, 12), seed=st.integers(0, 10**6))
@@ -56,26 +84,24 @@ def test_a_negative_eigenvalue_anywhere_is_seen(d, seed):
     eigenvalues = rng.uniform(0.5, 2.0, d)
     eigenvalues[rng.integers(d)] = -0.1
     A = (basis * eigenvalues) @ basis.T
-    assert not linalg.cholesky((A + A.T) / 2, np.empty((d, d)))
+    assert not has_a_factor((A + A.T) / 2)
 
 
 @every_size
 def test_solves_and_inverses_are_those_of_numpy(d):
     A, rng = positive_definite(d)
     lower = np.linalg.cholesky(A)
-    C = factor_of(A)
+    Ms = factored(A)
     x = rng.normal(size=d)
-    for kernel, matrix in (
-        (linalg.forward_solve, lower),
-        (linalg.backward_solve, lower.T),
-        (linalg.solve, A),
-    ):
-        y = x.copy()
-        kernel(C, y)
-        np.testing.assert_allclose(y, np.linalg.solve(matrix, x), rtol=1e-9, atol=1e-11)
-    out = np.empty_like(A)
-    linalg.inverse(C, out)
-    np.testing.assert_allclose(out, np.linalg.inv(A), rtol=1e-8, atol=1e-12)
+    for kernel, matrix in ((linalg.forward_solve, lower), (linalg.backward_solve, lower.T)):
+        xs = vectors(x)
+        kernel(Ms, 1, xs, 0)
+        np.testing.assert_allclose(xs[0], np.linalg.solve(matrix, x), rtol=1e-9, atol=1e-11)
+    trace = linalg.invert_factor(Ms, 1, 2)
+    np.testing.assert_allclose(np.tril(Ms[2]), np.linalg.inv(lower), rtol=1e-8, atol=1e-12)
+    assert trace == pytest.approx(np.trace(np.linalg.inv(A)), rel=1e-9)
+    linalg.inverse(Ms, 1, 3)
+    np.testing.assert_allclose(Ms[3], np.linalg.inv(A), rtol=1e-8, atol=1e-12)
 
 
 @every_size
@@ -83,23 +109,32 @@ def test_products_are_those_of_numpy(d):
     A, rng = positive_definite(d)
     B, _ = positive_definite(d, seed=1)
     x, y = rng.normal(size=d), rng.normal(size=d)
-    assert linalg.dot(x, y) == pytest.approx(x @ y, rel=1e-12, abs=1e-13)
-    assert linalg.norm(x) == pytest.approx(np.linalg.norm(x), rel=1e-14)
-    assert linalg.quadratic_form(A, x) == pytest.approx(x @ A @ x, rel=1e-12)
-    out = np.empty(d)
-    linalg.multiply(A, x, out)
-    np.testing.assert_allclose(out, A @ x, rtol=1e-12, atol=1e-10)
-    product = np.empty_like(A)
-    linalg.sandwich(A, B, product)
-    np.testing.assert_allclose(product, A @ B @ A, rtol=1e-10, atol=1e-6)
-    grown = A.copy()
-    linalg.add_outer(grown, -0.3, x)
-    np.testing.assert_allclose(grown, A - 0.3 * np.outer(x, x), rtol=1e-12, atol=1e-12)
+    Ms, xs = stack(A, B), vectors(x, y)
+    assert linalg.dot(xs, 0, 1) == pytest.approx(x @ y, rel=1e-12, abs=1e-13)
+    assert linalg.norm(xs, 0) == pytest.approx(np.linalg.norm(x), rel=1e-14)
+    assert linalg.distance(xs, 0, 1) == pytest.approx(np.linalg.norm(x - y), rel=1e-14)
+    assert linalg.quadratic_form(Ms, 0, xs, 0) == pytest.approx(x @ A @ x, rel=1e-12)
+    linalg.multiply(Ms, 0, xs, 0, 2)
+    np.testing.assert_allclose(xs[2], A @ x, rtol=1e-12, atol=1e-10)
+    linalg.copy(xs, 1, 2)
+    np.testing.assert_array_equal(xs[2], y)
+    linalg.sandwich(Ms, 0, 1, 2, 3)
+    np.testing.assert_allclose(Ms[3], A @ B @ A, rtol=1e-10, atol=1e-6)
+    linalg.add_outer(Ms, 0, -0.3, xs, 0)
+    np.testing.assert_allclose(Ms[0], A - 0.3 * np.outer(x, x), rtol=1e-12, atol=1e-12)
+
+
+def test_a_product_of_matrices_need_not_be_symmetric():
+    rng = np.random.default_rng(4)
+    A, B = rng.normal(size=(2, 5, 5))
+    Ms = stack(A, B)
+    linalg.multiply_matrices(Ms, 0, 1, 2)
+    np.testing.assert_allclose(Ms[2], A @ B, rtol=1e-12, atol=1e-13)
 
 
 def test_a_quadratic_form_is_never_negative():
-    A = np.array([[1.0, -1.0], [-1.0, 1.0 - 1e-12]])
-    assert linalg.quadratic_form(A, np.array([1.0, 1.0])) == 0.0
+    A = [[1.0, -1.0], [-1.0, 1.0 - 1e-12]]
+    assert linalg.quadratic_form(stack(A), 0, vectors([1.0, 1.0]), 0) == 0.0
 
 
 def multiplier_by_bisection(A, c, S):
@@ -122,13 +157,15 @@ def multiplier_by_bisection(A, c, S):
     condition=st.sampled_from([1.0, 1e3, 1e8]),
     S=st.sampled_from([1e-6, 0.1, 1.0, 50.0]),
     strength=st.sampled_from([1e-3, 1.0, 1e4]),
+    guess=st.sampled_from([0.0, 0.3, 1.0, 1.5, 100.0]),
 )
-def test_the_minimiser_over_a_ball_solves_the_secular_equation(d, seed, condition, S, strength):
+def test_the_minimiser_over_a_ball_solves_the_secular_equation(
+    d, seed, condition, S, strength, guess
+):
     A, rng = positive_definite(d, seed=seed, condition=condition)
     c = strength * rng.normal(size=d)
     nu, expected = multiplier_by_bisection(A, c, S)
-    x = np.full(d, np.nan)
-    got = linalg.minimise_in_ball(A, c, S, x)
+    got, x = minimise_in_ball(A, c, S, guess * nu)
     assert got == pytest.approx(nu, rel=1e-8, abs=1e-10 * condition)
     np.testing.assert_allclose(x, expected, rtol=0.0, atol=1e-8 * S)
     assert np.linalg.norm(x) <= S * (1 + 1e-14)
@@ -139,8 +176,7 @@ def test_the_minimiser_over_a_ball_is_that_of_a_general_solver(d):
     A, rng = positive_definite(d, condition=50.0)
     c = 20.0 * rng.normal(size=d)
     for S in (0.05, 0.5):
-        x = np.empty(d)
-        linalg.minimise_in_ball(A, c, S, x)
+        _, x = minimise_in_ball(A, c, S)
         assert np.linalg.norm(x) == pytest.approx(S, rel=1e-13)
         general = optimize.minimize(
             lambda y: y @ A @ y / 2 - c @ y,
@@ -159,9 +195,10 @@ def test_the_minimiser_over_a_ball_is_that_of_a_general_solver(d):
 
 
 def test_a_free_minimiser_inside_the_ball_is_left_there():
-    A, c, x = np.diag([1.0, 4.0]), np.array([0.3, 0.4]), np.empty(2)
-    assert linalg.minimise_in_ball(A, c, 1.0, x) == 0.0
-    np.testing.assert_allclose(x, [0.3, 0.1], rtol=1e-15)
+    for guess in (0.0, 0.5, 40.0):
+        nu, x = minimise_in_ball(np.diag([1.0, 4.0]), np.array([0.3, 0.4]), 1.0, guess)
+        assert nu == 0.0
+        np.testing.assert_allclose(x, [0.3, 0.1], rtol=1e-15)
 
 
 @pytest.mark.compiled
@@ -169,6 +206,6 @@ def test_a_hundred_dimensions_on_the_sphere():
     A, rng = positive_definite(100, condition=1e6)
     c = 1e3 * rng.normal(size=100)
     nu, expected = multiplier_by_bisection(A, c, 1.0)
-    x = np.empty(100)
-    assert linalg.minimise_in_ball(A, c, 1.0, x) == pytest.approx(nu, rel=1e-9)
+    got, x = minimise_in_ball(A, c, 1.0)
+    assert got == pytest.approx(nu, rel=1e-9)
     np.testing.assert_allclose(x, expected, atol=1e-10)

@@ -318,6 +318,32 @@ def test_the_bonus_is_measured_in_the_norm_of_the_row(name, intercept):
     norms = np.sqrt(np.einsum("ij,jk,ik->i", as_seen(actions), matrix, as_seen(actions)))
     radius = plain_radius(name, p, count + 1, tau, gamma, None)
     np.testing.assert_allclose(choice.widths, radius * norms, rtol=1e-9)
+    # the rest of the algorithm's line: theta-tilde predicts, and the highest bound is played
+    z = as_seen(actions) @ agent.theta
+    means = z if name in LINEAR_ROWS else 1 / (1 + np.exp(-z))
+    np.testing.assert_allclose(choice.means, means, rtol=1e-12)
+    assert choice.index == np.argmax(means + radius * norms)
+
+
+# -- assumptions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GLM_ROWS + LINEAR_ROWS)
+def test_what_breaks_an_assumption_is_refused(name):
+    """Assumptions 1 and 3, and 4 where a policy is made."""
+    agent = db.Agent(db.policy(name, dim=2, window=5, discount=0.9, L=2.0))
+    with pytest.raises(ValueError, match=r"actions must not be longer than L = 2; .* length 2.5"):
+        agent.decide([[0.0, 1.0], [1.5, 2.0]])
+    choice = agent.decide([[0.0, 2.0 + 1e-10]])  # longer only by rounding
+    for reward in (-0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match=r"reward must be a number in \[0, 1\]"):
+            agent.update(choice, reward)
+    for reward in (0.0, 1.0):  # both ends belong to the range
+        agent.update(choice, reward)
+        choice = agent.decide([[0.0, 1.0]])
+    if name in GLM_ROWS:
+        with pytest.raises(ValueError, match=r"L \* S = 800 is too large for the logistic model"):
+            db.policy(name, dim=2, window=5, discount=0.9, L=2.0, S=400.0)
 
 
 # -- what the theorems say ------------------------------------------------------------------------
@@ -401,6 +427,7 @@ def small_world(horizon, change, seed):
     return actions, theta, rng.random(horizon)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("name", ["SW-GLUCB", "D-GLUCB"])
 def test_the_bounds_hold_for_every_action_of_every_covered_round(name):
     """Propositions 1 and 2 for all actions at once, and the regret bound of their corollaries."""
