@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 from driftbandits import experiments
 
 # A run long enough to be interrupted; as plain Python it takes a hundred times as long.
-LONG = 60 if os.environ.get("NUMBA_DISABLE_JIT") == "1" else 6000
+LONG = 60 if os.environ.get("NUMBA_DISABLE_JIT") == "1" else 3000
 PATIENCE = 120.0
 
 
@@ -87,13 +87,13 @@ def wait_until(condition: Callable[[], Any]) -> None:
         time.sleep(0.01)
 
 
-def start(*arguments: Any, **options: Any) -> subprocess.Popen[str]:
-    """A program of its own, in a process group of its own."""
+def start(*arguments: Any, terminal: int | None = None, **options: Any) -> subprocess.Popen[str]:
+    """A program of its own, in a process group of its own; its errors may go to a terminal."""
     command = [sys.executable, "-W", "error", *map(str, arguments)]
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.PIPE if terminal is None else terminal,
         text=True,
         start_new_session=True,
         **options,

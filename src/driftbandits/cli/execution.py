@@ -54,7 +54,7 @@ def _cluster(address: str) -> Iterator[Executor]:
     except ImportError:
         raise Failed("A cluster needs distributed: pip install 'driftbandits[all]'") from None
     try:
-        client = distributed.Client(address, timeout=20, set_as_default=False)
+        client = distributed.Client(address, timeout=10, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise Failed(f"No Dask scheduler answers at {address}: {error}") from None
     with client:

@@ -1,0 +1,315 @@
+"""The commands: what they print, how they fail, and that they leave with a code scripts can use."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftbandits.cli import commands
+from driftbandits.cli.commands import BAD_USAGE, DONE, FAILED, INTERRUPTED, run
+from driftbandits.experiments import load, published, run_experiment
+from experiment_checks import (
+    LONG,
+    assert_same_results,
+    driftbandits,
+    finished_blocks,
+    small,
+    start,
+    toml,
+    wait_until,
+)
+
+COMMANDS = ("reproduce", "run", "report", "policies", "tune", "simulate")
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], list[str]]:
+    captured = capsys.readouterr()
+    return captured.out.splitlines(), captured.err.splitlines()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([command, "--help"]) == DONE
+    out, err = said(capsys)
+    assert not err
+    assert any(line.strip().startswith(f"driftbandits {command}") for line in out)
+
+
+def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == DONE
+    text = "\n".join(said(capsys)[0])
+    assert all(command in text for command in COMMANDS)
+
+
+def test_help_does_not_wait_for_what_it_does_not_need() -> None:
+    program = (
+        "import sys\n"
+        "from driftbandits.cli.commands import run\n"
+        "assert run(['--help']) == run(['run', '--help']) == 0\n"
+        "heavy = {'numba', 'numpy', 'polars', 'matplotlib', 'distributed', 'rich'}\n"
+        "print(sorted(heavy & sys.modules.keys()))"
+    )
+    out, err = start("-c", program).communicate()
+    assert (out.splitlines()[-1], err) == ("[]", "")
+
+
+def test_the_package_can_be_run_as_a_module() -> None:
+    from driftbandits import __version__
+
+    program = start("-m", "driftbandits", "--version")
+    out, err = program.communicate()
+    assert (program.returncode, err) == (DONE, "")
+    assert out.strip().endswith(__version__)
+
+
+def test_the_installed_script_is_the_same_command() -> None:
+    from importlib.metadata import entry_points
+
+    (script,) = entry_points(group="console_scripts", name="driftbandits")
+    assert script.value == "driftbandits.cli:main"
+
+
+def test_without_click_one_line_names_the_extra(tmp_path: Path) -> None:
+    # A package that fails like one that is not there: the real one is in the way.
+    program = "import sys\nsys.modules['click'] = None\nfrom driftbandits.cli import main\nmain()"
+    done = start("-c", program)
+    _, err = done.communicate()
+    assert done.returncode == FAILED
+    assert err == "Error: the commands need click: pip install 'driftbandits[all]'\n"
+
+
+@pytest.mark.parametrize(
+    ("package", "arguments", "message"),
+    [
+        ("polars", ["run", "{file}", "--out", "{out}"], "Results need polars"),
+        ("rich", ["policies"], "rich is not installed"),
+        (
+            "distributed",
+            ["run", "{file}", "--out", "{out}", "--cluster", "tcp://127.0.0.1:1"],
+            "A cluster needs distributed",
+        ),
+    ],
+)
+def test_a_missing_package_is_one_line_that_names_the_extra(
+    package: str, arguments: list[str], message: str, tmp_path: Path
+) -> None:
+    file = toml(tmp_path, runs=1)
+    filled = [text.format(file=file, out=tmp_path) for text in arguments]
+    program = (
+        "import sys\n"
+        f"sys.modules[{package!r}] = None\n"
+        "from driftbandits.cli.commands import run\n"
+        f"sys.exit(run({filled!r}))"
+    )
+    done = start("-c", program)
+    _, err = done.communicate()
+    assert done.returncode == FAILED
+    assert err == f"Error: {message}: pip install 'driftbandits[all]'\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fly"], "No such command 'fly'."),
+        (["run"], "Missing argument 'FILE'."),
+        (["run", "nothing.toml"], "nothing.toml: No such file or directory"),
+        (["run", "abrupt2d", "--runs", "0"], "Invalid value for '--runs'"),
+        (["run", "abrupt2d", "--workers", "2", "--cluster", "tcp://x:1"], "--workers is for this"),
+        (["report", "nowhere"], "Invalid value for 'DIRECTORY': Directory 'nowhere' does not"),
+        (["reproduce", "--pima", "nowhere"], "Invalid value for '--pima'"),
+        (["tune", "--dim", "2"], "Missing option '--horizon'."),
+        (["tune", "--dim", "2", "--horizon", "10", "--changes", "99"], "changes must be less than"),
+        (["tune", "--dim", "2", "--horizon", "9", "--link", "odd"], "link must be one of"),
+        (["simulate", "--environment", "mars"], "environment.name: must be one of abrupt"),
+        (["simulate", "--policy", "UCB", "--horizon", "9"], "policies[1].name must be one of"),
+        (["simulate", "--horizon", "3"], "environment.horizon must be an integer of at least 6"),
+    ],
+    ids=str,
+)
+def test_bad_usage_is_one_line_and_code_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == BAD_USAGE
+    out, err = said(capsys)
+    assert not out
+    assert len(err) == 1
+    assert err[0].startswith(f"Error: {message}")
+
+
+def test_a_bad_spec_is_one_line_and_code_2(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = toml(tmp_path)
+    file.write_text(file.read_text(encoding="utf-8").replace("every", "evry"), encoding="utf-8")
+    assert run(["run", str(file), "--out", str(tmp_path)]) == BAD_USAGE
+    (line,) = said(capsys)[1]
+    assert line.startswith("Error: experiment.evry: unknown key; allowed: name,")
+
+
+def test_a_failed_run_is_one_line_and_code_1(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = toml(tmp_path)
+    text = file.read_text(encoding="utf-8").replace("intercept = true", "L = 0.1")
+    file.write_text(text, encoding="utf-8")
+    arguments = ["run", str(file), "--out", str(tmp_path), "--workers", "1"]
+    assert run(arguments) == FAILED
+    (line,) = said(capsys)[1]
+    assert line.startswith("Error: actions of round 1 are longer than L = 0.1")
+    with pytest.raises(ValueError, match="are longer than L"):
+        run(["--traceback", *arguments])
+
+
+def test_run_plays_a_file_and_prints_where_the_results_are(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = toml(tmp_path)
+    arguments = ["run", str(file), "--out", str(tmp_path / "out"), "--workers", "1"]
+    assert run([*arguments, "--runs", "2"]) == DONE
+    folder = tmp_path / "out" / "small"
+    assert said(capsys) == ([str(folder)], [])
+    assert load(folder).runs["replicate"].n_unique() == 2
+    assert run(arguments) == DONE
+    assert_same_results(folder, run_experiment(small(), out=tmp_path / "whole"))
+
+
+@pytest.mark.compiled
+def test_run_knows_the_published_experiments_by_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    arguments = ["run", "abrupt2d-restart", "--runs", "1", "--out", str(tmp_path)]
+    assert run([*arguments, "--workers", "1"]) == DONE
+    assert said(capsys) == ([str(tmp_path / "abrupt2d-restart")], [])
+
+
+def test_everything_that_is_reproduced_is_published() -> None:
+    assert set(commands.REPRODUCED) <= published().keys()
+
+
+@pytest.mark.compiled
+def test_reproduce_runs_every_experiment_and_writes_the_report(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "results"
+    arguments = ["reproduce", "--runs", "1", "--out", str(out), "--workers", "1"]
+    assert run(arguments) == DONE
+    lines, err = said(capsys)
+    assert (Path(lines[-1]).parent, err) == (out, [])
+    assert Path(lines[-1]).is_file()
+    run_now = {path.parent.name for path in out.glob("*/spec.json")}
+    wanted = {name for name in commands.REPRODUCED if not name.startswith("paired-pima")}
+    sweeps = {name for name in wanted if name.startswith("growth")}
+    assert wanted - sweeps <= run_now
+    assert all(any(name.startswith(f"{sweep}-") for name in run_now) for sweep in sweeps)
+    assert all(load(out / name).missing == 0 for name in run_now)
+
+
+def test_report_is_written_from_results(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    run_experiment(small(runs=3), out=tmp_path)
+    assert run(["report", str(tmp_path), "--title", "Mine"]) == DONE
+    (line,), _ = said(capsys)
+    assert "Mine" in Path(line).read_text(encoding="utf-8")
+
+
+def test_policies_are_listed_with_their_citations(capsys: pytest.CaptureFixture[str]) -> None:
+    import driftbandits as db
+
+    assert run(["policies"]) == DONE
+    out, _ = said(capsys)
+    text = "\n".join(out)
+    for name in db.policy_names():
+        assert name in text
+    (row,) = [line for line in out if line.strip().startswith("D-GLUCB")]
+    assert row.split()[1:3] == ["discount", "any"]
+    assert "Algorithm 2" in row
+
+
+def test_tune_prints_the_paper_s_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tune", "--dim", "2", "--horizon", "6000", "--changes", "3"]) == DONE
+    rows = {
+        line[: line.index("  ")].strip(): line[line.index("  ") :].strip()
+        for line in (line.strip() for line in said(capsys)[0])
+        if "  " in line
+    }
+    assert rows["window tau"] == "252"
+    assert rows["discount gamma"] == "0.996031"
+    assert rows["D(gamma), rounds to forget"] == "1393.3"
+    assert rows["regret bound, Theorem 1"] == "23860, more than the 6000 that can be lost"
+    assert rows["regret bound, Theorem 2"] == "14683, more than the 6000 that can be lost"
+    assert run(["tune", "--dim", "2", "--horizon", "6000"]) == DONE
+    assert "bound" not in "\n".join(said(capsys)[0])
+
+
+def test_simulate_prints_a_table_of_regret(capsys: pytest.CaptureFixture[str]) -> None:
+    import driftbandits as db
+
+    chosen = ["--policy", "D-GLUCB", "--policy", "random"]
+    assert run(["simulate", *chosen, "--runs", "2", "--horizon", "30", "--seed", "4"]) == DONE
+    rows = {line.split()[0]: line.split() for line in said(capsys)[0] if line.strip()}
+    players = {"D-GLUCB": db.policy("D-GLUCB", dim=2, horizon=30, changes=3)}
+    world = db.environment("abrupt2d", horizon=30)
+    regret = db.simulate(players, world, runs=2, seed=4).regret["D-GLUCB"][:, -1]
+    assert rows["D-GLUCB"][1] == f"{regret.mean():.1f}"
+    assert rows.keys() >= {"policy", "D-GLUCB", "random"}
+    assert run(["simulate", *chosen, "--runs", "1", "--horizon", "30"]) == DONE
+
+
+def test_a_terminal_gets_a_progress_bar_and_a_pipe_gets_none(tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    arguments = ("run", toml(tmp_path, runs=5), "--out", tmp_path, "--workers", 1)
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    program = start("-m", "driftbandits", *arguments, env=environment, terminal=theirs)
+    os.close(theirs)
+    shown = read_terminal(ours)
+    program.communicate()
+    assert program.returncode == DONE
+    assert "small" in shown
+    assert "5/5" in shown
+    assert "runs/s" in shown
+
+
+def read_terminal(descriptor: int) -> str:
+    shown = b""
+    try:
+        while part := os.read(descriptor, 4096):
+            shown += part
+    except OSError:  # how a terminal says that nobody is at its other end
+        pass
+    os.close(descriptor)
+    return shown.decode()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path: Path, workers: int) -> None:
+    file = toml(tmp_path, runs=64, horizon=LONG)
+    folder = tmp_path / "out" / "small"
+    arguments: tuple[Any, ...] = ("run", file, "--out", folder.parent, "--workers", workers)
+    program = driftbandits(*arguments)
+    wait_until(lambda: finished_blocks(folder) or program.poll() is not None)
+    os.killpg(program.pid, signal.SIGINT)  # what a terminal does
+    _, err = program.communicate(timeout=60)
+    assert program.returncode == INTERRUPTED
+    # An empty line ends the one on which a terminal shows ^C.
+    assert err.strip() == (
+        "Error: interrupted; finished runs are kept, and the same command goes on from there"
+    )
+    assert 0 < load(folder).missing < 64
+    again = driftbandits(*arguments)
+    again.communicate(timeout=120)
+    assert again.returncode == DONE
+    assert load(folder).missing == 0
+
+
+def test_main_takes_the_arguments_of_the_program(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from driftbandits.cli import main
+
+    monkeypatch.setattr(sys, "argv", ["driftbandits", "tune"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == BAD_USAGE
+    assert said(capsys)[1] == ["Error: Missing option '--dim'."]

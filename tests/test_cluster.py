@@ -1,0 +1,114 @@
+"""More than one machine: a real scheduler, real workers, one of them killed."""
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from driftbandits.cli.commands import FAILED, run
+from driftbandits.experiments import run_experiment
+from experiment_checks import (
+    LONG,
+    PATIENCE,
+    assert_same_results,
+    driftbandits,
+    finished_blocks,
+    small,
+    toml,
+    wait_until,
+)
+
+
+def dask(*arguments: str, log: Path) -> subprocess.Popen[bytes]:
+    with log.open("wb") as file:
+        return subprocess.Popen(
+            [sys.executable, "-m", "dask", *arguments, "--no-dashboard"],
+            stdout=file,
+            stderr=file,
+            cwd=log.parent,
+        )
+
+
+def stop(program: subprocess.Popen[bytes]) -> None:
+    if program.poll() is None:
+        program.terminate()
+    try:
+        program.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        program.kill()
+        program.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class Cluster:
+    """A scheduler and two workers on this machine, reachable from it alone."""
+
+    def __init__(self, folder: Path) -> None:
+        port = free_port()
+        self.address = f"tcp://127.0.0.1:{port}"
+        here = ("--host", "127.0.0.1")
+        self.scheduler = dask("scheduler", *here, "--port", str(port), log=folder / "scheduler")
+        self.workers: list[subprocess.Popen[bytes]] = []
+        try:
+            wait_until(lambda: answers(port))
+            for number in (1, 2):
+                alone = ("--nthreads", "1", "--no-nanny", "--local-directory", str(folder))
+                log = folder / f"worker-{number}"
+                self.workers.append(dask("worker", self.address, *here, *alone, log=log))
+            for number in (1, 2):
+                log = folder / f"worker-{number}"
+                wait_until(lambda log=log: b"Registered to" in log.read_bytes())  # type: ignore[misc]
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        for program in (*self.workers, self.scheduler):
+            stop(program)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    running = Cluster(folder)
+    yield running
+    running.stop()
+
+
+def test_a_cluster_that_loses_a_worker_gives_the_local_results(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    file = toml(tmp_path, runs=64, horizon=LONG)
+    folder = tmp_path / "there" / "small"
+    program = driftbandits("run", file, "--out", folder.parent, "--cluster", cluster.address)
+    wait_until(lambda: finished_blocks(folder) or program.poll() is not None)
+    assert finished_blocks(folder) < 8, "too fast to be interrupted"
+    cluster.workers[0].send_signal(signal.SIGKILL)
+    out, err = program.communicate(timeout=PATIENCE)
+    assert (program.returncode, out.strip(), err) == (0, str(folder), "")
+    assert cluster.workers[0].wait() == -signal.SIGKILL
+    expected = run_experiment(small(runs=64, horizon=LONG), out=tmp_path / "here")
+    assert_same_results(folder, expected)
+
+
+def test_no_scheduler_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    address = f"tcp://127.0.0.1:{free_port()}"
+    arguments = ["run", str(toml(tmp_path)), "--out", str(tmp_path), "--cluster", address]
+    assert run(arguments) == FAILED
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"Error: No Dask scheduler answers at {address}")
