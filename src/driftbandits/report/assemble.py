@@ -107,7 +107,9 @@ def _finding(studies: Studies) -> str:
 
 def _paper_finding(base: Study, forgetting: Sequence[str], stationary: str) -> str:
     own = numbers.values_of(base, stationary).mean()
-    shares = [f"{numbers.values_of(base, label).mean() / own:.0%}" for label in forgetting]
+    shares = [
+        number(float(numbers.values_of(base, label).mean() / own), ".0%") for label in forgetting
+    ]
     leaders = joined([f"{named(k)} ({with_error(base, k)})" for k in forgetting])
     order = claims.ordering(base)
     lead = set(order[: len(forgetting)]) == set(forgetting)
@@ -147,7 +149,10 @@ def _key_figures(studies: Studies) -> list[tuple[str, str]]:
             policy = study.labelled("D-GLUCB")
             if frame.height and policy is not None:
                 row = frame.row(by_predicate=pl.col("policy") == policy, named=True)
-                words = f"of its first level, {named(policy)} at the end of {escape(study.name)}"
+                words = (
+                    f"of its level before the change, {named(policy)} at the end of "
+                    f"{escape(study.name)}"
+                )
                 key.append((words, number(row["end_over_first_segment"], ".0%")))
     return key[:4]
 

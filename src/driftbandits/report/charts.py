@@ -130,11 +130,19 @@ def share_chart(study: Study, curve: pl.DataFrame, title: str) -> Chart:
 
 
 def on_one_scale(shown: Sequence[Chart]) -> list[Chart]:
-    """The same charts with the y axis that fits them all, so that they compare at a glance."""
-    ends = [end for chart in shown for line in chart.lines for end in (line.low, line.high)]
+    """The same charts with the y axis that fits them all, so that they compare at a glance.
+
+    A regret starts at 0. A share of few rounds may be anything, so the first rounds have no say.
+    """
+    ends = []
+    for line in (line for chart in shown for line in chart.lines):
+        late = line.x >= 0.03 * line.x[-1]
+        ends += [line.low[late], line.high[late]]
     low, high = min(float(end.min()) for end in ends), max(float(end.max()) for end in ends)
     room = 0.05 * (high - low)
-    return [replace(chart, y_range=(low - room, high + room)) for chart in shown]
+    return [
+        replace(chart, y_range=(low - room if chart.share else 0.0, high + room)) for chart in shown
+    ]
 
 
 def growth_chart(
@@ -229,7 +237,7 @@ def label_places(labels: Sequence[str], points: Floats, targets: Floats, reach: 
     places = []
     for label, point in zip(labels, points, strict=True):
         # about where the middle of the text comes to stand
-        away = reach * np.array([0.06 + 0.035 * len(label), 0.11])
+        away = reach * np.array([0.06 + 0.045 * len(label), 0.11])
         room = {}
         for corner, direction in CORNERS.items():
             middle = point + away * direction

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from driftbandits import theory
-from driftbandits.policies import ROWS, Policy, policy
+from driftbandits.policies import Policy, policy
 from driftbandits.report import charts, claims, numbers
 from driftbandits.report.page import (
     Book,
@@ -121,7 +121,7 @@ def _linear_against_link(study: Study) -> str:
     said = []
     for scale in sorted({bonus_of(p) for p in study.policies.values()}, reverse=True):
         same = [label for label in order if bonus_of(study.policies[label]) == scale]
-        linear = [label for label in same if ROWS[study.policies[label]["name"]].linear]
+        linear = [label for label in same if "LinUCB" in study.policies[label]["name"]]
         link = [label for label in same if label not in linear]
         if not linear:
             continue
@@ -129,10 +129,12 @@ def _linear_against_link(study: Study) -> str:
         words += f"({with_error(study, linear[0])})"
         if link:
             gain = numbers.difference(study, link[0], linear[0])
-            verb = ("less" if gain.mean > 0 else "more") if gain.clear else "not clearly other"
-            words += (
-                f": {verb} regret than {named(link[0])}, by {plus_minus(abs(gain.mean), gain.se)}"
-            )
+            margin = plus_minus(abs(gain.mean), gain.se)
+            if gain.clear:
+                side = "less" if gain.mean > 0 else "more"
+                words += f", {side} regret than {named(link[0])} by {margin}"
+            else:
+                words += f", and the difference to {named(link[0])}, {margin}, is not clear"
         said.append(f"{words}.")
     return " ".join(said)
 
@@ -205,8 +207,8 @@ def _coverage(book: Book, studies: Sequence[Study]) -> str:
             plain("rounds_covered", "rounds covered", ".1%"),
             Column("runs that hold", lambda row: f"{row['held']:,} of {row['runs']:,}"),
             plain("share", "share", ".3f"),
-            Column("95 % interval", lambda row: f"{row['low']:.3f}–{row['high']:.3f}"),
-            plain("aim", "promised", ".3f"),
+            Column("95&nbsp;% interval", lambda row: f"{row['low']:.3f}–{row['high']:.3f}"),
+            plain("aim", "1 − δ", ".3f"),
         ]
         table = book.table(
             f"{study.name}-coverage",
@@ -232,10 +234,10 @@ def _coverage_sentence(frame: pl.DataFrame) -> str:
         if not str(row["promised_by"]).startswith("Proposition"):
             continue
         below = row["high"] < row["aim"]
-        word = "falls short of" if below else "agrees with"
+        word = "contradicted" if below else "not contradicted"
         said.append(
-            f"{row['promised_by']} {word} the runs: {named(row['policy'])} held in "
-            f"{row['held']:,} of {row['runs']:,}, and at least {row['aim']:.2f} is promised."
+            f"{row['promised_by']} is {word}: it promises {named(row['policy'])} a share of at "
+            f"least {row['aim']:.2f}, and {row['held']:,} of {row['runs']:,} runs held."
         )
     return " ".join(said)
 
@@ -283,7 +285,7 @@ def _bounds(book: Book, study: Study | None) -> str:
         plain("most_possible", "most possible", ",.0f"),
         mean_column("measured regret"),
         plain("ratio", "bound ÷ measured", ",.0f"),
-        Column("", lambda row: "vacuous" if row["vacuous"] else "says something", "text"),
+        Column("verdict", lambda row: "vacuous" if row["vacuous"] else "says something", "text"),
     ]
     table = book.table(
         f"{study.name}-bounds",

@@ -7,7 +7,7 @@ All policies of a run play the same trace, so two policies are compared run by r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -259,16 +259,16 @@ def log_log_slope(
     return Slope(slope, math.sqrt(variance / spread), intercept)
 
 
-def growth(studies: Iterable[Study], by: str) -> pl.DataFrame:
+def growth(studies: Sequence[Study], by: str) -> pl.DataFrame:
     """policy, x, mean, se over a sweep; x is the horizon or the number of changes."""
-    rows = []
-    for study in studies:
-        x = study.horizon if by == "horizon" else study.change_count
-        for label in study.policies:
-            mean, se = estimate(values_of(study, label))
-            rows.append((label, x, mean, se, study.replicates))
-    names = ["policy", by, "mean", "se", "runs"]
-    return pl.DataFrame(rows, schema=names, orient="row").filter(pl.col(by) > 0).sort("policy", by)
+    at = {(study.horizon if by == "horizon" else study.change_count): study for study in studies}
+    rows = [
+        (label, x, *estimate(values_of(at[x], label)), at[x].replicates)
+        for label in studies[0].policies
+        for x in sorted(at)
+        if x > 0 and label in at[x].policies  # no changes at all have no logarithm
+    ]
+    return pl.DataFrame(rows, schema=["policy", by, "mean", "se", "runs"], orient="row")
 
 
 def slopes(points: pl.DataFrame, by: str) -> pl.DataFrame:

@@ -2,16 +2,20 @@
 "use strict";
 
 const NARROW = 560;
+const finger = matchMedia("(pointer: coarse)").matches;
 
 function fitted(layout, width) {
   const fit = structuredClone(layout);
+  // A finger that moves over a chart means to scroll the page.
+  if (finger) fit.dragmode = false;
   if (width < NARROW) {
     fit.font.size = 12;
-    if (fit.legend) Object.assign(fit.legend, { itemwidth: 30, font: { size: 11 } });
     fit.xaxis.nticks = 5;
     fit.yaxis.nticks = 6;
-    fit.yaxis.title = undefined; // it stands above the chart instead
-    if (fit.showlegend !== false) fit.margin.l = 42;
+    if (fit.legend) {
+      Object.assign(fit.legend, { itemwidth: 30, font: { size: 11 } });
+      Object.assign(fit.margin, { l: 42, r: 18 });
+    }
     // One box with all policies would cover a small chart.
     if (fit.hovermode) fit.hovermode = "closest";
   }
@@ -19,14 +23,20 @@ function fitted(layout, width) {
 }
 
 async function drawAll() {
-  const config = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
   for (const box of document.querySelectorAll(".chart")) {
     const { data, layout } = JSON.parse(box.querySelector("script").textContent);
     const canvas = document.createElement("div");
     canvas.className = "canvas";
     box.append(canvas);
-    box.classList.toggle("narrow", box.clientWidth < NARROW);
-    await Plotly.newPlot(canvas, data, fitted(layout, box.clientWidth), config);
+    if (box.clientWidth < NARROW / 2) {
+      for (const trace of data) if (trace.textfont) trace.textfont.size = 10;
+    }
+    await Plotly.newPlot(canvas, data, fitted(layout, box.clientWidth), {
+      responsive: true,
+      displaylogo: false,
+      displayModeBar: box.clientWidth < NARROW / 2 || finger ? false : "hover",
+      modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d", "toImage"]],
+    });
     // The page stays alive while it is drawn.
     await new Promise((done) => setTimeout(done));
   }

@@ -65,7 +65,8 @@ class Book:
 <div class="charts {shape} columns-{columns}" style="--columns: {columns}">
 {charts}
 </div>
-<noscript><img alt="Figure {self.figures}" src="data:image/png;base64,{picture}"></noscript>
+<img class="still" alt="Figure {self.figures} as a still picture"
+src="data:image/png;base64,{picture}">
 <figcaption><b>Figure {self.figures}.</b> {caption}
 Files: <code>figures/{escape(figure.name)}.svg</code>, <code>.png</code>.</figcaption>
 </figure>"""
@@ -145,12 +146,16 @@ def plain(key: str, heading: str, form: str = ",.1f") -> Column:
 
 
 def number(value: float | None, form: str = ",.1f") -> str:
-    return "–" if value is None or not math.isfinite(value) else format(value, form)
+    """Written as the form says, a percent sign set off by a space that does not break."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    return format(value, form).replace("%", "\N{NO-BREAK SPACE}%")
 
 
 def named(label: str) -> str:
-    """A policy in a sentence: SW-GLUCB is not broken at its hyphen, a long label may be."""
-    return f'<span class="policy">{escape(label)}</span>' if len(label) < 24 else escape(label)
+    """A policy in a sentence: SW-GLUCB is not broken at its hyphen, a longer label may be."""
+    short = len(label) < 24 and " " not in label
+    return f'<span class="policy">{escape(label)}</span>' if short else escape(label)
 
 
 def plus_minus(mean: float, se: float) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from driftbandits.report.charts import CORNERS, Chart, Figure, Line, Path, nice_logarithmic_ticks
 from driftbandits.report.style import (
@@ -37,6 +37,7 @@ SETTINGS: Any = {
     "grid.linewidth": 0.5,
     "legend.fontsize": 8,
     "legend.frameon": False,
+    "legend.handlelength": 3.2,  # long enough for a dash pattern to be seen
     "lines.linewidth": 1.5,
     "savefig.dpi": 200,
     "svg.hashsalt": "driftbandits",  # the same results make the same file
@@ -73,7 +74,7 @@ def draw(figure: Figure) -> Canvas:
         if isinstance(chart, Path):
             draw_path(axes, chart)
         else:
-            draw_chart(axes, chart)
+            draw_chart(axes, chart, narrow=columns > 1)
         if columns == 1 and not of_paths:
             _legend_beside(axes)
     if columns > 1 and not of_paths:
@@ -100,7 +101,7 @@ def _height_at_end(handle: Any) -> float:
     return float(line.get_ydata()[-1])
 
 
-def draw_chart(axes: Axes, chart: Chart) -> None:
+def draw_chart(axes: Axes, chart: Chart, *, narrow: bool) -> None:
     axes.set_title(chart.title)
     axes.set_xlabel(chart.x_title)
     axes.set_ylabel(chart.y_title)
@@ -124,6 +125,7 @@ def draw_chart(axes: Axes, chart: Chart) -> None:
     else:
         end = max((float(line.x[-1]) for line in chart.lines if len(line.x)), default=1.0)
         axes.set_xlim(0, end)
+        axes.xaxis.set_major_locator(MaxNLocator(4 if narrow else 6, integer=True))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         if chart.y_range is not None:
             axes.set_ylim(chart.y_range)

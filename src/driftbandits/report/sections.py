@@ -28,6 +28,9 @@ RECOVERED = 0.9
 """Back at this part of the level before the change, a policy has recovered."""
 
 
+BANDS = "bands are the 5&nbsp;% and 95&nbsp;% quantiles"
+
+
 def mean_column(heading: str, mean: str = "mean", se: str = "se") -> Column:
     return Column(heading, lambda row: plus_minus(row[mean], row[se]))
 
@@ -46,8 +49,8 @@ def summary_table(book: Book, study: Study) -> str:
     columns = [
         policy_column(looks(study.policies)),
         mean_column(f"{what} ±&nbsp;s.e."),
-        plain("q05", "5 %", form),
-        plain("q95", "95 %", form),
+        plain("q05", "5&nbsp;%", form),
+        plain("q95", "95&nbsp;%", form),
         *cost_columns(),
     ]
     caption = (
@@ -66,8 +69,7 @@ def regret_figure(book: Book, study: Study, caption: str) -> str:
     return (
         book.figure(
             figure,
-            f"{caption} Mean over {counted(study.replicates, 'run')}, with the 5 % and 95 % "
-            f"quantiles shaded.{dashed}",
+            f"{caption} Mean over {counted(study.replicates, 'run')}; {BANDS}.{dashed}",
         )
         + "\n"
         + summary_table(book, study)
@@ -243,8 +245,8 @@ def _paired(book: Book, table: str, group: Sequence[Study]) -> str:
         charts.Figure(name, shown, columns=len(group) if len(group) > 1 else 2),
         f"Share of positives found in pairs of one positive and one negative case of "
         f"<code>{escape(table)}</code> (the paper’s Figure 3), mean over "
-        f"{counted(first.replicates, 'run')} with the 5 % and 95 % quantiles shaded. Dashed: the "
-        "roles are inverted. Dotted: choosing at random.",
+        f"{counted(first.replicates, 'run')}; {BANDS}. Dashed: the roles are inverted. Dotted: "
+        "choosing at random.",
     )
     parts = [f"<h3>Pairs of cases: {escape(table)}</h3>", figure]
     for study in group:

@@ -55,8 +55,13 @@ def _layout(x_axis: Json, y_axis: Json) -> Json:
         "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "margin": {"l": 74, "r": 24, "t": 12, "b": 48},
-        "hoverlabel": {"bgcolor": "white", "bordercolor": FAINT, "font": {"size": 12}},
+        "margin": {"l": 56, "r": 24, "t": 12, "b": 48},
+        "hoverlabel": {
+            "bgcolor": "white",
+            "bordercolor": QUIET,
+            "font": {"size": 12, "color": INK},
+        },
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": QUIET, "activecolor": INK},
         "xaxis": {**_AXIS, **x_axis},
         "yaxis": {**_AXIS, **y_axis},
     }
@@ -87,12 +92,13 @@ def _chart_figure(chart: Chart) -> Json:
         }
     else:
         x_axis = {"range": [0, max(ends, default=1.0)], "tickformat": ",d", "showgrid": False}
+        x_axis["unifiedhovertitle"] = {"text": "round %{x:,d}"}
         y_axis = {} if chart.share else {"rangemode": "tozero", "tickformat": ",d"}
         if chart.y_range is not None:
             y_axis["range"] = rounded(np.array(chart.y_range))
     layout = _layout(
         {**x_axis, "title": {"text": escape(chart.x_title), "standoff": 8}},
-        {**y_axis, "title": {"text": escape(chart.y_title), "standoff": 8}},
+        y_axis,  # its title stands above the chart, where it can be read without turning the head
     )
     layout["hovermode"] = "closest" if chart.logarithmic else "x unified"
     layout["legend"] = {

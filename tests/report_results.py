@@ -1,0 +1,99 @@
+"""Small results of every kind that the report knows, made by the experiments themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from driftbandits.experiments import run_experiment
+from driftbandits.experiments.spec import experiments_of
+
+SIX = ("LogisticUCB", "SW-GLUCB", "D-GLUCB", "LinUCB", "SW-LinUCB", "D-LinUCB")
+NASTY = '<script>document.title = "broken"</script> & "quoted" <b>bold</b>'
+
+
+def run(
+    out: Path, name: str, environment: dict[str, Any], policies: list[Any], **more: Any
+) -> None:
+    """Play one experiment; `more` may have runs, title, defaults and sweep."""
+    spec: dict[str, Any] = {
+        "experiment": {
+            "name": name,
+            "title": more.get("title", name),
+            "runs": more.get("runs", 6),
+            "every": 10,
+            "theta_every": 100,
+            "coverage": more.get("coverage", False),
+        },
+        "environment": environment,
+        "defaults": more.get("defaults", {}),
+        "policies": [p if isinstance(p, dict) else {"name": p} for p in policies],
+    }
+    if "sweep" in more:
+        spec["sweep"] = more["sweep"]
+    for experiment in experiments_of(spec):
+        run_experiment(experiment, out=out)
+
+
+def abrupt2d(out: Path) -> None:
+    run(out, "abrupt2d", {"name": "abrupt2d", "horizon": 600}, list(SIX), coverage=True)
+
+
+def everything(out: Path) -> None:
+    world = {"name": "abrupt2d", "horizon": 600}
+    small = {"bonus_scale": 0.1}
+    abrupt2d(out)
+    run(out, "abrupt2d-small-bonus", world, list(SIX), defaults=small)
+    run(
+        out,
+        "abrupt2d-intercept",
+        world,
+        [
+            *({"name": name, "label": name} for name in ("SW-GLUCB", "D-GLUCB")),
+            {"name": "SW-LinUCB", "label": "SW-LinUCB, intercept", "intercept": True},
+            {"name": "SW-LinUCB", "label": "SW-LinUCB, centred", "centre": 0.5},
+            {"name": "SW-GLUCB", "label": "SW-GLUCB x0.1", **small},
+            {"name": "SW-LinUCB", "label": "SW-LinUCB, centred x0.1", "centre": 0.5, **small},
+            {"name": "LinUCB", "label": "LinUCB, centred x0.1", "centre": 0.5, **small},
+        ],
+    )
+    run(
+        out,
+        "abrupt2d-restart",
+        world,
+        [{"name": "LogisticUCB", "label": "LogisticUCB restarted", "restart": "changes"}],
+    )
+    run(
+        out,
+        "growth-horizon",
+        {"name": "abrupt2d"},
+        ["SW-GLUCB", "D-GLUCB"],
+        runs=3,
+        sweep=[{"name": str(T), "environment": {"horizon": T}} for T in (200, 400, 800)],
+    )
+    run(
+        out,
+        "growth-changes",
+        {"name": "abrupt", "horizon": 400},
+        ["SW-GLUCB", "LogisticUCB"],
+        runs=3,
+        sweep=[{"name": str(n), "environment": {"changes": n}} for n in (1, 2, 4)],
+    )
+    paired = {"name": "paired", "table": "fair", "horizon": 160}
+    run(out, "paired-fair", paired, list(SIX[:3]), defaults={"S": 5.0}, runs=4)
+    run(
+        out,
+        "paired-fair-small-bonus",
+        paired,
+        list(SIX[:3]),
+        defaults={"S": 5.0, "bonus_scale": 0.01},
+        runs=4,
+    )
+    run(
+        out,
+        "my-own",
+        {"name": "drift", "horizon": 300},
+        [{"name": "random", "label": NASTY}, "D-LinUCB"],
+        title=NASTY,
+        runs=2,
+    )

@@ -1,0 +1,176 @@
+"""The report in a real browser, without a network, at the width of a desk and of a phone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+import report_results
+from driftbandits.report import write_report
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
+ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+WIDTHS = {"desk": (1400, 1000), "phone": (390, 844)}
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium: install it or name it in the variable CHROMIUM"
+)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("results")
+    report_results.everything(directory)
+    return write_report(directory)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module", params=list(WIDTHS))
+def page(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iterator[Page]:
+    """The page with all charts drawn; anything it complains of or asks for is a failure."""
+    width, height = WIDTHS[request.param]
+    context = browser.new_context(viewport={"width": width, "height": height}, offline=True)
+    opened = context.new_page()
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on(
+        "request",
+        lambda request: (
+            None
+            if request.url.startswith(("file:", "data:", "blob:"))
+            else complaints.append(f"request: {request.url}")
+        ),
+    )
+    opened.goto(report.as_uri())
+    opened.wait_for_selector("html[data-drawn=yes]")
+    yield opened
+    context.close()
+    assert complaints == []
+
+
+def test_every_chart_is_drawn(page: Page) -> None:
+    charts = page.locator(".chart").count()
+    assert charts > 15
+    assert page.locator(".chart .canvas .plot-container").count() == charts
+
+
+def test_page_does_not_scroll_sideways(page: Page) -> None:
+    beyond = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    assert beyond <= 0
+    outside = page.evaluate(
+        """() => [...document.querySelectorAll("body *")]
+            .filter((e) => !e.closest(".table, pre, svg, .hoverlayer"))
+            .filter((e) => e.getBoundingClientRect().right > window.innerWidth + 1)
+            .map((e) => e.outerHTML.slice(0, 120))"""
+    )
+    assert outside == []
+
+
+def test_wide_tables_scroll_in_their_own_box(page: Page) -> None:
+    hidden = page.evaluate(
+        """[...document.querySelectorAll(".table")]
+            .map((e) => [e.scrollWidth - e.clientWidth, getComputedStyle(e).overflowX])"""
+    )
+    assert {overflow for _, overflow in hidden} == {"auto"}
+    if page.viewport_size == {"width": 390, "height": 844}:
+        assert any(beyond > 0 for beyond, _ in hidden)
+    else:
+        assert all(beyond <= 0 for beyond, _ in hidden)
+
+
+def test_tick_labels_can_be_read(page: Page) -> None:
+    crowded = page.evaluate(
+        """() => [...document.querySelectorAll(".canvas")].filter((canvas) => {
+            const texts = [...canvas.querySelectorAll(".xtick text")];
+            const boxes = texts.map((t) => t.getBoundingClientRect()).sort((a, b) => a.x - b.x);
+            const small = texts.some((t) => parseFloat(getComputedStyle(t).fontSize) < 11);
+            const overlap = boxes.some((b, i) => i && b.left < boxes[i - 1].right + 2);
+            return small || overlap || boxes.length < 3;
+        }).map((canvas) => canvas.closest("figure").id)"""
+    )
+    assert crowded == []
+
+
+def test_legend_click_takes_a_curve_and_its_band_away(page: Page) -> None:
+    figure = page.locator("#abrupt2d-regret")
+    figure.scroll_into_view_if_needed()
+    shown = figure.locator(".scatterlayer .trace")
+    state = """(canvas) => canvas.data.filter((t) => t.legendgroup === "SW-GLUCB")
+        .map((t) => t.visible ?? true)"""
+    canvas = figure.locator(".canvas")
+    assert canvas.evaluate(state) == [True, True]
+    before = shown.count()
+    entry = figure.locator(".legend .traces", has_text="SW-GLUCB").locator(".legendtoggle")
+    entry.click()
+    expect(shown).to_have_count(before - 2)
+    assert canvas.evaluate(state) == ["legendonly", "legendonly"]
+    page.wait_for_timeout(400)  # or plotly takes the next click for the second of a double click
+    entry.click()
+    expect(shown).to_have_count(before)
+    assert canvas.evaluate(state) == [True, True]
+
+
+def test_hovering_tells_the_numbers(page: Page) -> None:
+    figure = page.locator("#abrupt2d-regret")
+    figure.scroll_into_view_if_needed()
+    # in the middle of the curves, wherever the legend has pushed them
+    box = figure.locator(".nsewdrag").first.bounding_box()
+    line = figure.locator(".scatterlayer .trace path.js-line").last.bounding_box()
+    assert box is not None
+    assert line is not None
+    page.mouse.move(box["x"] + 5, box["y"] + 5)
+    page.mouse.move(line["x"] + line["width"] - 3, line["y"] + 3, steps=4)
+    label = figure.locator(".hoverlayer")
+    expect(label).to_contain_text("to ")
+    page.mouse.move(0, 0)
+
+
+def test_texts_of_a_spec_are_shown_as_they_are(page: Page) -> None:
+    assert page.title() != "broken"
+    legend = page.locator("#my-own-regret .legend").first.text_content() or ""
+    assert "<script>" in legend
+    assert page.locator("#my-own-regret .legend script").count() == 0
+
+
+def test_contents_lead_somewhere(page: Page) -> None:
+    for link in page.locator("nav a").all():
+        target = link.get_attribute("href") or ""
+        assert page.locator(target).count() == 1
+
+
+def test_page_prints_without_its_controls(page: Page) -> None:
+    page.emulate_media(media="print")
+    assert not page.locator("nav").is_visible()
+    assert not page.locator("#abrupt2d-regret .charts").is_visible()
+    assert page.locator("#abrupt2d-regret .still").is_visible()
+    page.emulate_media(media="screen")
+
+
+def test_pictures_stand_in_where_scripts_are_off(browser: Browser, report: Path) -> None:
+    context = browser.new_context(java_script_enabled=False, offline=True)
+    opened = context.new_page()
+    opened.goto(report.as_uri())
+    assert opened.locator("#abrupt2d-regret .still").is_visible()
+    assert not opened.locator("#abrupt2d-regret .charts").is_visible()
+    context.close()
