@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -60,10 +61,9 @@ def _message(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name and "pip install" not in str(error):
         return f"{error.name} is not installed: pip install 'driftbandits[all]'"
     # Our own messages are sentences; what comes from elsewhere needs its kind to make sense.
-    plain = isinstance(error, (Failed, ValueError, ImportError)) or type(error).__name__ in (
-        "RunFailed",
-    )
-    return str(error) if plain else f"{type(error).__name__}: {error}"
+    if isinstance(error, (Failed, ValueError, ImportError)) or type(error).__name__ == "RunFailed":
+        return str(error)
+    return shorten(f"{type(error).__name__}: {error}", width=300)
 
 
 def _where_to_run(command: Command) -> Command:
