@@ -7,6 +7,7 @@ it is called from Python or from inside another kernel, which is what makes a re
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -45,32 +46,39 @@ def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
 def place(index: int) -> int:
     """A constant index that kernels may hand to one another.
 
-    A plain int would be a literal type, and each kernel compiled anew for every literal it is given.
+    A plain int would be a literal type, and each kernel compiled anew for every literal.
     """
     return cast(int, np.int64(index))
 
 
-@intrinsic
-def _without_owner(typing_context, array):  # type: ignore[no-untyped-def]
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        view = cgutils.create_struct_proxy(signature.return_type)(context, builder, args[0])
-        view.meminfo = cgutils.get_null_value(view.meminfo.type)
-        view.parent = cgutils.get_null_value(view.parent.type)
+def _without_owner(typing_context: Any, array: Any) -> Any:
+    """For numba: the type of the view, and the code that makes it."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        make: Any = cgutils.create_struct_proxy
+        nothing: Any = cgutils.get_null_value
+        view = make(signature.return_type)(context, builder, args[0])
+        view.meminfo = nothing(view.meminfo.type)
+        view.parent = nothing(view.parent.type)
         return view._getvalue()
 
     return array(array), codegen
 
 
-def _borrowed(array: A) -> A:
-    """The same array without its reference count, which kernels would otherwise keep touching.
+_view: Any = intrinsic(_without_owner)
 
-    The caller must hold the array for as long.
-    """
-    return _without_owner(array)  # type: ignore[no-any-return]
+
+def _borrowed(array: A) -> A:
+    view: A = _view(array)
+    return view
 
 
 def _itself(array: A) -> A:
     return array
 
 
-borrowed = _itself if numba.config.DISABLE_JIT else inlined(_borrowed)
+borrowed = _itself if os.environ.get("NUMBA_DISABLE_JIT", "0") == "1" else inlined(_borrowed)
+"""The same array without its reference count, which kernels would otherwise keep touching.
+
+Whoever handed the array in must hold it for as long.
+"""

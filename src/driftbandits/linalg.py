@@ -26,18 +26,26 @@ from driftbandits.jit import compiled
 Floats = NDArray[np.float64]
 
 _SECULAR_STEPS = 60
+_SMALLEST_PIVOT = 1e-15
+_TINY = 1e-300
 
 
 @compiled
 def cholesky(Ms: Floats, A: int, C: int) -> bool:
-    """C := lower Cholesky factor of A; False when A is not numerically positive definite."""
+    """C := lower Cholesky factor of A; False when A is not numerically positive definite.
+
+    Then the factor is that of a matrix with the smallest pivots that rounding can tell from zero.
+    """
     d = Ms.shape[1]
+    sound = True
     for j in range(d):
         total = Ms[A, j, j]
         for k in range(j):
             total -= Ms[C, j, k] * Ms[C, j, k]
-        if not total > 0.0:
-            return False
+        floor = _SMALLEST_PIVOT * abs(Ms[A, j, j])
+        if not total > floor:
+            sound = False
+            total = max(floor, _TINY)
         reciprocal = 1.0 / math.sqrt(total)
         Ms[C, j, j] = reciprocal
         for i in range(j + 1, d):
@@ -45,7 +53,7 @@ def cholesky(Ms: Floats, A: int, C: int) -> bool:
             for k in range(j):
                 total -= Ms[C, i, k] * Ms[C, j, k]
             Ms[C, i, j] = total * reciprocal
-    return True
+    return sound
 
 
 @compiled
@@ -196,10 +204,10 @@ def minimise_in_ball(
     x: int,
     y: int,
     nu: float,
-) -> float:
+) -> bool:
     """x := argmin over ||x|| <= S of x'A x / 2 - c'x, from a guess of its multiplier nu >= 0.
 
-    Returns nu.
+    False when A + nu I was not positive definite for some nu tried.
 
     The solution satisfies (A + nu I) x = c. When the free minimiser lies outside, nu is the root
     of 1/||x(nu)|| = 1/S, a concave increasing function of nu: Newton from the left never
@@ -211,16 +219,17 @@ def minimise_in_ball(
     for i in range(d):
         for j in range(d):
             Ms[shifted, i, j] = Ms[A, i, j]
+    sound = True
     for _ in range(_SECULAR_STEPS):
         for i in range(d):
             Ms[shifted, i, i] = Ms[A, i, i] + nu
-        cholesky(Ms, shifted, C)
+        sound = cholesky(Ms, shifted, C) and sound
         copy(xs, c, x)
         forward_solve(Ms, C, xs, x)
         backward_solve(Ms, C, xs, x)
         length = norm(xs, x)
         if nu == 0.0 and length <= S:
-            return 0.0
+            return sound
         copy(xs, x, y)
         forward_solve(Ms, C, xs, y)
         excess = length / S - 1.0
@@ -230,4 +239,4 @@ def minimise_in_ball(
     scale = S / norm(xs, x)
     for i in range(d):
         xs[x, i] *= scale
-    return nu
+    return sound

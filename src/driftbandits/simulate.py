@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from driftbandits import policies as kernels
 from driftbandits.environments import Environment, Trace
-from driftbandits.estimator import keeps_rows, model_of, new_buffers, state_of
+from driftbandits.estimator import keeps_rows, new_buffers
 from driftbandits.estimator.model import COUNTERS, THETA_HAT, Floats, Ints, N, counter_names
 from driftbandits.jit import compiled, place
 from driftbandits.policies import Policy
@@ -312,10 +312,13 @@ _ONE = place(1)
 @compiled
 def _play(
     numbers: Floats,
-    ladder: Ints,
-    small: Floats,
     rows: Floats,
     counters: Ints,
+    gauges: Floats,
+    vectors: Floats,
+    matrices: Floats,
+    moments: Floats,
+    ladder: Ints,
     seed: int,
     low: float,
     high: float,
@@ -332,8 +335,6 @@ def _play(
     offered = np.empty((K, dim))
     arm = np.empty(K, dtype=np.int64)
     table, picks = np.empty((4, K)), np.empty((2, 1))
-    model, scoring = model_of(numbers), kernels.scoring_of(numbers)
-    state = state_of(numbers, ladder, small, rows, counters)
     for t in range(T):
         count = K
         if available.size > 0:
@@ -346,8 +347,21 @@ def _play(
                     count += 1
         offers = actions[t] if available.size == 0 else offered[:count]
         scores = table if count == K else np.empty((4, count))
-        verdict = kernels.decide_in(
-            model, scoring, state, seed, counters[N] + 1, _ONE, offers, scores, picks
+        verdict = kernels.decide(
+            numbers,
+            rows,
+            counters,
+            gauges,
+            vectors,
+            matrices,
+            moments,
+            ladder,
+            seed,
+            counters[N] + 1,
+            _ONE,
+            offers,
+            scores,
+            picks,
         )
         if verdict != kernels.ACCEPTED:
             return verdict, t
@@ -355,8 +369,8 @@ def _play(
         k = index if available.size == 0 else arm[index]
         chosen[t] = k
         if theta_hat.shape[0] > 0:
-            for j in range(model.d):
-                theta_hat[t, j] = state.vectors[THETA_HAT, j]
+            for j in range(vectors.shape[1]):
+                theta_hat[t, j] = vectors[THETA_HAT, j]
         if means_out.shape[0] > 0:
             for i in range(count):
                 place = i if available.size == 0 else arm[i]
@@ -367,7 +381,20 @@ def _play(
             continue
         if not low <= reward <= high:
             return BAD_REWARD, t
-        kernels.update_in(model, scoring, state, offers, index, reward, counters[N])
+        kernels.update(
+            numbers,
+            rows,
+            counters,
+            gauges,
+            vectors,
+            matrices,
+            moments,
+            ladder,
+            offers,
+            index,
+            reward,
+            counters[N],
+        )
     return kernels.ACCEPTED, T
 
 

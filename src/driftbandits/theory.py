@@ -188,7 +188,7 @@ def covered_by_discount(theta: ArrayLike, *, gamma: float) -> NDArray[np.bool_]:
 
 def _rounds_since_change(theta: ArrayLike) -> NDArray[np.float64]:
     """Rounds that the parameter has already been theta_t; infinite before the first change."""
-    path = np.atleast_2d(np.asarray(theta, dtype=np.float64))
+    path = np.asarray(theta, dtype=np.float64)
     if path.ndim != 2 or not np.isfinite(path).all():
         raise ValueError(f"theta must be a finite (T, d) array; got shape {path.shape}")
     changed = np.any(path[1:] != path[:-1], axis=1)

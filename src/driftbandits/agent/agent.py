@@ -31,11 +31,10 @@ from driftbandits.estimator.model import (
     THETA_HAT,
     Buffers,
     N,
-    State,
+    copy_of,
     counter_names,
     essence,
     revived,
-    views_of,
 )
 from driftbandits.policies import Policy, policy
 
@@ -95,7 +94,7 @@ class Agent:
     def _hold(self, buffers: Buffers) -> None:
         self._buffers = buffers
         self._counters = buffers.counters
-        self._estimates = views_of(buffers).vectors[THETA_HAT : THETA + 1]
+        self._estimates = buffers.vectors[THETA_HAT : THETA + 1]
 
     # -- deciding --------------------------------------------------------------------------------
 
@@ -323,12 +322,11 @@ class Agent:
                 self._shown = self._fitted_copy().vectors[THETA_HAT : THETA + 1]
             return np.array(self._shown[which])
 
-    def _fitted_copy(self) -> State:
+    def _fitted_copy(self) -> Buffers:
         """The state after a refit, beside the real one: looking must not change what comes."""
-        b = self._buffers
-        beside = b._replace(small=b.small.copy(), counters=b.counters.copy())
+        beside = copy_of(self._buffers)
         policies.refit(*beside)
-        return views_of(beside)
+        return beside
 
     @property
     def certificate(self) -> dict[str, float]:

@@ -34,7 +34,6 @@ from driftbandits.estimator.model import (
     new_buffers,
     state_of,
     truncation_span,
-    views_of,
 )
 from driftbandits.estimator.solve import fit
 from driftbandits.jit import compiled
@@ -126,6 +125,16 @@ def estimate(
         raise ValueError(
             f"rewards must be {rows.shape[0]} finite numbers; got shape {outcomes.shape}"
         )
+    low, high = link.reward_range()
+    if (
+        link.code != IDENTITY
+        and outcomes.size
+        and not low <= outcomes.min() <= outcomes.max() <= high
+    ):
+        raise ValueError(
+            f"rewards must lie in [{low:g}, {high:g}] for the {link.name} model; "
+            f"got values from {outcomes.min():g} to {outcomes.max():g}"
+        )
     longest = float(np.sqrt((rows**2).sum(axis=1)).max(initial=0.0)) or 1.0
     model = estimator_model(
         link,
@@ -139,30 +148,32 @@ def estimate(
     )
     buffers = new_buffers(as_numbers(model), len(rows) + 1)
     _absorb_all(*buffers, rows, outcomes)
-    state = views_of(buffers)
     return Estimate(
-        theta_hat=state.vectors[THETA_HAT].copy(),
-        theta=state.vectors[THETA].copy(),
-        design=state.matrices[V].copy(),
-        squared_design=state.matrices[V if discount is None else V2].copy(),
-        newton_decrement=float(state.gauges[DECREMENT]),
-        error_bound=float(state.gauges[ERROR_BOUND]),
-        kkt_residual=float(state.gauges[KKT_RESIDUAL]),
+        theta_hat=buffers.vectors[THETA_HAT].copy(),
+        theta=buffers.vectors[THETA].copy(),
+        design=buffers.matrices[V].copy(),
+        squared_design=buffers.matrices[V if discount is None else V2].copy(),
+        newton_decrement=float(buffers.gauges[DECREMENT]),
+        error_bound=float(buffers.gauges[ERROR_BOUND]),
+        kkt_residual=float(buffers.gauges[KKT_RESIDUAL]),
     )
 
 
 @compiled
 def _absorb_all(
     numbers: Floats,
-    ladder: Ints,
-    small: Floats,
     rows: Floats,
     counters: Ints,
+    gauges: Floats,
+    vectors: Floats,
+    matrices: Floats,
+    moments: Floats,
+    ladder: Ints,
     actions: Floats,
     rewards: Floats,
 ) -> None:
     model = model_of(numbers)
-    state = state_of(numbers, ladder, small, rows, counters)
+    state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
     for s in range(rewards.size):
         advance(model, state, 1)
         for j in range(model.d):

@@ -91,10 +91,11 @@ def anchor(model: Model, state: State, which: int, point: int) -> None:
     count = ladder.shape[0]
     sums = np.zeros((count, _BLOCK))
     powers = np.ones((count, _BLOCK))
-    weighted = np.zeros((P + 1, _BLOCK))
-    z = np.empty(_BLOCK)
+    slopes = np.empty((P + 1, _BLOCK))
+    scratch = np.empty((3, _BLOCK))
+    z, w, lengths = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
     mass = 0.0
-    w = 1.0
+    weight = 1.0
     newer = float(state.counters[N])
     end = state.counters[TAIL]
     while end > state.counters[HEAD]:
@@ -102,32 +103,33 @@ def anchor(model: Model, state: State, which: int, point: int) -> None:
         size = end - start
         for lane in range(size):
             z[lane] = 0.0
+            lengths[lane] = 0.0
         for j in range(d):
+            coordinate = state.vectors[point, j]
             for lane in range(size):
-                z[lane] += rows[j, start + lane] * state.vectors[point, j]
+                z[lane] += rows[j, start + lane] * coordinate
+                lengths[lane] += rows[j, start + lane] * rows[j, start + lane]
         for lane in range(size - 1, -1, -1):
-            s = start + lane
-            w *= weight_of_age(model, newer - rows[d + 1, s])
-            newer = rows[d + 1, s]
-            links.derivatives(model.link, model.m, z[lane], P, moments, DERIVATIVES)
-            for n in range(P + 1):
-                weighted[n, lane] = w * moments[DERIVATIVES, n]
-            length = 0.0
-            for j in range(d):
-                length += rows[j, s] * rows[j, s]
+            weight *= weight_of_age(model, newer - rows[d + 1, start + lane])
+            newer = rows[d + 1, start + lane]
+            w[lane] = weight
             bound = links.derivative_bound(model.link, model.m, P + 1, z[lane])
-            mass += w * bound * math.sqrt(length)
+            mass += weight * bound * math.sqrt(lengths[lane])
+        links.block_derivatives(model.link, model.m, z, size, P, scratch, slopes)
+        for n in range(P + 1):
+            for lane in range(size):
+                slopes[n, lane] *= w[lane]
         for i in range(1, count):
             parent, variable, degree = ladder[i, 0], ladder[i, 1], ladder[i, 2]
             if degree <= P:
                 for lane in range(size):
                     power = powers[parent, lane] * rows[variable, start + lane]
                     powers[i, lane] = power
-                    sums[i, lane] += power * weighted[degree - 1, lane]
+                    sums[i, lane] += power * slopes[degree - 1, lane]
             else:
                 for lane in range(size):
                     sums[i, lane] += (
-                        powers[parent, lane] * rows[variable, start + lane] * weighted[P, lane]
+                        powers[parent, lane] * rows[variable, start + lane] * slopes[P, lane]
                     )
         end = start
     for i in range(1, count):
@@ -146,9 +148,9 @@ def anchor(model: Model, state: State, which: int, point: int) -> None:
 def evaluate(model: Model, state: State, which: int, point: int) -> None:
     """G := g(point) and J := J(point), penalty included, by the expansion.
 
-    Horner's rule on tensors: with S_n = M_n + S_{n+1} delta / n the gradient of Phi is S_1, and with
-    C_n = M_n + C_{n+1} delta / (n-1) its Hessian is C_2; n is the degree, M_n the moments of that
-    degree, and a product with delta lowers it by one.
+    Horner's rule on tensors: with S_n = M_n + S_{n+1} delta / n the gradient of Phi is S_1, and
+    with C_n = M_n + C_{n+1} delta / (n-1) its Hessian is C_2; n is the degree, M_n the moments of
+    that degree, and a product with delta lowers it by one.
     """
     d, P = model.d, model.order
     ladder, moments, vectors = state.ladder, state.moments, state.vectors
@@ -189,3 +191,13 @@ def remainder(model: Model, state: State, which: int, point: int) -> float:
     for n in range(1, model.order + 2):
         bound *= reach * _RECIPROCAL[n]
     return bound * math.exp(reach) if model.link == links.POISSON else bound
+
+
+@inlined
+def curvature_remainder(model: Model, state: State, which: int, point: int) -> float:
+    """Bound of what the expansion leaves out of J(point): one power less of the distance."""
+    reach = state.gauges[LONGEST] * distance(state.vectors, point, ANCHOR + which)
+    if reach == 0.0:
+        return 0.0
+    lost = remainder(model, state, which, point)
+    return lost * (model.order + 1.0) / reach * float(state.gauges[LONGEST])

@@ -1,7 +1,6 @@
 """What a fit is made of: the numbers that never change and the arrays that do.
 
-A kernel is handed five flat arrays, because every argument of a compiled call costs as much as the
-arithmetic of a small round. `model_of` and `state_of` give them names again.
+A kernel is handed `Buffers`, one array after the other; `model_of` and `state_of` give it names.
 
 Notation
 --------
@@ -25,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from driftbandits import links
 from driftbandits.jit import borrowed, compiled, inlined, place
 
 Floats = NDArray[np.float64]
@@ -79,8 +79,8 @@ VECTORS = 11
 # Matrices of State.matrices: the state proper, then scratch.
 V, V2 = map(place, range(2))
 STATE_MATRICES = 2
-J, FACTOR, M_INVERSE, CURVATURE, SHIFTED, BONUS = map(place, range(2, 8))
-MATRICES = 8
+J, FACTOR, M_INVERSE, CURVATURE, BEND, MODEL, SHIFTED, BONUS = map(place, range(2, 10))
+MATRICES = 10
 
 # Rows of State.moments: the sums of both expansions, then scratch.
 FOR_THETA_HAT, FOR_THETA = map(place, range(2))
@@ -99,6 +99,19 @@ class State(NamedTuple):
     matrices: Floats  # (MATRICES, d, d)
     moments: Floats  # (MOMENTS, monomials)
     ladder: Ints  # (monomials, 4 + d), see `ladder_of`
+
+
+class Buffers(NamedTuple):
+    """A model's numbers (and what a policy adds to them), and the arrays of its state."""
+
+    numbers: Floats
+    rows: Floats
+    counters: Ints
+    gauges: Floats
+    vectors: Floats
+    matrices: Floats
+    moments: Floats
+    ladder: Ints
 
 
 def expansion_order(d: int, link_is_linear: bool) -> int:
@@ -153,41 +166,43 @@ def truncation_span(gamma: float, *, m: float, L: float, lam: float, tolerance: 
     return max(1, math.ceil(n))
 
 
-class Buffers(NamedTuple):
-    """What kernels are handed: a model, a ladder of monomials, and the memory they work in."""
-
-    numbers: Floats
-    ladder: Ints
-    small: Floats
-    rows: Floats  # (d + 2, capacity): coordinates, reward, round
-    counters: Ints
-
-
 def new_buffers(numbers: Floats, capacity: int) -> Buffers:
     """An empty memory. `numbers` starts with a packed `Model`."""
     model = model_of(numbers)
-    ladder = ladder_of(model.d, model.order)
-    small = np.zeros(GAUGES + (VECTORS + MATRICES * model.d) * model.d + MOMENTS * len(ladder))
+    d = model.d
+    ladder = ladder_of(d, model.order)
     buffers = Buffers(
-        numbers, ladder, small, np.zeros((model.d + 2, capacity)), np.zeros(COUNTERS, np.int64)
+        numbers=numbers,
+        rows=np.zeros((d + 2, capacity)),
+        counters=np.zeros(COUNTERS, dtype=np.int64),
+        gauges=np.zeros(GAUGES),
+        vectors=np.zeros((VECTORS, d)),
+        matrices=np.zeros((MATRICES, d, d)),
+        moments=np.zeros((MOMENTS, len(ladder))),
+        ladder=ladder,
     )
-    state = views_of(buffers)
-    for i in range(model.d):
-        state.matrices[V, i, i] = state.matrices[V2, i, i] = model.lam / model.c
-    state.counters[FITTED] = 1
+    buffers.matrices[V] = buffers.matrices[V2] = np.eye(d) * (model.lam / model.c)
+    buffers.counters[FITTED] = 1
+    # An empty expansion about 0 is exact for a linear model, whose rows may never be seen again.
+    buffers.counters[VALID] = model.link == links.IDENTITY
     return buffers
+
+
+def copy_of(buffers: Buffers) -> Buffers:
+    copies: list[Any] = [array.copy() for array in buffers]
+    return Buffers(*copies)
 
 
 def essence(buffers: Buffers) -> dict[str, Any]:
     """The arrays that a state consists of, without scratch and without rows that have left."""
-    state, counters = views_of(buffers), buffers.counters
+    counters = buffers.counters
     return {
         "rows": buffers.rows[:, counters[HEAD] : counters[TAIL]],
         "counters": counters,
-        "gauges": state.gauges,
-        "vectors": state.vectors[:STATE_VECTORS],
-        "matrices": state.matrices[:STATE_MATRICES],
-        "moments": state.moments[:STATE_MOMENTS],
+        "gauges": buffers.gauges,
+        "vectors": buffers.vectors[:STATE_VECTORS],
+        "matrices": buffers.matrices[:STATE_MATRICES],
+        "moments": buffers.moments[:STATE_MOMENTS],
     }
 
 
@@ -195,14 +210,13 @@ def revived(numbers: Floats, arrays: dict[str, Any]) -> Buffers:
     """A memory from its essence."""
     living = arrays["rows"].shape[1]
     buffers = new_buffers(numbers, max(2 * living, FIRST_CAPACITY))
-    state = views_of(buffers)
     buffers.rows[:, :living] = arrays["rows"]
     buffers.counters[:] = arrays["counters"]
     buffers.counters[HEAD], buffers.counters[TAIL] = 0, living
-    state.gauges[:] = arrays["gauges"]
-    state.vectors[:STATE_VECTORS] = arrays["vectors"]
-    state.matrices[:STATE_MATRICES] = arrays["matrices"]
-    state.moments[:STATE_MOMENTS] = arrays["moments"]
+    buffers.gauges[:] = arrays["gauges"]
+    buffers.vectors[:STATE_VECTORS] = arrays["vectors"]
+    buffers.matrices[:STATE_MATRICES] = arrays["matrices"]
+    buffers.moments[:STATE_MOMENTS] = arrays["moments"]
     return buffers
 
 
@@ -234,35 +248,25 @@ def model_of(numbers: Floats) -> Model:
     )
 
 
-def lay_out(d: int, ladder: Ints, small: Floats, rows: Floats, counters: Ints) -> State:
-    """The arrays of a state, as views."""
-    o = GAUGES + VECTORS * d
-    p = o + MATRICES * d * d
-    return State(
-        rows,
-        counters,
-        small[:GAUGES],
-        small[GAUGES:o].reshape((VECTORS, d)),
-        small[o:p].reshape((MATRICES, d, d)),
-        small[p:].reshape((MOMENTS, ladder.shape[0])),
-        ladder,
-    )
-
-
-_lay_out = inlined(lay_out)
-
-
 @inlined
-def state_of(numbers: Floats, ladder: Ints, small: Floats, rows: Floats, counters: Ints) -> State:
-    """`lay_out` for kernels."""
-    return _lay_out(
-        int(numbers[0]), borrowed(ladder), borrowed(small), borrowed(rows), borrowed(counters)
+def state_of(
+    rows: Floats,
+    counters: Ints,
+    gauges: Floats,
+    vectors: Floats,
+    matrices: Floats,
+    moments: Floats,
+    ladder: Ints,
+) -> State:
+    return State(
+        borrowed(rows),
+        borrowed(counters),
+        borrowed(gauges),
+        borrowed(vectors),
+        borrowed(matrices),
+        borrowed(moments),
+        borrowed(ladder),
     )
-
-
-def views_of(buffers: Buffers) -> State:
-    """`lay_out` for everybody else."""
-    return lay_out(int(buffers.numbers[0]), *buffers[1:])
 
 
 def counter_names() -> dict[str, int]:

@@ -9,8 +9,8 @@ u          (d,)     M^-1 (b - g(theta))
 pull       (d,)     J u, minus half the gradient of ||b - g(theta)||^2_{M^-1}
 nu         scalar   multiplier of ||theta|| = S:  pull = nu theta at the projection
 
-The gauges hold, after `fit`: DECREMENT, the Newton decrement ||b - g||_{J^-1} of the last step
-taken; ERROR_BOUND, a bound of ||theta_hat - exact root|| that counts the expansion's remainder,
+The gauges hold, after `fit`: DECREMENT, a bound of the Newton decrement ||b - g||_{J^-1} at
+theta_hat (the decrement before the last step, times what such a step contracts); ERROR_BOUND, a bound of ||theta_hat - exact root|| that counts the expansion's remainder,
 the rows dropped by truncation and what Newton left over; KKT_RESIDUAL, the part of pull that is
 not along theta, over ||pull||.
 """
@@ -20,10 +20,11 @@ from __future__ import annotations
 import math
 
 from driftbandits import links
-from driftbandits.estimator.expansion import anchor, evaluate, remainder
+from driftbandits.estimator.expansion import anchor, curvature_remainder, evaluate, remainder
 from driftbandits.estimator.memory import rebuild
 from driftbandits.estimator.model import (
     ANCHOR,
+    BEND,
     CURVATURE,
     DAMPED_STEPS,
     DECREMENT,
@@ -40,6 +41,7 @@ from driftbandits.estimator.model import (
     LONGEST,
     M_INVERSE,
     MASS,
+    MODEL,
     NEWTON_STEPS,
     NO_PROJECTION,
     POINT,
@@ -79,7 +81,7 @@ from driftbandits.linalg import (
 )
 
 ERROR_TOLERANCE = 1e-9
-KKT_TOLERANCE = 1e-11
+KKT_TOLERANCE = 1e-10
 REACH = 0.5
 """Newton steps that move no a_s.theta further than this contract; longer ones are damped.
 
@@ -88,6 +90,7 @@ REACH = 0.5
 _MOST_NEWTON_STEPS = 1000
 _MOST_DESCENT_STEPS = 100
 _ROUNDING = 1e-15
+_SHORT_WAY = 1e-4
 
 
 @internal
@@ -115,7 +118,11 @@ def _newton_step(model: Model, state: State) -> bool:
     """
     vectors, matrices, gauges = state.vectors, state.matrices, state.gauges
     evaluate(model, state, FOR_THETA_HAT, THETA_HAT)
-    if not cholesky(matrices, J, FACTOR):  # subtractions have eaten the digits: sum again
+    if (
+        not cholesky(matrices, J, FACTOR)
+        and model.memory == WINDOW
+        and state.counters[SUBTRACTIONS] > 0
+    ):  # subtractions have eaten the digits: sum again
         rebuild(model, state)
         anchor(model, state, FOR_THETA_HAT, THETA_HAT)
         return False
@@ -139,7 +146,7 @@ def _newton_step(model: Model, state: State) -> bool:
     lost = remainder(model, state, FOR_THETA_HAT, THETA_HAT)
     left = 0.0 if linear else min(length, 1.0) * decrement
     bound = condition * lost + math.sqrt(condition) * left
-    gauges[DECREMENT] = decrement
+    gauges[DECREMENT] = left
     gauges[ERROR_BOUND] = bound + condition * gauges[LEAK]
     if bound <= ERROR_TOLERANCE:
         return True
@@ -162,6 +169,7 @@ def _take_damped_step(model: Model, state: State, length: float) -> None:
 
 @internal
 def _project(model: Model, state: State) -> None:
+    """theta := theta_hat, or its projection on the ball where it lies outside."""
     vectors, matrices, counters = state.vectors, state.matrices, state.counters
     length = norm(vectors, THETA_HAT)
     state.gauges[KKT_RESIDUAL] = 0.0
@@ -169,47 +177,35 @@ def _project(model: Model, state: State) -> None:
         copy(vectors, THETA_HAT, THETA)
         counters[PROJECTED] = 0
         return
-    started = counters[PROJECTED] == 1 and model.projection == EXACT
+    warm = counters[PROJECTED] > 0 and model.projection == EXACT
     counters[PROJECTED] = 1
     counters[PROJECTIONS] += 1
-    if model.projection != EXACT:
-        _scale_to_sphere(model, state, length)
-        return
-    cholesky(matrices, V2 if model.memory == DISCOUNT else V, FACTOR)
-    inverse(matrices, FACTOR, M_INVERSE)
-    if started:
-        achieved = _descend_in_ball(model, state)
-        copy(vectors, THETA, START)
-        _scale_to_sphere(model, state, length)
-        if achieved <= _squared_distance(model, state):
+    achieved = math.inf
+    if model.projection == EXACT:
+        cholesky(matrices, V2 if model.memory == DISCOUNT else V, FACTOR)
+        inverse(matrices, FACTOR, M_INVERSE)
+        if warm:
+            achieved = _descend_in_ball(model, state)
+            copy(vectors, THETA, START)
+    for j in range(model.d):  # the radial projection
+        vectors[THETA, j] = vectors[THETA_HAT, j] * (model.S / length)
+    if model.projection == EXACT:
+        if warm and achieved <= _squared_distance(model, state):
             copy(vectors, START, THETA)
-            return
-    else:
-        _scale_to_sphere(model, state, length)
-    _descend_in_ball(model, state)
+        else:
+            _descend_in_ball(model, state)
 
 
-@inlined
-def _scale_to_sphere(model: Model, state: State, length: float) -> None:
-    """theta := the radial projection of theta_hat."""
-    for j in range(model.d):
-        state.vectors[THETA, j] = state.vectors[THETA_HAT, j] * (model.S / length)
-
-
-@inlined
+@internal
 def _squared_distance(model: Model, state: State) -> float:
-    """||b - g(theta)||^2 in the norm of M^-1; leaves u in STEP, and G and J at theta."""
+    """||b - g(theta)||^2 in the norm of M^-1; leaves u in STEP, and b - g in G and J at theta."""
     vectors = state.vectors
-    which = FOR_THETA_HAT
-    while which <= FOR_THETA and not (
-        state.counters[VALID + which]
-        and remainder(model, state, which, THETA) <= ERROR_TOLERANCE * model.lam
-    ):
-        which += 1
-    if which > FOR_THETA:
-        which = FOR_THETA
-        anchor(model, state, which, THETA)
+    which = _expansion_at(model, state, THETA)
     evaluate(model, state, which, THETA)
+    bent = curvature_remainder(model, state, which, THETA)
+    if bent > ERROR_TOLERANCE * state.matrices[J, 0, 0]:
+        anchor(model, state, FOR_THETA, THETA)
+        evaluate(model, state, FOR_THETA, THETA)
     for j in range(model.d):
         vectors[G, j] = vectors[B, j] - vectors[G, j]
     multiply(state.matrices, M_INVERSE, vectors, G, STEP)
@@ -217,21 +213,38 @@ def _squared_distance(model: Model, state: State) -> float:
 
 
 @internal
+def _expansion_at(model: Model, state: State, point: int) -> int:
+    """An expansion that is exact at a point: theta_hat's, the projection's, or a new one there."""
+    which = FOR_THETA_HAT
+    while which <= FOR_THETA:
+        if (
+            state.counters[VALID + which]
+            and remainder(model, state, which, point) <= ERROR_TOLERANCE * model.lam
+        ):
+            return which
+        which += 1
+    anchor(model, state, FOR_THETA, point)
+    return FOR_THETA
+
+
+@internal
 def _descend_in_ball(model: Model, state: State) -> float:
     """theta := a minimiser of ||b - g(theta)||_{M^-1} over the ball, from where it stands.
 
-    Gauss-Newton: each step minimises the linearised distance over the ball, and is shortened
-    until the distance falls. Returns the squared distance.
+    Each step minimises a quadratic model over the ball: Gauss-Newton's J M^-1 J, less BEND, the
+    part of the true Hessian that is due to the curvature of g, where that leaves it positive.
+    BEND is taken once, at the start. A step is shortened until the distance falls. Returns the
+    squared distance.
     """
     d, S = model.d, model.S
     vectors, matrices = state.vectors, state.matrices
     shorten = 1.0
     best = math.inf
     nu = 0.0
-    for _ in range(_MOST_DESCENT_STEPS):
+    for attempt in range(_MOST_DESCENT_STEPS):
         reached = _squared_distance(model, state)
         state.counters[DESCENT_STEPS] += 1
-        if reached > best * (1.0 + 1e-13) and shorten > 1e-6:
+        if reached > best * (1.0 + 1e-10) and shorten > 1e-6:
             shorten *= 0.5
             for j in range(d):
                 way = vectors[POINT, j] - vectors[START, j]
@@ -239,23 +252,54 @@ def _descend_in_ball(model: Model, state: State) -> float:
             continue
         best = reached
         multiply(matrices, J, vectors, STEP, PULL)
-        along = max(dot(vectors, PULL, THETA), 0.0) / (S * S)
+        nu = max(dot(vectors, PULL, THETA), 0.0) / (S * S)
         off = 0.0
         for j in range(d):
-            difference = vectors[PULL, j] - along * vectors[THETA, j]
+            difference = vectors[PULL, j] - nu * vectors[THETA, j]
             off += difference * difference
         strength = norm(vectors, PULL)
         state.gauges[KKT_RESIDUAL] = math.sqrt(off) / strength if strength > 0.0 else 0.0
         if state.gauges[KKT_RESIDUAL] <= KKT_TOLERANCE:
             break
+        if attempt == 0:
+            _set_bend(model, state)
         sandwich(matrices, J, M_INVERSE, SHIFTED, CURVATURE)
-        multiply(matrices, CURVATURE, vectors, THETA, POINT)
-        for j in range(d):
-            vectors[PULL, j] += vectors[POINT, j]
         copy(vectors, THETA, START)
-        nu = minimise_in_ball(matrices, CURVATURE, SHIFTED, FACTOR, vectors, PULL, S, POINT, G, nu)
-        if distance(vectors, POINT, THETA) <= 1e-13 * S:
+        bent = 1.0
+        while bent >= 0.0:
+            for i in range(d):
+                vectors[POINT, i] = vectors[PULL, i]
+                for j in range(d):
+                    matrices[MODEL, i, j] = matrices[CURVATURE, i, j] - bent * matrices[BEND, i, j]
+                    vectors[POINT, i] += matrices[MODEL, i, j] * vectors[THETA, j]
+            copy(vectors, POINT, STEP)
+            if minimise_in_ball(matrices, MODEL, SHIFTED, FACTOR, vectors, STEP, S, POINT, G, nu):
+                break
+            bent -= 1.0
+        if distance(vectors, POINT, THETA) <= 1e-14 * S:
             break
         copy(vectors, POINT, THETA)
         shorten = 1.0
     return best
+
+
+@internal
+def _set_bend(model: Model, state: State) -> None:
+    """BEND := the derivative of J along u, which stands in STEP, by a difference over a short way.
+
+    A few digits are enough: it only shapes the steps, the KKT residual decides when to stop.
+    """
+    d = model.d
+    vectors, matrices = state.vectors, state.matrices
+    length = state.gauges[LONGEST] * norm(vectors, STEP)
+    way = _SHORT_WAY / length if length > 0.0 else 0.0
+    for i in range(d):
+        vectors[POINT, i] = vectors[THETA, i] + way * vectors[STEP, i]
+        for j in range(d):
+            matrices[BEND, i, j] = matrices[J, i, j]
+    evaluate(model, state, _expansion_at(model, state, POINT), POINT)
+    for i in range(d):
+        for j in range(d):
+            here = matrices[BEND, i, j]
+            matrices[BEND, i, j] = (matrices[J, i, j] - here) / way if way > 0.0 else 0.0
+            matrices[J, i, j] = here

@@ -9,13 +9,10 @@ from driftbandits.policies.scoring import (
     Scoring,
     check_actions,
     decide,
-    decide_in,
     radius,
     refit,
-    scoring_of,
     tick,
     update,
-    update_in,
 )
 
 __all__ = [
@@ -30,13 +27,10 @@ __all__ = [
     "Scoring",
     "check_actions",
     "decide",
-    "decide_in",
     "policy",
     "policy_names",
     "radius",
     "refit",
-    "scoring_of",
     "tick",
     "update",
-    "update_in",
 ]

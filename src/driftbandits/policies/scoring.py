@@ -228,10 +228,13 @@ def pick(epsilon: float, table: Floats, seed: int, number: int) -> tuple[int, fl
 @compiled
 def decide(
     numbers: Floats,
-    ladder: Ints,
-    small: Floats,
     rows: Floats,
     counters: Ints,
+    gauges: Floats,
+    vectors: Floats,
+    matrices: Floats,
+    moments: Floats,
+    ladder: Ints,
     seed: int,
     number: int,
     steps: int,
@@ -245,32 +248,8 @@ def decide(
     actions that cannot be used changes nothing. table (4, K) receives means, widths and scores,
     and its last row is scratch; picks (2, n) receives indices and propensities.
     """
-    return decide_in(
-        model_of(numbers),
-        scoring_of(numbers),
-        state_of(numbers, ladder, small, rows, counters),
-        seed,
-        number,
-        steps,
-        actions,
-        table,
-        picks,
-    )
-
-
-@internal
-def decide_in(
-    model: Model,
-    scoring: Scoring,
-    state: State,
-    seed: int,
-    number: int,
-    steps: int,
-    actions: Floats,
-    table: Floats,
-    picks: Floats,
-) -> int:
-    """`decide` for a caller that holds the state."""
+    model, scoring = model_of(numbers), scoring_of(numbers)
+    state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
     verdict = verdict_on(scoring, actions)
     if verdict != ACCEPTED:
         return verdict
@@ -290,47 +269,56 @@ def decide_in(
 @compiled
 def update(
     numbers: Floats,
-    ladder: Ints,
-    small: Floats,
     rows: Floats,
     counters: Ints,
+    gauges: Floats,
+    vectors: Floats,
+    matrices: Floats,
+    moments: Floats,
+    ladder: Ints,
     actions: Floats,
     index: int,
     reward: float,
     s: int,
 ) -> None:
     """Learn the reward of an action of round s; `rows` must have room and s be young enough."""
-    state = state_of(numbers, ladder, small, rows, counters)
-    update_in(model_of(numbers), scoring_of(numbers), state, actions, index, reward, s)
-
-
-@internal
-def update_in(
-    model: Model,
-    scoring: Scoring,
-    state: State,
-    actions: Floats,
-    index: int,
-    reward: float,
-    s: int,
-) -> None:
-    """`update` for a caller that holds the state."""
+    scoring = scoring_of(numbers)
+    state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
     set_row(scoring, actions, index, state)
-    absorb(model, state, reward - scoring.centre, s)
+    absorb(model_of(numbers), state, reward - scoring.centre, s)
 
 
 @compiled
 def tick(
-    numbers: Floats, ladder: Ints, small: Floats, rows: Floats, counters: Ints, rounds: int
+    numbers: Floats,
+    rows: Floats,
+    counters: Ints,
+    gauges: Floats,
+    vectors: Floats,
+    matrices: Floats,
+    moments: Floats,
+    ladder: Ints,
+    rounds: int,
 ) -> None:
     """Let time pass without a decision."""
-    advance(model_of(numbers), state_of(numbers, ladder, small, rows, counters), rounds)
+    state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
+    advance(model_of(numbers), state, rounds)
 
 
 @compiled
-def refit(numbers: Floats, ladder: Ints, small: Floats, rows: Floats, counters: Ints) -> None:
+def refit(
+    numbers: Floats,
+    rows: Floats,
+    counters: Ints,
+    gauges: Floats,
+    vectors: Floats,
+    matrices: Floats,
+    moments: Floats,
+    ladder: Ints,
+) -> None:
     """Bring the estimate up to date."""
-    fit(model_of(numbers), state_of(numbers, ladder, small, rows, counters))
+    state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
+    fit(model_of(numbers), state)
 
 
 @compiled

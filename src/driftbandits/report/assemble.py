@@ -96,9 +96,12 @@ def _finding(studies: Studies) -> str:
         if stationary is not None and forgetting:
             return _paper_finding(base, forgetting, stationary)
     study = next(iter(studies.values())) if base is None else base
-    order = claims.ordering(study)
-    best = order[-1] if study.shows_share else order[0]
-    what = "finds the largest share of positives" if study.shows_share else "has the least regret"
+    best = claims.ordering(study)[0]
+    what = {
+        "share found": "finds the largest share of positives",
+        "final regret": "has the least regret",
+        "reward a round": "has the most reward a round",
+    }[study.measure]
     return (
         f"In {escape(study.title)}, {named(best)} {what}: {with_error(study, best)} over "
         f"{counted(study.replicates, 'run')} of {study.horizon:,} rounds."

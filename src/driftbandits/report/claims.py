@@ -29,8 +29,10 @@ class Claim(NamedTuple):
 
 
 def ordering(study: Study) -> list[str]:
-    """The labels, least mean regret first."""
-    return [str(label) for label in numbers.summary(study).sort("mean")["policy"]]
+    """The labels, best first: least regret, or most reward."""
+    more_is_better = study.measure != "final regret"
+    ranked = numbers.summary(study).sort("mean", descending=more_is_better)
+    return [str(label) for label in ranked["policy"]]
 
 
 def claims(study: Study) -> list[Claim]:

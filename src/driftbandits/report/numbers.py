@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,10 +39,9 @@ def estimate(values: NDArray[np.float64]) -> Estimate:
 
 
 def outcome(study: Study) -> pl.DataFrame:
-    """policy, replicate, value: the final regret, or in the paired design the share found."""
-    value = (
-        pl.col("total_reward") / pl.col("rounds") if study.shows_share else pl.col("final_regret")
-    )
+    """policy, replicate, value: the final regret, or else the reward a round."""
+    by_regret = study.measure == "final regret"
+    value = pl.col("final_regret") if by_regret else pl.col("total_reward") / pl.col("rounds")
     return study.runs.select("policy", "replicate", value.cast(pl.Float64).alias("value"))
 
 
@@ -135,15 +135,17 @@ def recovery_stretches(study: Study) -> Recovery | None:
     )
 
 
+@cache
 def recovery(study: Study) -> pl.DataFrame:
     """Shares of positives found: whole run, before the change and at the end, by policy."""
     stretches = recovery_stretches(study)
     if stretches is None:
         return pl.DataFrame()
+    curves = study.curves.sort("round")
     rows = []
     for label in study.policies:
         found: list[list[float]] = []
-        mine = study.curves.filter(pl.col("policy") == label).sort("round")
+        mine = curves.filter(pl.col("policy") == label)
         for _, run in mine.group_by("replicate"):
             rounds, reward = run["round"].to_numpy(), run["reward"].to_numpy()
             edges = np.array([(0, study.horizon), *((a - 1, b) for a, b in stretches)])

@@ -44,11 +44,10 @@ def cost_columns() -> list[Column]:
 
 
 def summary_table(book: Book, study: Study) -> str:
-    form = ".3f" if study.shows_share else ",.1f"
-    what = "share found" if study.shows_share else "final regret"
+    form = ",.1f" if study.measure == "final regret" else ".3f"
     columns = [
         policy_column(looks(study.policies)),
-        mean_column(f"{what} ±&nbsp;s.e."),
+        mean_column(f"{study.measure} ±&nbsp;s.e."),
         plain("q05", "5&nbsp;%", form),
         plain("q95", "95&nbsp;%", form),
         *cost_columns(),
@@ -201,7 +200,7 @@ def _tables_used(studies: Sequence[Study]) -> str:
     if "pima" in used:
         return text + (
             "<p>The paper’s table of Pima women may not be redistributed, so it does not come "
-            "with the package: it was read from a file on this reader’s machine.</p>"
+            "with the package: it was read from a copy that the reader has.</p>"
         )
     return text + (
         "<p>The paper’s own table of Pima women may not be redistributed: its owner asked for "
@@ -323,8 +322,11 @@ def others(book: Book, studies: Sequence[Study]) -> Section | None:
         parts.append(f"<h3>{escape(study.title)}</h3>")
         if study.spec.get("description"):
             parts.append(f"<p>{escape(str(study.spec['description']))}</p>")
-        if study.curves["regret"].is_nan().all():
-            parts.append("<p>Regret cannot be measured in this world.</p>")
+        if not study.has_regret:
+            parts.append(
+                "<p>Regret cannot be measured here, because some rewards were never observed; "
+                "such a round counts as 0.</p>"
+            )
             parts.append(summary_table(book, study))
         else:
             parts.append(regret_figure(book, study, "Regret."))

@@ -21,12 +21,12 @@ FORGETTING = ("D-GLUCB", "SW-GLUCB")
 """The paper's own policies."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Study:
     """One experiment and its results."""
 
+    folder: Path
     spec: Mapping[str, Any]
-    curves: pl.DataFrame
     theta: pl.DataFrame
     runs: pl.DataFrame
     missing: int = 0
@@ -35,6 +35,11 @@ class Study:
     @property
     def name(self) -> str:
         return str(self.spec["name"])
+
+    @property
+    def curves(self) -> pl.DataFrame:
+        """Read anew each time: the curves of all studies at once would fill the memory."""
+        return experiments.load(self.folder).curves
 
     @property
     def title(self) -> str:
@@ -54,6 +59,18 @@ class Study:
     def shows_share(self) -> bool:
         """In the paired design what counts is the share of positives found, not a regret."""
         return self.world == "paired"
+
+    @cached_property
+    def has_regret(self) -> bool:
+        """Not where rewards of a log are missing: nobody knows the best action."""
+        return not bool(self.runs["final_regret"].is_nan().any())
+
+    @property
+    def measure(self) -> str:
+        """What the policies are compared by."""
+        if self.shows_share:
+            return "share found"
+        return "final regret" if self.has_regret else "reward a round"
 
     @cached_property
     def policies(self) -> Policies:
@@ -131,9 +148,7 @@ def find_studies(directory: Path) -> dict[str, Study]:
         # An experiment that was interrupted before its first block has a spec and no runs.
         if (path / "spec.json").is_file() and any(path.glob("runs-*.parquet")):
             results = experiments.load(path)
-            study = Study(
-                results.spec, results.curves, results.theta, results.runs, results.missing
-            )
+            study = Study(path, results.spec, results.theta, results.runs, results.missing)
             found[study.name] = study
     return found
 
