@@ -39,10 +39,17 @@ def abrupt2d(out: Path) -> None:
     run(out, "abrupt2d", {"name": "abrupt2d", "horizon": 600}, list(SIX), coverage=True)
 
 
+def several(out: Path) -> None:
+    """A chart of every kind, and a text that tries to break out."""
+    abrupt2d(out)
+    growth(out)
+    pairs(out)
+    own(out)
+
+
 def everything(out: Path) -> None:
     world = {"name": "abrupt2d", "horizon": 600}
     small = {"bonus_scale": 0.1}
-    abrupt2d(out)
     run(out, "abrupt2d-small-bonus", world, list(SIX), defaults=small)
     run(
         out,
@@ -63,6 +70,10 @@ def everything(out: Path) -> None:
         world,
         [{"name": "LogisticUCB", "label": "LogisticUCB restarted", "restart": "changes"}],
     )
+    several(out)
+
+
+def growth(out: Path) -> None:
     run(
         out,
         "growth-horizon",
@@ -79,6 +90,9 @@ def everything(out: Path) -> None:
         runs=3,
         sweep=[{"name": str(n), "environment": {"changes": n}} for n in (1, 2, 4)],
     )
+
+
+def pairs(out: Path) -> None:
     paired = {"name": "paired", "table": "fair", "horizon": 160}
     run(out, "paired-fair", paired, list(SIX[:3]), defaults={"S": 5.0}, runs=4)
     run(
@@ -89,6 +103,9 @@ def everything(out: Path) -> None:
         defaults={"S": 5.0, "bonus_scale": 0.01},
         runs=4,
     )
+
+
+def own(out: Path) -> None:
     run(
         out,
         "my-own",

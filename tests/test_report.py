@@ -364,6 +364,19 @@ def test_real_data_alone(tmp_path: Path) -> None:
     assert "table-pairs-recovery" not in page.tables  # nothing changes, so nothing to recover from
 
 
+def test_log_with_missing_rewards_is_compared_by_reward(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    rows = ["round,x,y,reward"]
+    for t in range(1, 41):
+        rows += [f"{t},1.0,0.0,{t % 2}", f"{t},0.0,1.0,"]
+    log.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    world = {"name": "logged", "path": str(log)}
+    report_results.run(tmp_path, "log", world, ["random", "LogisticUCB"], runs=2)
+    page = read(write_report(tmp_path))
+    assert "Regret cannot be measured here" in page.text
+    assert page.tables["table-log-summary"][0][1] == "reward a round ±\xa0s.e."
+
+
 def test_runs_still_to_come_are_named(tmp_path: Path) -> None:
     world = {"name": "stationary", "horizon": 60}
     report_results.run(tmp_path, "half", world, ["random"], runs=2)
