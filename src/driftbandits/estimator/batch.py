@@ -126,11 +126,8 @@ def estimate(
             f"rewards must be {rows.shape[0]} finite numbers; got shape {outcomes.shape}"
         )
     low, high = link.reward_range()
-    if (
-        link.code != IDENTITY
-        and outcomes.size
-        and not low <= outcomes.min() <= outcomes.max() <= high
-    ):
+    outside = (outcomes < low) | (outcomes > high)
+    if link.code != IDENTITY and outside.any():
         raise ValueError(
             f"rewards must lie in [{low:g}, {high:g}] for the {link.name} model; "
             f"got values from {outcomes.min():g} to {outcomes.max():g}"

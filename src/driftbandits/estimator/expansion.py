@@ -200,4 +200,5 @@ def curvature_remainder(model: Model, state: State, which: int, point: int) -> f
     if reach == 0.0:
         return 0.0
     lost = remainder(model, state, which, point)
-    return lost * (model.order + 1.0) / reach * float(state.gauges[LONGEST])
+    bound: float = state.gauges[LONGEST] * lost * (model.order + 1.0) / reach
+    return bound

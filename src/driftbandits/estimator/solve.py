@@ -10,9 +10,10 @@ pull       (d,)     J u, minus half the gradient of ||b - g(theta)||^2_{M^-1}
 nu         scalar   multiplier of ||theta|| = S:  pull = nu theta at the projection
 
 The gauges hold, after `fit`: DECREMENT, a bound of the Newton decrement ||b - g||_{J^-1} at
-theta_hat (the decrement before the last step, times what such a step contracts); ERROR_BOUND, a bound of ||theta_hat - exact root|| that counts the expansion's remainder,
-the rows dropped by truncation and what Newton left over; KKT_RESIDUAL, the part of pull that is
-not along theta, over ||pull||.
+theta_hat (the decrement before the last step, times what such a step contracts); ERROR_BOUND,
+a bound of ||theta_hat - exact root|| that counts the expansion's remainder, the rows dropped by
+truncation and what Newton left over; KKT_RESIDUAL, the part of pull that is not along theta,
+over ||pull||.
 """
 
 from __future__ import annotations
@@ -200,12 +201,7 @@ def _project(model: Model, state: State) -> None:
 def _squared_distance(model: Model, state: State) -> float:
     """||b - g(theta)||^2 in the norm of M^-1; leaves u in STEP, and b - g in G and J at theta."""
     vectors = state.vectors
-    which = _expansion_at(model, state, THETA)
-    evaluate(model, state, which, THETA)
-    bent = curvature_remainder(model, state, which, THETA)
-    if bent > ERROR_TOLERANCE * state.matrices[J, 0, 0]:
-        anchor(model, state, FOR_THETA, THETA)
-        evaluate(model, state, FOR_THETA, THETA)
+    evaluate(model, state, _expansion_at(model, state, THETA), THETA)
     for j in range(model.d):
         vectors[G, j] = vectors[B, j] - vectors[G, j]
     multiply(state.matrices, M_INVERSE, vectors, G, STEP)
@@ -220,6 +216,8 @@ def _expansion_at(model: Model, state: State, point: int) -> int:
         if (
             state.counters[VALID + which]
             and remainder(model, state, which, point) <= ERROR_TOLERANCE * model.lam
+            and curvature_remainder(model, state, which, point)
+            <= ERROR_TOLERANCE * state.matrices[J, 0, 0]
         ):
             return which
         which += 1

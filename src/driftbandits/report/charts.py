@@ -195,14 +195,14 @@ def paths(study: Study, means: pl.DataFrame) -> list[Path]:
         return []
     look = looks(study.policies)
     corners = [*(hat[:2] for hat in means["theta_hat"].to_list()), *truth[means["round"] - 1]]
-    reach = 1.18 * float(np.abs(np.array(corners)).max())
+    reach = 1.35 * float(np.abs(np.array(corners)).max())
     made = []
     for label in study.policies:
         mine = means.filter(pl.col("policy") == label)
         rounds = mine["round"].to_list()
         estimates = np.array([hat[:2] for hat in mine["theta_hat"].to_list()])
         targets = truth[np.array(rounds) - 1]
-        labels = round_labels(rounds, estimates, near=0.22 * reach)
+        labels = round_labels(rounds, estimates, near=0.14 * reach)
         places = label_places(labels, estimates, targets, reach)
         made.append(Path(label, look[label], estimates, labels, places, rounds, targets, reach))
     return made
@@ -237,7 +237,7 @@ def label_places(labels: Sequence[str], points: Floats, targets: Floats, reach: 
     places = []
     for label, point in zip(labels, points, strict=True):
         # about where the middle of the text comes to stand
-        away = reach * np.array([0.06 + 0.045 * len(label), 0.11])
+        away = reach * np.array([0.06 + 0.04 * len(label), 0.11])
         room = {}
         for corner, direction in CORNERS.items():
             middle = point + away * direction

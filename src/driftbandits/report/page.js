@@ -14,7 +14,7 @@ function fitted(layout, width) {
     fit.yaxis.nticks = 6;
     if (fit.legend) {
       Object.assign(fit.legend, { itemwidth: 30, font: { size: 11 } });
-      Object.assign(fit.margin, { l: 42, r: 18 });
+      Object.assign(fit.margin, { l: 32, r: 18 });
     }
     // One box with all policies would cover a small chart.
     if (fit.hovermode) fit.hovermode = "closest";

@@ -37,7 +37,7 @@ SETTINGS: Any = {
     "grid.linewidth": 0.5,
     "legend.fontsize": 8,
     "legend.frameon": False,
-    "legend.handlelength": 3.2,  # long enough for a dash pattern to be seen
+    "legend.handlelength": 2.8,  # long enough for a dash pattern to be seen
     "lines.linewidth": 1.5,
     "savefig.dpi": 200,
     "svg.hashsalt": "driftbandits",  # the same results make the same file
@@ -79,8 +79,16 @@ def draw(figure: Figure) -> Canvas:
             _legend_beside(axes)
     if columns > 1 and not of_paths:
         handles, labels = grid.flat[0].get_legend_handles_labels()
-        canvas.legend(handles, labels, loc="outside upper left", ncols=min(len(labels), 6))
+        _legend_above(canvas, handles, labels)
     return canvas
+
+
+def _legend_above(canvas: Canvas, handles: list[Any], labels: list[str]) -> None:
+    """In as few rows as the width allows."""
+    points = sum(34 + 5 * len(label) for label in labels)  # about what the entries take
+    rows = math.ceil(points / (70 * WIDTH))
+    columns = math.ceil(len(labels) / rows)
+    canvas.legend(handles, labels, loc="outside upper left", ncols=columns, columnspacing=1.0)
 
 
 def _legend_beside(axes: Axes) -> None:

@@ -63,7 +63,7 @@ def _layout(x_axis: Json, y_axis: Json) -> Json:
         },
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": QUIET, "activecolor": INK},
         "xaxis": {**_AXIS, **x_axis},
-        "yaxis": {**_AXIS, **y_axis},
+        "yaxis": {**_AXIS, "automargin": True, **y_axis},
     }
 
 

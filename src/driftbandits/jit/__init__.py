@@ -1,4 +1,4 @@
-"""How kernels are compiled. The only module that imports numba.
+"""How kernels are compiled. The only room that imports numba.
 
 Kernels never divide by an unchecked zero, so ``error_model="numpy"`` drops a test that would keep
 loops from being vectorised. Fast-math stays off: without it a kernel gives the same bits whether
@@ -16,10 +16,13 @@ import numpy as np
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from driftbandits.jit.cache import KernelCache
+
 P = ParamSpec("P")
 R = TypeVar("R")
 A = TypeVar("A")
 
+_INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") == "1"
 _INTERNAL = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
@@ -39,8 +42,10 @@ def inlined(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
-    kernel: Callable[P, R] = numba.njit(cache=True, error_model="numpy", **options)(function)
-    return kernel
+    kernel: Any = numba.njit(error_model="numpy", **options)(function)
+    if not _INTERPRETED:
+        kernel._cache = KernelCache(function)
+    return cast(Callable[P, R], kernel)
 
 
 def place(index: int) -> int:
@@ -77,7 +82,7 @@ def _itself(array: A) -> A:
     return array
 
 
-borrowed = _itself if os.environ.get("NUMBA_DISABLE_JIT", "0") == "1" else inlined(_borrowed)
+borrowed = _itself if _INTERPRETED else inlined(_borrowed)
 """The same array without its reference count, which kernels would otherwise keep touching.
 
 Whoever handed the array in must hold it for as long.

@@ -1,0 +1,168 @@
+"""Where compiled kernels are kept, and how processes that start together share the work.
+
+numba keys the machine code of a function on the file that the function is in. A kernel that calls
+kernels of other files would then be served stale after an edit there, so here the key is a hash of
+all the sources. The code lies in the user's cache folder, or where that cannot be written, in a
+private one among the temporary files; site-packages is never written to.
+
+The first process that misses a kernel takes a lock and compiles; the others wait and load.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sys
+import tempfile
+import threading
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from numba.core import caching
+
+# numba's classes carry no types
+_CacheLocator: Any = caching._CacheLocator
+_CompileResultCacheImpl: Any = caching.CompileResultCacheImpl
+_FunctionCache: Any = caching.FunctionCache
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - Windows compiles in every process that starts at once
+    fcntl = None  # type: ignore[assignment]
+
+QUIET_SECONDS = 2.0
+LONGEST_WAIT_SECONDS = 180.0
+_PACKAGE = Path(__file__).resolve().parents[1]
+_ROOMS_WITH_KERNELS = ("jit", "links", "linalg", "theory", "estimator", "policies", "simulate")
+
+
+@cache
+def source_hash() -> str:
+    """A hash of every source that a kernel may be made of."""
+    digest = hashlib.sha256()
+    for room in _ROOMS_WITH_KERNELS:
+        for path in [_PACKAGE / f"{room}.py", *sorted((_PACKAGE / room).glob("*.py"))]:
+            if path.exists():
+                digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def cache_directory() -> Path:
+    """The first of the places for compiled code that can be written to."""
+    chosen = os.environ.get("DRIFTBANDITS_CACHE_DIR") or os.environ.get("NUMBA_CACHE_DIR")
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    mine = f"driftbandits-{os.getuid() if hasattr(os, 'getuid') else os.getlogin()}"
+    candidates = [Path(chosen)] if chosen else []
+    for parent in [*candidates, base / "driftbandits", Path(tempfile.gettempdir()) / mine]:
+        directory = parent / source_hash()
+        if _is_private_and_writable(directory):
+            return directory
+    return Path(tempfile.mkdtemp(prefix="driftbandits-"))
+
+
+def _is_private_and_writable(directory: Path) -> bool:
+    """Compiled code is loaded from here: it must be ours alone to write."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+        return not hasattr(os, "getuid") or directory.stat().st_uid == os.getuid()
+    except OSError:
+        return False
+
+
+class _Turn:
+    """One process compiles at a time; whoever waited looks into the cache again."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._file: Any = None
+        self._notice: threading.Timer | None = None
+
+    def begin(self) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            self._notice = threading.Timer(QUIET_SECONDS, _say_that_it_compiles)
+            self._notice.daemon = True
+            self._notice.start()
+            self._file = _locked(cache_directory() / "compiling.lock")
+
+    def end(self) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            if self._notice is not None:
+                self._notice.cancel()
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+
+def _say_that_it_compiles() -> None:
+    sys.stderr.write("driftbandits: compiling its kernels, once for this installation ...\n")
+    sys.stderr.flush()
+
+
+def _locked(path: Path) -> Any:
+    """An open file that holds the lock; None where locks do not work or take too long."""
+    if fcntl is None:
+        return None
+    with contextlib.suppress(OSError):
+        file = path.open("w")
+        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return file
+            except BlockingIOError:
+                time.sleep(0.05)
+        file.close()
+    return None
+
+
+_turn = _Turn()
+
+
+class _Locator(_CacheLocator):  # type: ignore[misc]
+    def __init__(self, line: int) -> None:
+        self._py_file = str(_PACKAGE)
+        self._line = line
+
+    def get_cache_path(self) -> str:
+        return str(cache_directory())
+
+    def get_source_stamp(self) -> str:
+        return source_hash()
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> _Locator:
+        return cls(py_func.__code__.co_firstlineno)
+
+
+class _Implementation(_CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = (_Locator,)
+
+
+class KernelCache(_FunctionCache):  # type: ignore[misc]
+    """numba's cache of a function, keyed on all sources and shared between processes."""
+
+    _impl_class = _Implementation
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = super().load_overload(sig, target_context)
+        if found is None:
+            _turn.begin()
+            found = super().load_overload(sig, target_context)
+            if found is not None:
+                _turn.end()
+        return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        super().save_overload(sig, data)
+        _turn.end()
