@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 from driftbandits import experiments
 
 # A run long enough to be interrupted; as plain Python it takes a hundred times as long.
-LONG = 60 if os.environ.get("NUMBA_DISABLE_JIT") == "1" else 3000
+LONG = 24 if os.environ.get("NUMBA_DISABLE_JIT") == "1" else 3000
 PATIENCE = 120.0
 
 
