@@ -104,9 +104,12 @@ def test_tick_labels_can_be_read(page: Page) -> None:
         """() => [...document.querySelectorAll(".canvas")].filter((canvas) => {
             const texts = [...canvas.querySelectorAll(".xtick text")];
             const boxes = texts.map((t) => t.getBoundingClientRect()).sort((a, b) => a.x - b.x);
+            const edge = canvas.getBoundingClientRect().left;
+            const cut = [...canvas.querySelectorAll(".ytick text")]
+                .some((t) => t.getBoundingClientRect().left < edge);
             const small = texts.some((t) => parseFloat(getComputedStyle(t).fontSize) < 11);
             const overlap = boxes.some((b, i) => i && b.left < boxes[i - 1].right + 2);
-            return small || overlap || boxes.length < 3;
+            return cut || small || overlap || boxes.length < 3;
         }).map((canvas) => canvas.closest("figure").id)"""
     )
     assert crowded == []
