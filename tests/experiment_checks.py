@@ -102,3 +102,8 @@ def start(*arguments: Any, terminal: int | None = None, **options: Any) -> subpr
 
 def driftbandits(*arguments: Any, **options: Any) -> subprocess.Popen[str]:
     return start("-m", "driftbandits", *arguments, **options)
+
+
+def complaints(err: str) -> list[str]:
+    """What a program said on stderr, but for the news that kernels are being compiled."""
+    return [line for line in err.splitlines() if line and "compiling its kernels" not in line]
