@@ -279,7 +279,7 @@ def link(name: str, *, m: float | None = None) -> Link:
     given for identity, and must be given for poisson: counts are neither bounded nor
     subgaussian, so m is then the largest count accepted and the confidence radius a heuristic.
     """
-    if name not in _CODES:
+    if not isinstance(name, str) or name not in _CODES:
         raise ValueError(f"link must be one of {', '.join(sorted(_CODES))}; got {name!r}")
     if m is None:
         if name == "poisson":

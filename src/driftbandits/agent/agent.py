@@ -40,6 +40,7 @@ from driftbandits.policies import Policy, policy
 
 _EXPLAINED_DECISIONS = 1000
 CLOCKS = ("decisions", "ticks")
+_NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
 class _Pending(NamedTuple):
@@ -89,6 +90,7 @@ class Agent:
         self._pending: dict[int, _Pending] = {}
         self._made: dict[int, _Made] = {}
         self._shown: Floats | None = None
+        self._shown_was_used = False  # by a decision, which makes it part of the state
         self._hold(new_buffers(policy.numbers, FIRST_CAPACITY if self._keeps_rows else 0))
 
     def _hold(self, buffers: Buffers) -> None:
@@ -120,6 +122,8 @@ class Agent:
 
     def decide_many(self, action_sets: Iterable[ArrayLike]) -> list[Decision]:
         """Decide for several action sets, as by one call after the other; all or none."""
+        if not isinstance(action_sets, Iterable):
+            raise ValueError(f"action_sets must be a list of action sets; got {action_sets!r}")
         checked = [self._checked_actions(actions) for actions in action_sets]
         with self._lock:
             for rows in checked:
@@ -135,7 +139,9 @@ class Agent:
         if verdict != policies.ACCEPTED:
             self._refuse(actions, verdict)
         self._issued = first + n - 1
-        self._shown = self._estimates.copy()
+        self._shown = _frozen(self._estimates.copy())
+        self._shown_was_used = True
+        _frozen(table)
         means, widths, scores = table[0], table[1], table[2]
         decisions = []
         for place in range(n):
@@ -177,6 +183,9 @@ class Agent:
         self, decisions: Sequence[Decision | int], rewards: Sequence[float] | Floats
     ) -> list[str]:
         """Learn several rewards, as by one call after the other; all or none."""
+        for label, given in (("decisions", decisions), ("rewards", rewards)):
+            if not hasattr(given, "__len__"):
+                raise ValueError(f"{label} must be a list; got {given!r}")
         if len(decisions) != len(rewards):
             raise ValueError(
                 f"rewards must be as many as decisions; got {len(rewards)} for {len(decisions)}"
@@ -225,7 +234,7 @@ class Agent:
 
     def _checked_reward(self, reward: float) -> float:
         low, high = self._reward_range
-        if isinstance(reward, (int, float, np.number, np.bool_)) and low <= reward <= high:
+        if isinstance(reward, _NUMBERS) and low <= reward <= high:
             return float(reward)
         raise ValueError(
             f"reward must be a number in [{low:g}, {high:g}] for the {self.policy.link.name} "
@@ -277,7 +286,7 @@ class Agent:
         present, and rows older than the policy's memory are counted as late.
         """
         rows = self._checked_actions(actions)
-        outcomes = np.atleast_1d(np.asarray(rewards, dtype=np.float64))
+        outcomes = np.atleast_1d(_numbers("rewards", rewards))
         if outcomes.shape != (len(rows),):
             raise ValueError(f"rewards must be {len(rows)} numbers; got shape {outcomes.shape}")
         values = [self._checked_reward(float(x)) for x in outcomes]
@@ -319,7 +328,8 @@ class Agent:
     def _estimate(self, which: int) -> Floats:
         with self._lock:
             if self._shown is None:
-                self._shown = self._fitted_copy().vectors[THETA_HAT : THETA + 1]
+                self._shown = self._fitted_copy().vectors[THETA_HAT : THETA + 1].copy()
+                self._shown_was_used = False
             return np.array(self._shown[which])
 
     def _fitted_copy(self) -> Buffers:
@@ -348,8 +358,9 @@ class Agent:
     def explain(self, decision: Decision | int) -> Explanation:
         """Why a decision was made: mean, width and score of every action as they were."""
         number = decision.id if isinstance(decision, Decision) else decision
+        whole = isinstance(number, (int, np.integer)) and not isinstance(number, bool)
         with self._lock:
-            made = self._made.get(number)
+            made = self._made.get(int(number)) if whole else None
         if made is None:
             raise UnknownDecision(
                 f"decision {number!r} cannot be explained; the last {_EXPLAINED_DECISIONS} "
@@ -365,10 +376,7 @@ class Agent:
     # -- checking --------------------------------------------------------------------------------
 
     def _checked_actions(self, actions: ArrayLike) -> Floats:
-        try:
-            rows = np.ascontiguousarray(actions, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"actions must be an array of numbers (K, dim): {error}") from None
+        rows = _numbers("actions", actions)
         if rows.ndim != 2 or rows.shape[1] != self.policy.dim:
             raise ValueError(
                 f"actions must have shape (K, {self.policy.dim}); got {np.shape(actions)}"
@@ -383,10 +391,11 @@ class Agent:
             self._refuse(rows, verdict)
 
     def _refuse(self, actions: Floats, verdict: int) -> None:
-        if verdict == policies.NOT_FINITE:
+        if not np.isfinite(actions).all():
             bad = int(np.argmin(np.isfinite(actions).all(axis=1)))
             raise ValueError(f"actions must be finite; got {actions[bad]} in row {bad}")
-        lengths = np.sqrt((actions**2).sum(axis=1))
+        scale = float(np.abs(actions).max()) or 1.0
+        lengths = scale * np.sqrt(((actions / scale) ** 2).sum(axis=1))
         bad = int(np.argmax(lengths))
         raise ValueError(
             f"actions must not be longer than L = {self.policy.L:g}; row {bad} has length "
@@ -431,7 +440,8 @@ class Agent:
         }
         agent._made = dict(_unpacked_decisions(arrays))
         if "shown" in arrays:
-            agent._shown = arrays["shown"]
+            agent._shown = _frozen(arrays["shown"])
+            agent._shown_was_used = True
         return agent
 
     def _contents(self) -> tuple[savefile.Arrays, dict[str, Any]]:
@@ -444,7 +454,7 @@ class Agent:
                 -1, self.policy.dim
             ),
         }
-        if self._shown is not None:
+        if self._shown is not None and self._shown_was_used:
             arrays["shown"] = self._shown
         meta = {
             "policy": self.policy.arguments,
@@ -481,10 +491,30 @@ def _unpacked_decisions(arrays: savefile.Arrays) -> Iterable[tuple[int, _Made]]:
         ends,
         strict=True,
     ):
-        means = arrays["made_means"][end - size : end]
-        widths = arrays["made_widths"][end - size : end]
-        decision = Decision(number, index, when, means + widths, means, widths, propensity)
-        yield number, _Made(decision, estimates, clock)
+        means = _frozen(arrays["made_means"][end - size : end])
+        widths = _frozen(arrays["made_widths"][end - size : end])
+        scores = _frozen(means + widths)
+        decision = Decision(number, index, when, scores, means, widths, propensity)
+        yield number, _Made(decision, _frozen(estimates), clock)
+
+
+def _frozen(array: Floats) -> Floats:
+    """What is handed out and also kept must not be written to."""
+    array.flags.writeable = False
+    return array
+
+
+def _numbers(label: str, given: Any) -> Floats:
+    """An array as kernels take it; other layouts would make numba compile them once more."""
+    if isinstance(given, np.ndarray) and given.dtype == np.float64 and given.flags.carray:
+        return given
+    try:
+        array = np.asarray(given)
+        if array.dtype.kind in "USc" or (array.dtype.kind == "O" and array.ndim == 0):
+            raise ValueError(f"these are of type {array.dtype}")
+        return np.require(array, np.float64, ["C", "A", "W"])
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{label} must be an array of numbers: {error}; got {given!r}") from None
 
 
 def _check_count(label: str, value: Any, *, least: int, most: int | None = None) -> None:
@@ -495,7 +525,7 @@ def _check_count(label: str, value: Any, *, least: int, most: int | None = None)
 
 
 def _checked_ages(ages: ArrayLike, count: int) -> NDArray[np.int64]:
-    given = np.atleast_1d(np.asarray(ages, dtype=np.float64))
+    given = np.atleast_1d(_numbers("ages", ages))
     whole = np.isfinite(given).all() and (given >= 0).all() and (given == np.floor(given)).all()
     if given.shape != (count,) or not whole or (given.size and given.max() > 2.0**52):
         raise ValueError(f"ages must be {count} whole numbers of at least 0; got {ages!r}")

@@ -47,6 +47,7 @@ from driftbandits.estimator.model import (
     Model,
     N,
     State,
+    V,
 )
 from driftbandits.jit import inlined, internal
 from driftbandits.linalg import copy, distance, dot, norm
@@ -154,8 +155,14 @@ def evaluate(model: Model, state: State, which: int, point: int) -> None:
     """
     d, P = model.d, model.order
     ladder, moments, vectors = state.ladder, state.moments, state.vectors
-    count = ladder.shape[0]
-    i = count - 1
+    if model.link == links.IDENTITY:  # c = 1, so V is J, and g is linear
+        for j in range(d):
+            vectors[G, j] = 0.0
+            for k in range(d):
+                state.matrices[J, j, k] = state.matrices[V, j, k]
+                vectors[G, j] += state.matrices[V, j, k] * vectors[point, k]
+        return
+    i = ladder.shape[0] - 1
     while ladder[i, 2] > P:
         moments[SLOPES, i] = moments[which, i]
         moments[CURVATURES, i] = moments[which, i]

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from driftbandits import links
 from driftbandits.jit import borrowed, compiled, inlined, place
 
 Floats = NDArray[np.float64]
@@ -62,7 +61,8 @@ MODEL_SIZE = len(Model._fields)
 N, HEAD, TAIL, FITTED, PROJECTED, SUBTRACTIONS = map(place, range(6))
 VALID = place(6)  # and 7: does expansion 0, 1 hold the sums about its anchor?
 PASSES, ANCHORS, DAMPED_STEPS, PROJECTIONS, NEWTON_STEPS, DESCENT_STEPS = map(place, range(8, 14))
-COUNTERS = 14
+IDLE = place(14)  # fits since the expansion for theta was last needed
+COUNTERS = 15
 
 # Gauges of a state.
 LONGEST, LEAK, DECREMENT, ERROR_BOUND, KKT_RESIDUAL = map(place, range(5))
@@ -183,8 +183,6 @@ def new_buffers(numbers: Floats, capacity: int) -> Buffers:
     )
     buffers.matrices[V] = buffers.matrices[V2] = np.eye(d) * (model.lam / model.c)
     buffers.counters[FITTED] = 1
-    # An empty expansion about 0 is exact for a linear model, whose rows may never be seen again.
-    buffers.counters[VALID] = model.link == links.IDENTITY
     return buffers
 
 
@@ -195,9 +193,11 @@ def copy_of(buffers: Buffers) -> Buffers:
 
 def essence(buffers: Buffers) -> dict[str, Any]:
     """The arrays that a state consists of, without scratch and without rows that have left."""
-    counters = buffers.counters
+    counters = buffers.counters.copy()
+    head, tail = int(counters[HEAD]), int(counters[TAIL])
+    counters[HEAD], counters[TAIL] = 0, tail - head  # where the rows lie is no part of the state
     return {
-        "rows": buffers.rows[:, counters[HEAD] : counters[TAIL]],
+        "rows": buffers.rows[:, head:tail],
         "counters": counters,
         "gauges": buffers.gauges,
         "vectors": buffers.vectors[:STATE_VECTORS],

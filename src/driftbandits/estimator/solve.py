@@ -37,6 +37,7 @@ from driftbandits.estimator.model import (
     FITTED,
     FOR_THETA,
     FOR_THETA_HAT,
+    IDLE,
     KKT_RESIDUAL,
     LEAK,
     LONGEST,
@@ -81,7 +82,7 @@ from driftbandits.linalg import (
     sandwich,
 )
 
-ERROR_TOLERANCE = 1e-9
+ERROR_TOLERANCE = 4e-9
 KKT_TOLERANCE = 1e-10
 REACH = 0.5
 """Newton steps that move no a_s.theta further than this contract; longer ones are damped.
@@ -92,6 +93,7 @@ _MOST_NEWTON_STEPS = 1000
 _MOST_DESCENT_STEPS = 100
 _ROUNDING = 1e-15
 _SHORT_WAY = 1e-4
+_PATIENCE = 20
 
 
 @internal
@@ -102,13 +104,16 @@ def fit(model: Model, state: State) -> None:
     if model.memory == WINDOW and state.counters[SUBTRACTIONS] >= model.span:
         rebuild(model, state)
         state.counters[VALID] = state.counters[VALID + 1] = 0
-    if not state.counters[VALID]:
+    if not state.counters[VALID] and model.link != links.IDENTITY:
         anchor(model, state, FOR_THETA_HAT, THETA_HAT)
     for _ in range(_MOST_NEWTON_STEPS):
         if _newton_step(model, state):
             break
     state.counters[FITTED] = 1
     _project(model, state)
+    state.counters[IDLE] += 1
+    if state.counters[IDLE] > _PATIENCE:
+        state.counters[VALID + FOR_THETA] = 0
 
 
 @internal
@@ -145,7 +150,8 @@ def _newton_step(model: Model, state: State) -> bool:
     copy(vectors, POINT, THETA_HAT)
     condition = invert_factor(matrices, FACTOR, SHIFTED)
     lost = remainder(model, state, FOR_THETA_HAT, THETA_HAT)
-    left = 0.0 if linear else min(length, 1.0) * decrement
+    # along a step that moves no a.theta by more than s, curvature changes by a factor e^s at most
+    left = 0.0 if linear else 0.5 * length * math.exp(length) * decrement
     bound = condition * lost + math.sqrt(condition) * left
     gauges[DECREMENT] = left
     gauges[ERROR_BOUND] = bound + condition * gauges[LEAK]
@@ -213,16 +219,20 @@ def _expansion_at(model: Model, state: State, point: int) -> int:
     """An expansion that is exact at a point: theta_hat's, the projection's, or a new one there."""
     which = FOR_THETA_HAT
     while which <= FOR_THETA:
-        if (
+        if model.link == links.IDENTITY or (
             state.counters[VALID + which]
             and remainder(model, state, which, point) <= ERROR_TOLERANCE * model.lam
             and curvature_remainder(model, state, which, point)
             <= ERROR_TOLERANCE * state.matrices[J, 0, 0]
         ):
-            return which
+            break
         which += 1
-    anchor(model, state, FOR_THETA, point)
-    return FOR_THETA
+    if which > FOR_THETA:
+        anchor(model, state, FOR_THETA, point)
+        which = FOR_THETA
+    if which == FOR_THETA:
+        state.counters[IDLE] = 0
+    return which
 
 
 @internal

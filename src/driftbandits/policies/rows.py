@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -227,9 +228,9 @@ def policy(
     >>> policy("SW-GLUCB", dim=2, horizon=6000, changes=3).window
     252
     """
-    name = ALIASES.get(name, name)
-    if name not in ROWS:
+    if not isinstance(name, str) or name not in policy_names():
         raise ValueError(f"name must be one of {', '.join(policy_names())}; got {name!r}")
+    name = ALIASES.get(name, name)
     row = ROWS[name]
     _check_integer("dim", dim, 1)
     for label, value in (("lam", lam), ("S", S), ("L", L)):
@@ -248,7 +249,7 @@ def policy(
         _check_number("discount", discount, above=0.0, below=1.0)
     if not isinstance(intercept, (bool, np.bool_)):
         raise ValueError(f"intercept must be True or False; got {intercept!r}")
-    if projection not in PROJECTIONS:
+    if not isinstance(projection, str) or projection not in PROJECTIONS:
         raise ValueError(f"projection must be one of {', '.join(PROJECTIONS)}; got {projection!r}")
     if too_long not in ("refuse", "rescale"):
         raise ValueError(f"too_long must be 'refuse' or 'rescale'; got {too_long!r}")
@@ -343,6 +344,7 @@ def _check_number(
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(
         value, bool
     )
-    if not number or not math.isfinite(value) or not all(holds(value, b) for _, b, holds in given):
+    finite = number and abs(value) <= sys.float_info.max
+    if not finite or not all(holds(value, b) for _, b, holds in given):
         allowed = " and ".join(f"{words} {b:g}" for words, b, _ in given) or "a finite number"
         raise ValueError(f"{label} must be {allowed}; got {value!r}")

@@ -34,7 +34,7 @@ from driftbandits.estimator.model import (
     V,
 )
 from driftbandits.jit import compiled, inlined, internal, place
-from driftbandits.linalg import cholesky, dot, inverse, quadratic_form, sandwich
+from driftbandits.linalg import cholesky, inverse, sandwich
 
 UCB, GREEDY, CONSTANT = 0, 1, 2
 
@@ -150,9 +150,17 @@ def shrinkage(scoring: Scoring, actions: Floats, i: int) -> float:
         total += actions[i, j] * actions[i, j]
     if total <= scoring.longest_square:
         return 1.0
-    if not math.isfinite(total):
-        return -float(NOT_FINITE)
-    return scoring.longest / math.sqrt(total) if scoring.rescale else -float(TOO_LONG)
+    largest = 0.0  # by which coordinates are divided, since their squares may overflow
+    for j in range(scoring.dim):
+        if not math.isfinite(actions[i, j]):
+            return -float(NOT_FINITE)
+        largest = max(largest, abs(actions[i, j]))
+    if not scoring.rescale:
+        return -float(TOO_LONG)
+    total = 0.0
+    for j in range(scoring.dim):
+        total += (actions[i, j] / largest) ** 2
+    return scoring.longest / (largest * math.sqrt(total))
 
 
 @inlined
@@ -166,13 +174,17 @@ def verdict_on(scoring: Scoring, actions: Floats) -> int:
 
 
 @inlined
+def feature(scoring: Scoring, actions: Floats, i: int, j: int, shrink: float) -> float:
+    """Coordinate j of action i as the model sees it."""
+    return shrink * float(actions[i, j]) if j < scoring.dim else 1.0
+
+
+@inlined
 def set_row(scoring: Scoring, actions: Floats, i: int, state: State) -> None:
     """ROW := action i as the model sees it."""
     shrink = shrinkage(scoring, actions, i)
-    for j in range(scoring.dim):
-        state.vectors[ROW, j] = shrink * actions[i, j]
-    if scoring.intercept:
-        state.vectors[ROW, scoring.dim] = 1.0
+    for j in range(state.vectors.shape[1]):
+        state.vectors[ROW, j] = feature(scoring, actions, i, j, shrink)
 
 
 @internal
@@ -186,11 +198,18 @@ def score(model: Model, scoring: Scoring, state: State, actions: Floats, table: 
     for i in range(actions.shape[0]):
         mean, width = 0.0, 0.0
         if scoring.score != CONSTANT:
-            set_row(scoring, actions, i, state)
-            z = dot(vectors, ROW, THETA)
+            shrink = shrinkage(scoring, actions, i)
+            z, square = 0.0, 0.0
+            for j in range(model.d):
+                a = feature(scoring, actions, i, j, shrink)
+                z += a * vectors[THETA, j]
+                along = 0.5 * a * matrices[BONUS, j, j]
+                for k in range(j):
+                    along += feature(scoring, actions, i, k, shrink) * matrices[BONUS, j, k]
+                square += 2.0 * a * along
             mean = scoring.centre + links.mean(model.link, model.m, z)
-        if scoring.score == UCB:
-            width = wide * math.sqrt(quadratic_form(matrices, BONUS, vectors, ROW))
+            if scoring.score == UCB:
+                width = wide * math.sqrt(max(square, 0.0))
         table[0, i] = mean
         table[1, i] = width
         table[2, i] = mean + width

@@ -1,0 +1,410 @@
+"""Every policy, in many configurations, through the checks and against the definitions."""
+
+import math
+import tracemalloc
+
+import numba
+import numpy as np
+import pytest
+
+import driftbandits as db
+import policy_checks
+from driftbandits import policies
+from policy_checks import CHECKS, Case, World, all_same, digest, play
+from reference import Played, Reference
+
+GLM = ("SW-GLUCB", "D-GLUCB", "LogisticUCB")
+LINEAR = ("LinUCB", "SW-LinUCB", "D-LinUCB")
+SIX = (*GLM, *LINEAR)
+
+CONFIGURATIONS = {
+    "plain": {},
+    "d1": {"dim": 1},
+    "d3": {"dim": 3, "lam": 0.5, "L": 2.0, "S": 1.5},
+    "intercept": {"intercept": True},
+    "centre": {"centre": 0.5, "bonus_scale": 0.1},
+    "epsilon": {"epsilon": 0.3, "bonus_scale": 0.5},
+}
+# For the policies that have a link and project.
+GLM_CONFIGURATIONS = {
+    "projected": {"S": 0.2, "lam": 0.1},
+    "radial": {"S": 0.2, "lam": 0.1, "projection": "radial"},
+    "unprojected": {"S": 0.2, "lam": 0.1, "projection": "none"},
+    "binomial": {"link": "binomial", "m": 5.0},
+    "poisson": {"link": "poisson", "m": 8.0, "intercept": True},
+    "identity": {"link": "identity", "m": 2.0, "S": 0.5},
+}
+GREEDY_CONFIGURATIONS = {
+    "window": {"window": 12},
+    "discount": {"discount": 0.8, "S": 0.3},
+}
+
+PLAIN = [Case(name) for name in db.policy_names()]
+CASES = [
+    Case(name, arguments, label)
+    for name in db.policy_names()
+    for label, arguments in CONFIGURATIONS.items()
+    if name != "GLM-UCB" or label == "plain"  # the same policy as LogisticUCB, see below
+]
+CASES += [
+    Case(name, arguments, label)
+    for name in (*GLM, "greedy")
+    for label, arguments in GLM_CONFIGURATIONS.items()
+]
+CASES += [Case("greedy", arguments, label) for label, arguments in GREEDY_CONFIGURATIONS.items()]
+
+# Without compilation one configuration of each policy has to do.
+MARKED = [
+    pytest.param(case, marks=() if case.label == "plain" else pytest.mark.compiled, id=str(case))
+    for case in CASES
+]
+
+
+def test_the_names():
+    expected = ["D-GLUCB", "D-LinUCB", "GLM-UCB", "LinUCB", "LogisticUCB", "SW-GLUCB"]
+    assert sorted(db.policy_names()) == [*expected, "SW-LinUCB", "greedy", "random"]
+
+
+def test_no_check_is_left_out():
+    written = {name for name in vars(policy_checks) if name.startswith("check_")}
+    run = {check.__name__ for check in CHECKS}
+    assert written - run == {"check_every_parameter_reaches_the_model"}  # run below
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("case", MARKED)
+def test_check(case, check, tmp_path):
+    check(case, tmp_path)
+
+
+@pytest.mark.parametrize("case", PLAIN, ids=str)
+@pytest.mark.compiled
+def test_every_parameter_reaches_the_model(case, tmp_path):
+    policy_checks.check_every_parameter_reaches_the_model(case, tmp_path)
+
+
+def test_the_alias_is_the_policy():
+    world = World(Case("LogisticUCB"), 20)
+    one, other = Case("LogisticUCB").agent(), Case("GLM-UCB").agent()
+    assert one.policy == other.policy
+    assert all_same(play(one, world), play(other, world))
+
+
+# -- against the definitions ---------------------------------------------------------------------
+
+
+def assert_follows(name: str, arguments: dict, *, rounds: int, seed: int = 0) -> dict:
+    """Agent and reference side by side on the same actions and rewards."""
+    oracle = Reference(name, **arguments)
+    agent = db.Agent(db.policy(name, **arguments), seed=1)
+    world = World(Case(name, arguments), rounds, seed=seed)
+    played: list[Played] = []
+    counts = {"projected": 0, "compared": 0}
+    for t, actions in enumerate(world.sets):
+        expected = oracle.score(t, played, actions)
+        decision = agent.decide(actions)
+        np.testing.assert_allclose(agent.theta_hat, expected.theta_hat, rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(agent.theta, expected.theta, rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(decision.means, expected.means, rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(decision.widths, expected.widths, rtol=1e-9, atol=1e-9)
+        counts["projected"] += expected.theta is not expected.theta_hat
+        ranked = np.sort(expected.scores)
+        if len(actions) > 1 and ranked[-1] - ranked[-2] > 1e-8:
+            counts["compared"] += 1
+            assert decision.index == expected.scores.argmax()
+        reward = world.reward(t, actions[decision.index])
+        played.append(Played(t + 1, actions[decision.index], reward))
+        agent.update(decision, reward)
+    return counts
+
+
+MEMORIES = {
+    "SW-GLUCB": {"window": 25},
+    "D-GLUCB": {"discount": 0.93},
+    "LogisticUCB": {},
+    "LinUCB": {},
+    "SW-LinUCB": {"window": 25},
+    "D-LinUCB": {"discount": 0.93},
+}
+
+
+@pytest.mark.parametrize("name", SIX)
+def test_the_paper(name):
+    rounds = 150 if numba.config.DISABLE_JIT == 0 else 60
+    counts = assert_follows(name, {"dim": 2, "bonus_scale": 0.1, **MEMORIES[name]}, rounds=rounds)
+    assert counts["compared"] > rounds / 2
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("arguments", [
+    pytest.param({"dim": 2, "S": 0.3, "lam": 0.2}, id="d2"),
+    pytest.param({"dim": 1, "S": 0.3, "lam": 0.2}, id="d1"),
+    pytest.param({"dim": 3, "S": 0.5, "lam": 0.1, "L": 2.0}, id="d3"),
+    pytest.param({"dim": 2, "S": 0.3, "lam": 0.1, "intercept": True}, id="intercept"),
+    pytest.param({"dim": 2, "S": 0.3, "lam": 0.2, "projection": "radial"}, id="radial"),
+])  # fmt: skip
+@pytest.mark.parametrize("name", GLM)
+def test_the_projection_of_the_paper(name, arguments):
+    given = {"bonus_scale": 0.05, **MEMORIES[name], **arguments}
+    counts = assert_follows(name, given, rounds=80, seed=3)
+    assert counts["projected"] >= 20
+
+
+VARIANTS = {
+    "intercept": {"dim": 2, "intercept": True},
+    "centre": {"dim": 2, "centre": 0.5},
+    "both": {"dim": 1, "centre": 0.25, "intercept": True},
+    "d3": {"dim": 3, "lam": 0.3, "L": 2.0, "S": 2.0, "delta": 0.2},
+    "horizon": {"dim": 2, "horizon": 30, "window": 10, "discount": 0.7},
+    "m": {"dim": 2, "m": 4.0, "link": "binomial"},
+}
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", SIX)
+def test_variants(name, variant):
+    assert_follows(name, {"bonus_scale": 0.2, **MEMORIES[name], **VARIANTS[variant]}, rounds=50)
+
+
+LINKS = {
+    "binomial": {"dim": 2, "link": "binomial", "m": 5.0, "S": 0.5},
+    "poisson": {"dim": 2, "link": "poisson", "m": 6.0},
+    "poisson-intercept": {"dim": 2, "link": "poisson", "m": 6.0, "intercept": True, "lam": 0.5},
+    "identity": {"dim": 2, "link": "identity", "m": 1.0, "S": 0.3},
+    "unprojected": {"dim": 2, "S": 0.2, "projection": "none"},
+}
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("variant", LINKS)
+@pytest.mark.parametrize("name", [*GLM, "greedy"])
+def test_links(name, variant):
+    given = {"bonus_scale": 0.02, **MEMORIES.get(name, {}), **LINKS[variant]}
+    assert_follows(name, given, rounds=60, seed=2)
+
+
+@pytest.mark.parametrize("memory", [{}, {"window": 10}, {"discount": 0.8}], ids=str)
+def test_greedy_is_the_mean(memory):
+    assert_follows("greedy", {"dim": 2, "S": 0.5, **memory}, rounds=40)
+
+
+# -- memory and compiled code --------------------------------------------------------------------
+
+
+FORGETFUL = [
+    Case(name, {**arguments, **memory})
+    for name, memory in [
+        ("SW-GLUCB", {"window": 50}),
+        ("D-GLUCB", {"discount": 0.7}),
+        ("SW-LinUCB", {"window": 50}),
+        ("D-LinUCB", {"discount": 0.7}),
+        ("greedy", {"window": 50}),
+    ]
+    for arguments in ({}, {"intercept": True})
+]
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("rewarded", ["always", "never", "some", "late"])
+@pytest.mark.parametrize("case", FORGETFUL, ids=lambda case: f"{case.name}{case.arguments}")
+def test_memory_is_bounded(case, rewarded):
+    """Neither what is saved nor what is held in memory grows with the number of rounds."""
+    actions = np.eye(2)
+    saved, held = [], []
+    tracemalloc.start()
+    try:
+        agent = case.agent()
+        for t in range(1, 4501):
+            decision = agent.decide(actions)
+            if rewarded == "always" or (rewarded == "some" and t % 3):
+                agent.update(decision, t % 2)
+            elif rewarded == "late" and t > 30:
+                agent.update(decision.id - 30, t % 2)
+            if t % 1500 == 0:  # by the first, all decisions that can be explained are there
+                assert len(agent.pending) <= agent.policy.forgets_after
+                saved.append(len(digest(agent)))
+                held.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    # Buffers may double once more, but a single number kept for each round would be 24,000 bytes.
+    assert saved[2] - saved[0] < 12_000
+    assert held[2] - held[0] < 12_000
+
+
+@pytest.mark.compiled
+def test_a_linear_agent_that_forgets_nothing_keeps_only_sums():
+    agent = Case("LinUCB").agent()
+    sizes = []
+    for t in range(1, 3001):
+        agent.update(agent.decide(np.eye(2)), t % 2)
+        if t in (1500, 3000):
+            sizes.append(len(digest(agent)))
+    assert sizes[0] == sizes[1]
+
+
+@pytest.mark.compiled
+def test_one_compiled_signature():
+    """Whatever is played, and however the actions are stored, nothing compiles twice."""
+    for case in CASES:
+        agent = case.agent()
+        play(agent, World(case, 2))
+        agent.tick(1)
+    actions = np.eye(2) / 2
+    frozen = actions.copy()
+    frozen.flags.writeable = False
+    unaligned = np.frombuffer(b"\0" + actions.tobytes(), dtype=np.uint8)[1:].view(np.float64)
+    forms = [
+        actions,
+        frozen,
+        np.asfortranarray(actions),
+        actions.tolist(),
+        np.eye(2, dtype=int),
+        actions.astype(">f8"),
+        np.broadcast_to(actions[0], (3, 2)),
+        unaligned.reshape(2, 2),
+    ]
+    agent = db.Agent(db.policy("D-GLUCB", dim=2, discount=0.9), seed=np.int32(3))
+    for form in forms:
+        decision = agent.decide(form)
+        agent.update(np.int32(decision.id), np.float32(1.0))
+        agent.learn(form, np.ones(len(form)))
+        agent.learn(form, [1] * len(form), ages=[3] * len(form))
+    for kernel in (policies.decide, policies.update, policies.tick, policies.refit):
+        assert len(kernel.signatures) == 1, kernel.__name__
+
+
+# -- what is accepted ----------------------------------------------------------------------------
+
+
+def test_an_explicit_memory_beats_the_rule():
+    assert db.policy("SW-GLUCB", dim=2, window=7, horizon=6000, changes=3).window == 7
+    assert db.policy("D-GLUCB", dim=2, discount=0.5, horizon=6000, changes=3).discount == 0.5
+    # even where the rule would refuse
+    assert db.policy("SW-LinUCB", dim=1, window=7, horizon=1, changes=5).window == 7
+    assert db.policy("D-LinUCB", dim=1, discount=0.5, horizon=1, changes=5).discount == 0.5
+
+
+@pytest.mark.parametrize(("d", "intercept"), [(2, False), (5, False), (4, True)])
+def test_the_rules_of_the_corollaries(d, intercept):
+    T, changes = 6000, 3
+    dim = {"dim": d, "intercept": intercept, "horizon": T}
+    d += intercept
+    known, unknown = (changes / (d * T)) ** (2 / 3), (1 / (d * T)) ** (2 / 3)
+    for name in ("SW-GLUCB", "SW-LinUCB"):
+        assert db.policy(name, **dim, changes=changes).window == math.ceil(1 / known)
+        assert db.policy(name, **dim).window == math.ceil(1 / unknown)
+        assert db.policy(name, **dim, changes=0).window == T
+    for name in ("D-GLUCB", "D-LinUCB"):
+        assert db.policy(name, **dim, changes=changes).discount == pytest.approx(1 - known)
+        assert db.policy(name, **dim).discount == pytest.approx(1 - unknown)
+        assert db.policy(name, **dim, changes=0).discount == pytest.approx(1 - 1 / T)
+
+
+@pytest.mark.parametrize("name", ["LogisticUCB", "LinUCB", "greedy", "random"])
+def test_horizon_and_changes_are_ignored_where_there_is_no_use_for_them(name):
+    world = World(Case(name), 15)
+    plain, given = Case(name).agent(), Case(name).agent(horizon=1, changes=7)
+    assert all_same(play(plain, world), play(given, world))
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_linear_policies_are_never_projected(name):
+    for projection in ("exact", "radial", "none"):
+        agent = Case(name).agent(S=0.01, projection=projection, link="poisson")
+        assert agent.policy.link.name == "identity"
+        for _ in range(10):
+            agent.update(agent.decide([[1.0, 0.0]]), 1.0)
+        assert np.linalg.norm(agent.theta_hat) > 0.5
+        assert agent.theta.tobytes() == agent.theta_hat.tobytes()
+
+
+@pytest.mark.parametrize("case", PLAIN, ids=str)
+def test_a_policy_can_be_written_down_and_made_again(case):
+    made = case.policy(horizon=50, epsilon=0.1, intercept=True)
+    arguments = dict(made.arguments)
+    assert db.policy(arguments.pop("name"), **arguments) == made
+
+
+BAD_ARGUMENTS = [
+    ("SW-GLUCB", {"dim": 0}, ["dim", "0"]),
+    ("SW-GLUCB", {"dim": -2}, ["dim", "-2"]),
+    ("SW-GLUCB", {"dim": 2.0}, ["dim", "2.0"]),
+    ("SW-GLUCB", {"dim": True}, ["dim", "True"]),
+    ("SW-GLUCB", {"dim": "2"}, ["dim", "'2'"]),
+    ("SW-GLUCB", {"dim": None}, ["dim", "None"]),
+    ("SW-GLUCB", {"window": 0}, ["window", "0", "at least 1"]),
+    ("SW-GLUCB", {"window": -3}, ["window", "-3"]),
+    ("SW-GLUCB", {"window": 2.5}, ["window", "2.5"]),
+    ("SW-LinUCB", {"window": float("nan")}, ["window", "nan"]),
+    ("SW-LinUCB", {"window": "9"}, ["window", "'9'"]),
+    ("SW-GLUCB", {"window": None}, ["window=", "horizon="]),
+    ("SW-LinUCB", {"window": None, "changes": 3}, ["window=", "horizon="]),
+    ("D-GLUCB", {"discount": None}, ["discount=", "horizon="]),
+    ("D-LinUCB", {"discount": None}, ["discount=", "horizon="]),
+    ("D-GLUCB", {"discount": 0.0}, ["discount", "0.0"]),
+    ("D-GLUCB", {"discount": 1.0}, ["discount", "1.0"]),
+    ("D-GLUCB", {"discount": 1}, ["discount", "1"]),
+    ("D-LinUCB", {"discount": -0.5}, ["discount", "-0.5"]),
+    ("D-LinUCB", {"discount": 1.5}, ["discount", "1.5"]),
+    ("D-LinUCB", {"discount": float("nan")}, ["discount", "nan"]),
+    ("D-LinUCB", {"discount": "0.9"}, ["discount", "'0.9'"]),
+    ("SW-GLUCB", {"window": None, "horizon": 0}, ["horizon", "0"]),
+    ("SW-GLUCB", {"window": None, "horizon": 9.5}, ["horizon", "9.5"]),
+    ("SW-GLUCB", {"window": None, "horizon": 100, "changes": -1}, ["changes", "-1"]),
+    ("SW-GLUCB", {"window": None, "horizon": 100, "changes": 200}, ["changes", "200"]),
+    ("D-GLUCB", {"discount": None, "horizon": 100, "changes": 1.5}, ["changes", "1.5"]),
+    ("LinUCB", {"lam": 0.0}, ["lam", "0.0"]),
+    ("LinUCB", {"lam": -1}, ["lam", "-1"]),
+    ("LinUCB", {"lam": float("inf")}, ["lam", "inf"]),
+    ("LinUCB", {"lam": None}, ["lam", "None"]),
+    ("LinUCB", {"lam": 10**400}, ["lam", "1000"]),
+    ("LinUCB", {"S": 0}, ["S", "0"]),
+    ("LinUCB", {"S": float("nan")}, ["S", "nan"]),
+    ("LinUCB", {"L": -0.5}, ["L", "-0.5"]),
+    ("LinUCB", {"delta": 0.0}, ["delta", "0.0"]),
+    ("LinUCB", {"delta": 1.0}, ["delta", "1.0"]),
+    ("LinUCB", {"delta": 2}, ["delta", "2"]),
+    ("LinUCB", {"bonus_scale": -0.1}, ["bonus_scale", "-0.1"]),
+    ("LinUCB", {"bonus_scale": float("inf")}, ["bonus_scale", "inf"]),
+    ("LinUCB", {"epsilon": -0.1}, ["epsilon", "-0.1"]),
+    ("LinUCB", {"epsilon": 1.01}, ["epsilon", "1.01"]),
+    ("LinUCB", {"epsilon": True}, ["epsilon", "True"]),
+    ("LinUCB", {"centre": float("nan")}, ["centre", "nan"]),
+    ("LinUCB", {"centre": "half"}, ["centre", "'half'"]),
+    ("LinUCB", {"intercept": 1}, ["intercept", "1"]),
+    ("LinUCB", {"intercept": "yes"}, ["intercept", "'yes'"]),
+    ("LinUCB", {"m": 0.0}, ["m", "0.0"]),
+    ("LinUCB", {"m": -1.0}, ["m", "-1.0"]),
+    ("LogisticUCB", {"projection": "elliptic"}, ["projection", "'elliptic'", "exact"]),
+    ("LogisticUCB", {"projection": None}, ["projection", "None"]),
+    ("LogisticUCB", {"projection": ["exact"]}, ["projection", "['exact']"]),
+    ("LogisticUCB", {"too_long": "ignore"}, ["too_long", "'ignore'", "rescale"]),
+    ("LogisticUCB", {"link": "probit"}, ["link", "'probit'", "logistic"]),
+    ("LogisticUCB", {"link": None}, ["link", "None"]),
+    ("LogisticUCB", {"link": ["logistic"]}, ["link", "['logistic']"]),
+    ("LogisticUCB", {"link": "poisson"}, ["m", "poisson", "must be given"]),
+    ("LogisticUCB", {"link": "binomial", "m": 2.5}, ["m", "2.5", "integer"]),
+    ("LogisticUCB", {"link": "binomial", "m": float("inf")}, ["m", "inf"]),
+    ("LogisticUCB", {"link": "logistic", "m": 3}, ["m", "3", "binomial"]),
+    ("LogisticUCB", {"link": "binomial", "m": "5"}, ["m", "'5'"]),
+    ("LogisticUCB", {"S": 50.0, "L": 20.0}, ["L", "S", "1000"]),
+    ("LogisticUCB", {"S": 800.0, "link": "poisson", "m": 3}, ["L", "S", "800"]),
+    ("greedy", {"window": 5, "discount": 0.5}, ["window", "discount", "5", "0.5"]),
+    ("UCB1", {}, ["name", "'UCB1'", "SW-GLUCB"]),
+    ("sw-glucb", {}, ["name", "'sw-glucb'"]),
+    (None, {}, ["name", "None"]),
+    (["LinUCB"], {}, ["name", "['LinUCB']"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "fragments"),
+    [pytest.param(*row, id=f"{row[0]}-{str(row[1])[:60]}") for row in BAD_ARGUMENTS],
+)
+def test_bad_arguments(name, arguments, fragments):
+    memory = policy_checks.memory_of(name) if isinstance(name, str) else {}
+    with pytest.raises(ValueError, match=r".") as caught:
+        db.policy(name, **{"dim": 2, **memory, **arguments})
+    for fragment in fragments:
+        assert fragment in str(caught.value)
