@@ -1,0 +1,184 @@
+"""The fast path is exact: the same estimates and choices as plain Newton over all rows.
+
+The witness of `plain.py` decides for itself in every round. Its choice must be that of the
+compiled run wherever its two best scores differ by more than 1e-8. Where they do not, either choice
+is right, and both go on from the one that the compiled run made. So the histories that both see
+are the same, and until the first such round they are also the witness's own.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+import driftbandits as db
+import plain
+from driftbandits.environments import Abrupt, abrupt2d
+from driftbandits.estimator import estimate
+from driftbandits.links import link
+from driftbandits.simulate import draw_trace, play, player_seed
+from reference import Played, Reference
+
+POLICIES = {
+    "SW-GLUCB": {"window": 252},
+    "D-GLUCB": {"discount": 0.996},
+    "LogisticUCB": {},
+}
+TOLERANCE = 1e-8
+
+
+def policy_of(name, **options):
+    return db.policy(name, dim=2, **{"horizon": 6000, **POLICIES[name], **options})
+
+
+def compare(policy, trace, seed):
+    """Largest error of theta_hat, and the rounds where a choice was excepted."""
+    run = play(policy, trace, seed, ("chosen", "theta_hat"))
+    worst, excepted = 0.0, []
+    for t, thought in enumerate(plain.follow(policy, trace, run.chosen)):
+        worst = max(worst, np.abs(thought.theta_hat - run.theta_hat[t]).max())
+        second, best = np.sort(thought.scores)[-2:]
+        if best - second < TOLERANCE:
+            excepted.append(t)
+        else:
+            assert run.chosen[t] == np.argmax(thought.scores), f"round {t + 1}"
+    assert worst <= TOLERANCE
+    return worst, excepted
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("replicate", range(2))
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_same_arms_as_plain_newton(name, replicate):
+    trace = draw_trace(abrupt2d(horizon=3000), 0, replicate)
+    _, excepted = compare(policy_of(name, horizon=3000), trace, player_seed(0, replicate))
+    assert len(excepted) < 5
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+@pytest.mark.parametrize("replicate", range(20))
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_same_arms_as_plain_newton_over_twenty_full_runs(name, replicate):
+    trace = draw_trace(abrupt2d(), 1, replicate)
+    worst, excepted = compare(policy_of(name), trace, player_seed(1, replicate))
+    print(f"{name} run {replicate}: theta_hat within {worst:.1e}, {len(excepted)} rounds excepted")
+
+
+# -- where the fast path cannot be trusted, and must notice ----------------------------------------
+
+
+def steep_world(horizon):
+    """Rewards that are nearly certain: the estimate moves far and the sigmoid bends strongly."""
+    return Abrupt(horizon=horizon, changes=3, norm=5.0, radius=1.0)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_steep_problem_falls_back_and_stays_exact(name):
+    T = 400
+    options = {"horizon": T, "lam": 1e-3, "S": 5.0, "bonus_scale": 0.01}
+    trace = draw_trace(steep_world(T), 0, 0)
+    steep = policy_of(name, **options)
+    compare(steep, trace, seed=5)
+    mild = policy_of(name, horizon=T)
+    run = db.simulate({"steep": steep, "mild": mild}, steep_world(T), runs=1)
+    work = {who: {what: int(n[0]) for what, n in run.work[who].items()} for who in run.work}
+    assert work["steep"]["damped_steps"] > 0
+    assert work["steep"]["anchors"] > work["mild"]["anchors"] > 0
+    assert work["steep"]["passes"] >= work["steep"]["anchors"]
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("SW-GLUCB", {"window": 50}),
+        ("D-GLUCB", {"discount": 0.9}),  # truncated after some 230 rounds
+        ("D-GLUCB", {"discount": 0.9, "lam": 1e-2, "S": 5.0}),
+        ("LogisticUCB", {}),
+    ],
+)
+def test_the_certificate_bounds_the_error(name, options):
+    policy = policy_of(name, horizon=600, **options)
+    trace = draw_trace(steep_world(600) if policy.S > 1 else abrupt2d(horizon=600), 2, 0)
+    run = play(policy, trace, 7, ("chosen",))
+    agent = db.Agent(policy, seed=7)
+    for t, thought in enumerate(plain.follow(policy, trace, run.chosen)):
+        certificate = agent.certificate  # of the fit that the next decision will use
+        choice = agent.decide(trace.actions[t])
+        error = np.linalg.norm(thought.theta_hat - agent.theta_hat)
+        assert error <= certificate["error_bound"] + 1e-13 * (1.0 + 1.0 / policy.lam)
+        assert certificate["error_bound"] <= TOLERANCE
+        if np.linalg.norm(agent.theta_hat) > policy.S:
+            assert np.abs(thought.theta - agent.theta).max() <= TOLERANCE
+        agent.update(choice, trace.rewards[t, choice.index])
+    assert agent.certificate["kkt_residual"] <= TOLERANCE
+
+
+@pytest.mark.compiled
+def test_passes_are_rare_and_a_caller_can_count_them():
+    policies = {name: policy_of(name) for name in POLICIES}
+    result = db.simulate(policies, abrupt2d(), runs=1)
+    for name in POLICIES:
+        passes = int(result.work[name]["passes"][0])
+        assert 0 < passes < 6000 / 4
+        assert passes == result.work[name]["anchors"][0]
+        assert result.work[name]["newton_steps"][0] >= 5999
+    agent = db.Agent(policies["SW-GLUCB"])
+    before = agent.work
+    for _ in range(3):
+        agent.update(agent.decide([[1.0, 0.0], [0.0, 1.0]]), 1.0)
+    assert agent.work["anchors"] > before["anchors"] == 0
+
+
+# -- the witness itself ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lam", [1.0, 1e-3])
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_witness_is_what_scipy_finds(name, lam):
+    """Both estimates and every score, from the definitions and SciPy's own solvers."""
+    options = {**POLICIES[name], "horizon": 60, "lam": lam}
+    definition = Reference(name, 2, **options)
+    trace = draw_trace(abrupt2d(horizon=60), 3, 0)
+    chosen = np.random.default_rng(1).integers(0, trace.arms, 60)
+    played = []
+    for t, thought in enumerate(plain.follow(policy_of(name, **options), trace, chosen)):
+        if t % 7 == 0:
+            expected = definition.score(t, played, trace.actions[t])
+            np.testing.assert_allclose(thought.theta_hat, expected.theta_hat, rtol=0, atol=1e-9)
+            np.testing.assert_allclose(thought.theta, expected.theta, rtol=0, atol=1e-8)
+            np.testing.assert_allclose(thought.scores, expected.scores, rtol=1e-8)
+        action = trace.actions[t, chosen[t]]
+        played.append(Played(t + 1, action, trace.rewards[t, chosen[t]]))
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_the_plain_expansion_misses_g_by_no_more_than_its_remainder(d):
+    """The bound that the kernels certify with, for every order they may use."""
+    rng = np.random.default_rng(d)
+    A = rng.standard_normal((30, d))
+    A /= np.linalg.norm(A, axis=1, keepdims=True)
+    w = 0.9 ** np.arange(30)
+    anchor = rng.standard_normal(d)
+    delta = 0.3 * rng.standard_normal(d)
+    g, _ = plain.g_and_J(anchor + delta, A, w, 0.5)
+    reach = np.linalg.norm(delta)
+    grid = np.linspace(-15, 15, 3001)
+    for order in range(1, 9):
+        steepest = np.abs(plain.logistic_derivative(order + 1, grid)).max() * 1.001
+        bound = w.sum() * steepest * reach ** (order + 1) / math.factorial(order + 1)
+        missed = plain.expansion_of_g(A, w, 0.5, anchor, anchor + delta, order) - g
+        assert np.linalg.norm(missed) <= bound + 1e-13
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_the_estimator_is_the_witness_in_other_dimensions(d):
+    rng = np.random.default_rng(d)
+    A = rng.uniform(-1, 1, (80, d)) / math.sqrt(d)
+    x = (rng.random(80) < 0.7).astype(float)
+    fit = estimate(A, x, link=link("logistic"), lam=0.3, discount=0.97)
+    w = 0.97 ** np.arange(80)[::-1]
+    expected = plain.newton(A, x, w, 0.3, np.zeros(d))
+    assert np.linalg.norm(fit.theta_hat - expected) <= fit.error_bound + 1e-13 <= TOLERANCE
