@@ -418,7 +418,7 @@ def _play_python(make: Callable[[int], Any], trace: Trace, seed: int, record: Se
     return Run(
         regret=np.empty(0),
         chosen=chosen,
-        theta_hat=np.array(estimates).reshape(len(estimates), -1),
+        theta_hat=np.array(estimates) if estimates else np.empty((0, trace.dim)),
         means=np.empty((0, trace.arms)),
         widths=np.empty((0, trace.arms)),
         seconds=time.perf_counter() - before,

@@ -34,6 +34,7 @@ NO_PROJECTION, RADIAL, EXACT = 0, 1, 2
 
 MOST_MONOMIALS = 220
 HIGHEST_ORDER = 8
+LOWEST_USEFUL_ORDER = 4
 TRUNCATION_TOLERANCE = 2e-9
 FIRST_CAPACITY = 64
 
@@ -115,13 +116,15 @@ class Buffers(NamedTuple):
 
 
 def expansion_order(d: int, link_is_linear: bool) -> int:
-    """The highest Taylor order whose monomials are few enough to be kept up to date each round."""
-    if link_is_linear:
-        return 1
+    """The highest Taylor order whose monomials are few enough to be kept up to date each round.
+
+    An order below LOWEST_USEFUL_ORDER reaches too little further than Newton's order 1 to
+    save passes, and makes each dearer.
+    """
     order = 1
     while order < HIGHEST_ORDER and math.comb(d + order + 2, d) <= MOST_MONOMIALS:
         order += 1
-    return order
+    return 1 if link_is_linear or order < LOWEST_USEFUL_ORDER else order
 
 
 def ladder_of(d: int, order: int) -> Ints:

@@ -141,15 +141,17 @@ def _newton_step(model: Model, state: State) -> bool:
         vectors[POINT, j] = vectors[THETA_HAT, j] + vectors[STEP, j]
     state.counters[NEWTON_STEPS] += 1
     linear = model.link == links.IDENTITY
+    from_anchor = distance(vectors, THETA_HAT, ANCHOR) == 0.0
     length = gauges[LONGEST] * norm(vectors, STEP)
     if not linear and gauges[LONGEST] * distance(vectors, POINT, ANCHOR) > REACH:
-        if distance(vectors, THETA_HAT, ANCHOR) == 0.0:
+        if from_anchor:
             _take_damped_step(model, state, length)
         anchor(model, state, FOR_THETA_HAT, THETA_HAT)
         return False
     copy(vectors, POINT, THETA_HAT)
     condition = invert_factor(matrices, FACTOR, SHIFTED)
-    lost = remainder(model, state, FOR_THETA_HAT, THETA_HAT)
+    # g and J are exact at the anchor: what a step from there leaves over is in `left` alone
+    lost = 0.0 if from_anchor else remainder(model, state, FOR_THETA_HAT, THETA_HAT)
     # along a step that moves no a.theta by more than s, curvature changes by a factor e^s at most
     left = 0.0 if linear else 0.5 * length * math.exp(length) * decrement
     bound = condition * lost + math.sqrt(condition) * left
