@@ -20,10 +20,10 @@ INSTALLED := $(VENV)/package-installed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help test install system lint types imports tests coverage slow bench reproduce lock format clean
+.PHONY: help test install system lint types imports tests coverage slow bench bench-peers reproduce lock format clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 test: install lint types imports system tests coverage ## set up, then run every check
 	@echo "==> all checks passed"
@@ -99,9 +99,23 @@ slow: $(INSTALLED) ## the long studies, with fresh random examples
 	@HYPOTHESIS_PROFILE=explore $(BIN)/pytest -n $(WORKERS) -m slow
 
 bench: $(INSTALLED) ## every benchmark, one after the other
-	@for script in $(wildcard benchmarks/*.py); do \
-	  echo "==> bench: $$script"; $(BIN)/python $$script || exit 1; \
+	@for script in $(filter-out benchmarks/yardstick.py,$(wildcard benchmarks/*.py)); do \
+	  echo "==> bench: $$script"; OPENBLAS_NUM_THREADS=1 $(BIN)/python $$script || exit 1; \
 	done
+
+# Other libraries have an environment of their own, with this package as it stands beside them.
+PEERS := .venv-peers
+PEERS_INSTALLED := $(PEERS)/pins-installed
+$(PEERS_INSTALLED): benchmarks/peers/requirements.txt
+	@echo "==> bench-peers: a new $(PEERS) with the versions of $<"
+	@$(PYTHON) -m venv --clear $(PEERS)
+	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check -r $<
+	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check --editable .
+	@touch $@
+
+bench-peers: $(PEERS_INSTALLED) ## the paper's problem played by other libraries, side by side
+	@echo "==> bench-peers: regret and time per round of other libraries and ours"
+	@OPENBLAS_NUM_THREADS=1 $(PEERS)/bin/python benchmarks/peers/compare.py
 
 reproduce: $(INSTALLED) ## the experiments of the paper, into results/ (RUNS=500)
 	@echo "==> reproduce: $(RUNS) runs of the paper's experiments, into results/"

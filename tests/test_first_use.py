@@ -1,0 +1,180 @@
+"""First use: importing compiles nothing, one process compiles for all, and the code is kept.
+
+Each test starts new processes, since a process that has compiled tells nothing. They report which
+of our kernels the compiler really ran on, by the compiler's own events.
+"""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import driftbandits
+
+pytestmark = pytest.mark.compiled
+
+PACKAGE = Path(driftbandits.__file__).parent
+NOTICE = "compiling its kernels"
+
+REPORT = """
+import json, sys
+from numba.core import event
+with event.install_recorder("numba:compile") as recorder:
+    import driftbandits as db
+    {body}
+from driftbandits.jit.cache import cache_directory
+starts = [e.data for _, e in recorder.buffer if e.is_start]
+kernels = [(start["dispatcher"].py_func, start["args"]) for start in starts]
+print(json.dumps({{
+    "compiled": [f"{{f.__module__}}.{{f.__name__}} {{types}}" for f, types in kernels
+                 if f.__module__.startswith("driftbandits")],
+    "outcome": {outcome},
+    "directory": str(cache_directory()),
+}}))
+"""
+DECIDE = REPORT.format(
+    body="""
+    agent = db.Agent(db.policy("SW-GLUCB", dim=2, window=50), seed=3)
+    choice = agent.decide([[1.0, 0.0], [0.0, 0.5], [-0.6, 0.6]])
+    from driftbandits.policies import decide""",
+    outcome="""[choice.index, choice.scores.tolist(), sum(decide.stats.cache_hits.values()),
+                sum(decide.stats.cache_misses.values())]""",
+)
+# A kernel of one file that is made of kernels of another, and is compiled in a moment.
+RADIUS = REPORT.format(
+    body="""
+    from driftbandits.policies import radius
+    policy = db.policy("LinUCB", dim=2)""",
+    outcome="radius(policy.model, policy.scoring, 5)",
+)
+
+
+def start(code, *launcher, **environment):
+    return subprocess.Popen(
+        [sys.executable, *launcher, "-c", code],
+        env={**os.environ, **{name: str(value) for name, value in environment.items()}},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process):
+    """Its report and what it wrote to stderr."""
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    return json.loads(out), err
+
+
+def is_decide(kernel):
+    return kernel.startswith("driftbandits.policies.scoring.decide ")
+
+
+def test_importing_compiles_nothing(tmp_path):
+    code = REPORT.format(body="db.Agent, db.Policy, db.Trace, db.simulate", outcome="None")
+    report, err = finish(start(code, DRIFTBANDITS_CACHE_DIR=tmp_path))
+    assert report["compiled"] == []
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert err == ""
+
+
+def test_processes_that_start_together_compile_once_and_the_next_not_at_all(tmp_path):
+    together = [start(DECIDE, DRIFTBANDITS_CACHE_DIR=tmp_path) for _ in range(4)]
+    reports, errors = zip(*map(finish, together), strict=True)
+    times_compiled = Counter(kernel for report in reports for kernel in report["compiled"])
+    assert any(is_decide(kernel) for kernel in times_compiled)
+    assert set(times_compiled.values()) == {1}, "a kernel was compiled by several processes"
+    choices = [report["outcome"][:2] for report in reports]
+    assert choices == [choices[0]] * 4
+    compiler = next(
+        err
+        for report, err in zip(reports, errors, strict=True)
+        if any(map(is_decide, report["compiled"]))
+    )
+    assert compiler.count(NOTICE) == 1
+    assert all(err.count(NOTICE) <= 1 for err in errors)
+
+    later, err = finish(start(DECIDE, DRIFTBANDITS_CACHE_DIR=tmp_path))
+    _, _, hits, misses = later["outcome"]
+    assert (later["compiled"], hits > 0, misses, err) == ([], True, 0, "")
+    assert later["outcome"][:2] == choices[0]
+
+
+def copy_of_package(folder):
+    shutil.copytree(
+        PACKAGE, folder / "driftbandits", ignore=shutil.ignore_patterns("__pycache__", "*.nb?")
+    )
+    return folder
+
+
+def test_an_edit_in_another_file_is_not_served_stale(tmp_path):
+    place = copy_of_package(tmp_path / "site")
+    settings = {"PYTHONPATH": place, "DRIFTBANDITS_CACHE_DIR": tmp_path / "cache"}
+    before, _ = finish(start(RADIUS, **settings))
+    again, _ = finish(start(RADIUS, **settings))
+    assert before["compiled"] != []
+    assert (again["compiled"], again["outcome"]) == ([], before["outcome"])
+
+    theory = place / "driftbandits" / "theory.py"
+    source = theory.read_text()
+    line = next(line for line in source.splitlines() if "return sigma * math.sqrt(" in line)
+    theory.write_text(source.replace(line, line.replace("return", "return 2.0 *")))
+    edited, _ = finish(start(RADIUS, **settings))
+    assert edited["outcome"] != before["outcome"]
+
+    theory.write_text(source)
+    restored, _ = finish(start(RADIUS, **settings))
+    assert (restored["compiled"], restored["outcome"]) == ([], before["outcome"])
+
+
+# The superuser may write anywhere, whatever the modes say, until this right is given up.
+LAUNCHER = """
+import ctypes, os, sys
+if sys.platform == "linux":
+    PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
+    ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+@pytest.fixture
+def read_only(tmp_path):
+    """A folder with the package and a home, in which nothing can be written."""
+    root = tmp_path / "read-only"
+    copy_of_package(root / "site")
+    (root / "home").mkdir()
+    paths = [root, *root.rglob("*")]
+    for path in paths:
+        path.chmod(path.stat().st_mode & ~(stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH))
+    yield root
+    for path in paths:
+        path.chmod(path.stat().st_mode | stat.S_IWUSR)
+
+
+def test_nothing_is_written_where_the_package_lies(read_only, tmp_path):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    settings = {
+        "PYTHONPATH": read_only / "site",
+        "HOME": read_only / "home",
+        "XDG_CACHE_HOME": "",
+        "DRIFTBANDITS_CACHE_DIR": "",
+        "NUMBA_CACHE_DIR": "",
+        "TMPDIR": temporary,
+    }
+    attempt = f"open({str(read_only / 'site' / 'probe')!r}, 'w')"
+    probe = start(attempt, "-c", LAUNCHER, **settings)
+    assert "Permission denied" in probe.communicate()[1], "the folder must be read-only"
+
+    first, _ = finish(start(RADIUS, "-c", LAUNCHER, **settings))
+    assert first["compiled"] != []
+    assert Path(first["directory"]).is_relative_to(temporary)
+    second, _ = finish(start(RADIUS, "-c", LAUNCHER, **settings))
+    assert second["compiled"] == []
+    assert second["outcome"] == first["outcome"]
