@@ -99,9 +99,10 @@ slow: $(INSTALLED) ## the long studies, with fresh random examples
 	@HYPOTHESIS_PROFILE=explore $(BIN)/pytest -n $(WORKERS) -m slow
 
 bench: $(INSTALLED) ## every benchmark, one after the other
-	@for script in $(filter-out benchmarks/yardstick.py,$(wildcard benchmarks/*.py)); do \
+	@for script in $(filter-out %/yardstick.py %/tables.py,$(wildcard benchmarks/*.py)); do \
 	  echo "==> bench: $$script"; OPENBLAS_NUM_THREADS=1 $(BIN)/python $$script || exit 1; \
 	done
+	@$(BIN)/python benchmarks/tables.py
 
 # Other libraries have an environment of their own, with this package as it stands beside them.
 PEERS := .venv-peers
@@ -116,6 +117,7 @@ $(PEERS_INSTALLED): benchmarks/peers/requirements.txt
 bench-peers: $(PEERS_INSTALLED) ## the paper's problem played by other libraries, side by side
 	@echo "==> bench-peers: regret and time per round of other libraries and ours"
 	@OPENBLAS_NUM_THREADS=1 $(PEERS)/bin/python benchmarks/peers/compare.py
+	@$(PEERS)/bin/python benchmarks/tables.py
 
 reproduce: $(INSTALLED) ## the experiments of the paper, into results/ (RUNS=500)
 	@echo "==> reproduce: $(RUNS) runs of the paper's experiments, into results/"

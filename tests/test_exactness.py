@@ -123,7 +123,7 @@ def test_passes_are_rare_and_a_caller_can_count_them():
     for name in POLICIES:
         passes = int(result.work[name]["passes"][0])
         assert 0 < passes < 6000 / 4
-        assert passes == result.work[name]["anchors"][0]
+        assert passes >= result.work[name]["anchors"][0]
         assert result.work[name]["newton_steps"][0] >= 5999
     agent = db.Agent(policies["SW-GLUCB"])
     before = agent.work
