@@ -130,6 +130,12 @@ def expansion_of_g(A, w, lam, anchor, theta, order):
     return total
 
 
+def moment(A, w, anchor, powers):
+    """The coefficient of delta^powers / powers! in the expansion of the penalty-free loss."""
+    derivative = logistic_derivative(sum(powers) - 1, A @ anchor)
+    return w @ (derivative * np.prod(A ** np.array(powers), axis=1))
+
+
 def logistic_derivative(n, z):
     """sigma^(n)(z), by the product rule on polynomials in p = sigma(z): p' = p - p^2."""
     polynomial = np.polynomial.Polynomial([0.0, 1.0])

@@ -15,6 +15,7 @@ import driftbandits as db
 import plain
 from driftbandits.environments import Abrupt, abrupt2d
 from driftbandits.estimator import estimate
+from driftbandits.estimator.model import ANCHOR, FOR_THETA_HAT, VALID
 from driftbandits.links import link
 from driftbandits.simulate import draw_trace, play, player_seed
 from reference import Played, Reference
@@ -114,6 +115,31 @@ def test_the_certificate_bounds_the_error(name, options):
             assert np.abs(thought.theta - agent.theta).max() <= TOLERANCE
         agent.update(choice, trace.rewards[t, choice.index])
     assert agent.certificate["kkt_residual"] <= TOLERANCE
+
+
+@pytest.mark.parametrize(("name", "options"), [("SW-GLUCB", {"window": 30}), ("D-GLUCB", {})])
+def test_the_sums_kept_from_round_to_round_are_the_sums(name, options):
+    T = 120
+    policy = policy_of(name, horizon=T, **options)
+    trace = draw_trace(abrupt2d(horizon=T), 4, 0)
+    agent = db.Agent(policy, seed=0)
+    chosen = []
+    for t in range(T):
+        choice = agent.decide(trace.actions[t])
+        agent.update(choice, trace.rewards[t, choice.index])
+        chosen.append(choice.index)
+    state = agent._buffers
+    remembered = min(T, policy.window or T)
+    A = trace.actions[np.arange(T), chosen][-remembered:]
+    w = (policy.discount or 1.0) ** np.arange(remembered)[::-1]
+    powers = [(0, 0)]
+    for parent, variable, *_ in state.ladder[1:]:
+        powers.append(tuple(p + (j == variable) for j, p in enumerate(powers[parent])))
+    assert state.counters[VALID]
+    assert agent.work["anchors"] < T / 2, "most sums were carried over, not made anew"
+    for i, power in enumerate(powers[1:], start=1):
+        expected = plain.moment(A, w, state.vectors[ANCHOR], power)
+        assert abs(state.moments[FOR_THETA_HAT, i] - expected) <= 1e-11 * w.sum()
 
 
 @pytest.mark.compiled
