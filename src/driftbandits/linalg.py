@@ -21,7 +21,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from driftbandits.jit import compiled
+from driftbandits.jit import compiled, leaf
 
 Floats = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ _SMALLEST_PIVOT = 1e-15
 _TINY = 1e-300
 
 
-@compiled
+@leaf
 def cholesky(Ms: Floats, A: int, C: int) -> bool:
     """C := lower Cholesky factor of A; False when A is not numerically positive definite.
 
@@ -56,7 +56,7 @@ def cholesky(Ms: Floats, A: int, C: int) -> bool:
     return sound
 
 
-@compiled
+@leaf
 def forward_solve(Ms: Floats, C: int, xs: Floats, x: int) -> None:
     """x := C^-1 x."""
     for i in range(xs.shape[1]):
@@ -66,7 +66,7 @@ def forward_solve(Ms: Floats, C: int, xs: Floats, x: int) -> None:
         xs[x, i] = total * Ms[C, i, i]
 
 
-@compiled
+@leaf
 def backward_solve(Ms: Floats, C: int, xs: Floats, x: int) -> None:
     """x := C'^-1 x."""
     d = xs.shape[1]
@@ -77,7 +77,7 @@ def backward_solve(Ms: Floats, C: int, xs: Floats, x: int) -> None:
         xs[x, i] = total * Ms[C, i, i]
 
 
-@compiled
+@leaf
 def invert_factor(Ms: Floats, C: int, out: int) -> float:
     """Lower triangle of out := C^-1; returns trace A^-1 = ||C^-1||_F^2, a bound of ||A^-1||."""
     d = Ms.shape[1]
@@ -95,7 +95,7 @@ def invert_factor(Ms: Floats, C: int, out: int) -> float:
     return squares
 
 
-@compiled
+@leaf
 def inverse(Ms: Floats, C: int, out: int) -> None:
     """out := A^-1 = C'^-1 C^-1, from the factor."""
     d = Ms.shape[1]
@@ -111,7 +111,7 @@ def inverse(Ms: Floats, C: int, out: int) -> None:
             Ms[out, j, i] = Ms[out, i, j]
 
 
-@compiled
+@leaf
 def dot(xs: Floats, x: int, y: int) -> float:
     total = 0.0
     for i in range(xs.shape[1]):
@@ -119,12 +119,12 @@ def dot(xs: Floats, x: int, y: int) -> float:
     return total
 
 
-@compiled
+@leaf
 def norm(xs: Floats, x: int) -> float:
     return math.sqrt(dot(xs, x, x))
 
 
-@compiled
+@leaf
 def distance(xs: Floats, x: int, y: int) -> float:
     total = 0.0
     for i in range(xs.shape[1]):
@@ -133,13 +133,13 @@ def distance(xs: Floats, x: int, y: int) -> float:
     return math.sqrt(total)
 
 
-@compiled
+@leaf
 def copy(xs: Floats, source: int, target: int) -> None:
     for i in range(xs.shape[1]):
         xs[target, i] = xs[source, i]
 
 
-@compiled
+@leaf
 def multiply(Ms: Floats, A: int, xs: Floats, x: int, out: int) -> None:
     """out := A x."""
     d = xs.shape[1]
@@ -162,7 +162,7 @@ def quadratic_form(Ms: Floats, A: int, xs: Floats, x: int) -> float:
     return max(2.0 * total, 0.0)
 
 
-@compiled
+@leaf
 def add_outer(Ms: Floats, A: int, weight: float, xs: Floats, x: int) -> None:
     """A := A + weight x x'."""
     d = xs.shape[1]

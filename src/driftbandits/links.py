@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from driftbandits.jit import compiled
+from driftbandits.jit import compiled, leaf
 
 Floats = NDArray[np.float64]
 
@@ -67,7 +67,7 @@ def _largest_derivatives() -> Floats:
 _LOGISTIC_SUPREMA = _largest_derivatives()
 
 
-@compiled
+@leaf
 def sigmoid(z: float) -> float:
     if z >= 0.0:
         return 1.0 / (1.0 + math.exp(-z))
@@ -75,7 +75,7 @@ def sigmoid(z: float) -> float:
     return e / (1.0 + e)
 
 
-@compiled
+@leaf
 def mean(code: int, m: float, z: float) -> float:
     """mu(z)."""
     if code == LOGISTIC:
@@ -106,7 +106,7 @@ def log_partition(code: int, m: float, z: float) -> float:
     return math.exp(z)
 
 
-@compiled
+@leaf
 def derivatives(code: int, m: float, z: float, order: int, out: Floats, row: int) -> None:
     """out[row, n] = mu^(n)(z) for n = 0..order."""
     if code == IDENTITY:
@@ -176,7 +176,7 @@ def block_derivatives(
                 out[n, lane] = m * scratch[0, lane] * scratch[2, lane] * scratch[1, lane]
 
 
-@compiled
+@leaf
 def derivative_bound(code: int, m: float, order: int, largest_z: float) -> float:
     """An upper bound of |mu^(order)(z)| over z <= largest_z."""
     if code == LOGISTIC:

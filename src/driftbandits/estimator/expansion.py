@@ -63,7 +63,7 @@ def weight_of_age(model: Model, age: float) -> float:
     return model.gamma if age == 1.0 else model.gamma**age
 
 
-@internal
+@inlined
 def add_row(model: Model, state: State, which: int, row: int, weight: float) -> None:
     """Add the row in a vector to the sums of an expansion; a negative weight takes it away."""
     ladder, moments, vectors = state.ladder, state.moments, state.vectors
@@ -145,7 +145,7 @@ def anchor(model: Model, state: State, which: int, point: int) -> None:
     state.counters[ANCHORS] += 1
 
 
-@internal
+@inlined
 def evaluate(model: Model, state: State, which: int, point: int) -> None:
     """G := g(point) and J := J(point), penalty included, by the expansion.
 

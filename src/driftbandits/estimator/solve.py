@@ -96,7 +96,7 @@ _SHORT_WAY = 1e-4
 _PATIENCE = 20
 
 
-@internal
+@inlined
 def fit(model: Model, state: State) -> None:
     """Bring theta_hat and theta up to date: Newton on an expansion, certified or renewed."""
     if state.counters[FITTED]:
@@ -116,7 +116,7 @@ def fit(model: Model, state: State) -> None:
         state.counters[VALID + FOR_THETA] = 0
 
 
-@internal
+@inlined
 def _newton_step(model: Model, state: State) -> bool:
     """Move theta_hat by one step, renewing the anchor where the expansion does not reach.
 

@@ -36,13 +36,20 @@ def internal(function: Callable[P, R]) -> Callable[P, R]:
     return _compile(function, **_INTERNAL)
 
 
+def leaf(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a kernel of a few lines into its callers, and for Python too."""
+    return _compile(function, forceinline=True)
+
+
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a small kernel into its callers: handing over a state costs more than its work."""
     return _compile(function, forceinline=True, **_INTERNAL)
 
 
 def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
-    kernel: Any = numba.njit(error_model="numpy", **options)(function)
+    # forceinline is said either way, because a kernel would inherit it from the first caller.
+    options = {"forceinline": False, "error_model": "numpy", **options}
+    kernel: Any = numba.njit(**options)(function)
     if not _INTERPRETED:
         kernel._cache = KernelCache(function)
     return cast(Callable[P, R], kernel)

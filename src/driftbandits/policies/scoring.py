@@ -187,7 +187,7 @@ def set_row(scoring: Scoring, actions: Floats, i: int, state: State) -> None:
         state.vectors[ROW, j] = feature(scoring, actions, i, j, shrink)
 
 
-@internal
+@inlined
 def score(model: Model, scoring: Scoring, state: State, actions: Floats, table: Floats) -> None:
     """Rows of `table`: means, widths and scores of usable actions, under a fitted state."""
     vectors, matrices = state.vectors, state.matrices
@@ -215,7 +215,7 @@ def score(model: Model, scoring: Scoring, state: State, actions: Floats, table: 
         table[2, i] = mean + width
 
 
-@internal
+@inlined
 def pick(epsilon: float, table: Floats, seed: int, number: int) -> tuple[int, float]:
     """The action with the best score in row 3, ties by the seed, mixed with a uniform draw.
 
