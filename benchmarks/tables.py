@@ -34,7 +34,8 @@ def peers_table(report: dict[str, Any]) -> list[str]:
     rows = sorted(report["rows"], key=lambda row: (row["library"], row["regret"]))
     for row in rows:
         regret = f"{row['regret']:.0f} ± {row['standard_error']:.0f}"
-        time = f"{row['microseconds_per_round']:.3g}"
+        microseconds = row["microseconds_per_round"]
+        time = f"{microseconds:,.0f}" if microseconds > 99 else f"{microseconds:.1f}"
         lines.append(f"| {row['library']} | {row['setting']} | {regret} | {time} |")
     return lines
 
