@@ -35,19 +35,15 @@ class Schedule(RuleBasedStateMachine):
     """
 
     name = ""
-    timed_by = "decisions"
     arguments: dict = {}  # noqa: RUF012 - a constant of each subclass
 
     def __init__(self):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.oracle = Reference(self.name, dim=2, **self.arguments)
-        self.agent = db.Agent(
-            db.policy(self.name, dim=2, **self.arguments), seed=1, clock=self.timed_by
-        )
+        self.agent = db.Agent(db.policy(self.name, dim=2, **self.arguments), seed=1)
         self.span = self.agent.policy.forgets_after or float("inf")
         self.clock = 0
-        self.last_id = 0
         self.late = 0
         self.played: list[Played] = []
         self.issued: dict[int, tuple[int, np.ndarray]] = {}  # id: round, action
@@ -71,12 +67,8 @@ class Schedule(RuleBasedStateMachine):
         made = self.agent.decide(actions, n=n) if n else [self.agent.decide(actions)]
         free = list(range(len(actions)))
         for decision in made:
-            if self.timed_by == "decisions":
-                self.clock += 1
-                self.last_id = self.clock
-            else:
-                self.last_id += 1
-            assert (decision.id, decision.round) == (self.last_id, self.clock)
+            self.clock += 1
+            assert (decision.id, decision.round) == (self.clock, self.clock)
             np.testing.assert_allclose(decision.means, expected.means, rtol=1e-7, atol=1e-7)
             np.testing.assert_allclose(decision.widths, expected.widths, rtol=1e-9, atol=1e-9)
             best = max(expected.scores[i] for i in free)
@@ -105,7 +97,7 @@ class Schedule(RuleBasedStateMachine):
 
     @rule(ahead=st.integers(1, 5), level=levels)
     def reward_what_was_never_issued(self, ahead, level):
-        last = self.clock if self.timed_by == "decisions" else self.last_id
+        last = self.clock
         for s in (last + ahead, -ahead, 0):
             with pytest.raises(db.UnknownDecision, match=rf"decision {s} "):
                 self.agent.update(s, level)
@@ -191,14 +183,9 @@ SCHEDULES = {
 }
 
 
-@pytest.mark.parametrize("timed_by", ["decisions", "ticks"])
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_late_rewards(schedule, timed_by):
-    body = {
-        "name": schedule.split()[0],
-        "arguments": SCHEDULES[schedule],
-        "timed_by": timed_by,
-    }
+def test_late_rewards(schedule):
+    body = {"name": schedule.split()[0], "arguments": SCHEDULES[schedule]}
     machine = type("Schedule", (Schedule,), body)
     case = machine.TestCase
     case.settings = settings(
@@ -870,12 +857,6 @@ def test_bad_seeds(seed):
         db.Agent(db.policy("LinUCB", dim=1), seed=seed)
     assert repr(seed) in str(caught.value)
 
-
-@pytest.mark.parametrize("clock", ["rounds", None, 1, ["ticks"]])
-def test_bad_clocks(clock):
-    with pytest.raises(ValueError, match=r"clock must be one of decisions, ticks; got ") as caught:
-        db.Agent(db.policy("LinUCB", dim=1), clock=clock)
-    assert repr(clock) in str(caught.value)
 
 
 def test_an_agent_needs_a_policy():

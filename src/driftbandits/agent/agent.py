@@ -11,14 +11,24 @@ import os
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self, overload
+from typing import Any, Self, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from driftbandits import policies
 from driftbandits.agent import savefile
-from driftbandits.agent.decisions import Decision, Explanation, Floats, UnknownDecision
+from driftbandits.agent.checks import check_count, checked_ages, numbers
+from driftbandits.agent.decisions import (
+    Decision,
+    Explanation,
+    Floats,
+    Made,
+    UnknownDecision,
+    frozen,
+    packed_decisions,
+    unpacked_decisions,
+)
 from driftbandits.estimator import keeps_rows, new_buffers, with_capacity
 from driftbandits.estimator.model import (
     DECREMENT,
@@ -39,28 +49,11 @@ from driftbandits.estimator.model import (
 from driftbandits.policies import Policy, policy
 
 _EXPLAINED_DECISIONS = 1000
-CLOCKS = ("decisions", "ticks")
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
-
-
-class _Pending(NamedTuple):
-    round: int
-    action: Floats  # (1, dim)
-
-
-class _Made(NamedTuple):
-    """A decision and what it was made by."""
-
-    decision: Decision
-    estimates: Floats  # (2, d): theta_hat, theta
-    clock: int
 
 
 class Agent:
     """A policy at work.
-
-    clock: "decisions" lets every decision count as a round, as in the paper; "ticks" lets time
-    pass by `tick` alone, for an application whose forgetting follows a clock on the wall.
 
     >>> import driftbandits as db
     >>> agent = db.Agent(db.policy("SW-GLUCB", dim=2, window=100), seed=0)
@@ -71,24 +64,20 @@ class Agent:
     'learned'
     """
 
-    def __init__(self, policy: Policy, *, seed: int = 0, clock: str = "decisions") -> None:
+    def __init__(self, policy: Policy, *, seed: int = 0) -> None:
         if not isinstance(policy, Policy):
             raise ValueError(f"policy must come from driftbandits.policy(...); got {policy!r}")
-        if clock not in CLOCKS:
-            raise ValueError(f"clock must be one of {', '.join(CLOCKS)}; got {clock!r}")
-        _check_count("seed", seed, least=0, most=2**63 - 1)
+        check_count("seed", seed, least=0, most=2**63 - 1)
         self.policy = policy
         self.seed = int(seed)
         self.late = 0
         """Rewards that came too late to matter."""
-        self._decisions_count = clock == "decisions"
         self._keeps_rows = keeps_rows(policy.model)
         self._reward_range = policy.reward_range()
         self._span = policy.forgets_after
         self._lock = threading.RLock()
-        self._issued = 0
-        self._pending: dict[int, _Pending] = {}
-        self._made: dict[int, _Made] = {}
+        self._pending: dict[int, Floats] = {}  # by round: the action (1, dim)
+        self._made: dict[int, Made] = {}
         self._shown: Floats | None = None
         self._shown_was_used = False  # by a decision, which makes it part of the state
         self._hold(new_buffers(policy.numbers, FIRST_CAPACITY if self._keeps_rows else 0))
@@ -116,7 +105,7 @@ class Agent:
         if n is None:
             with self._lock:
                 return self._decide(rows, 1)[0]
-        _check_count("n", n, least=1, most=len(rows))
+        check_count("n", n, least=1, most=len(rows))
         with self._lock:
             return self._decide(rows, int(n))
 
@@ -132,24 +121,19 @@ class Agent:
 
     def _decide(self, actions: Floats, n: int) -> list[Decision]:
         table, picks = np.empty((4, len(actions))), np.empty((2, n))
-        clock = int(self._counters[N])
-        step = int(self._decisions_count)
-        first = clock + 1 if step else self._issued + 1
-        verdict = policies.decide(*self._buffers, self.seed, first, n * step, actions, table, picks)
+        first = self.clock + 1
+        verdict = policies.decide(*self._buffers, self.seed, first, n, actions, table, picks)
         if verdict != policies.ACCEPTED:
             self._refuse(actions, verdict)
-        self._issued = first + n - 1
-        self._shown = _frozen(self._estimates.copy())
+        self._shown = frozen(self._estimates.copy())
         self._shown_was_used = True
-        _frozen(table)
-        means, widths, scores = table[0], table[1], table[2]
+        means, widths, scores = frozen(table)[:3]
         decisions = []
-        for place in range(n):
-            index, number = int(picks[0, place]), first + place
-            when = clock + 1 + place if step else clock
-            decision = Decision(number, index, when, scores, means, widths, float(picks[1, place]))
-            self._pending[number] = _Pending(when, actions[index : index + 1].copy())
-            self._made[number] = _Made(decision, self._shown, clock)
+        for rank in range(n):
+            index, t = int(picks[0, rank]), first + rank
+            decision = Decision(t, index, t, scores, means, widths, float(picks[1, rank]))
+            self._pending[t] = actions[index : index + 1].copy()
+            self._made[t] = Made(decision, self._shown, first - 1)
             decisions.append(decision)
         self._expire()
         return decisions
@@ -158,14 +142,15 @@ class Agent:
         """Let go of what can no longer matter, so that memory stays bounded."""
         while len(self._made) > _EXPLAINED_DECISIONS:
             del self._made[next(iter(self._made))]
-        if self._span is None:
-            return
-        forgotten = int(self._counters[N]) - self._span
         while self._pending:
             oldest = next(iter(self._pending))
-            if self._pending[oldest].round > forgotten:
+            if not self._is_forgotten(oldest):
                 break
             del self._pending[oldest]
+
+    def _is_forgotten(self, t: int) -> bool:
+        """Whether round t lies before the policy's memory."""
+        return self._span is not None and self.clock - t >= self._span
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -210,10 +195,9 @@ class Agent:
         number = int(number)
         if number in self._pending:
             return number
-        last = self.clock if self._decisions_count else self._issued
-        if not 1 <= number <= last:
+        if not 1 <= number <= self.clock:
             raise UnknownDecision(
-                f"decision {number} was never issued; this agent's are 1 to {last}"
+                f"decision {number} was never issued; this agent's are 1 to {self.clock}"
             )
         if not self._is_forgotten(number):
             raise UnknownDecision(
@@ -221,16 +205,6 @@ class Agent:
                 "withdrawn, or that round passed without a decision"
             )
         return number
-
-    def _is_forgotten(self, number: int) -> bool:
-        """Whether a decision that no longer waits was made before the policy's memory begins."""
-        if self._span is None:
-            return False
-        if self._decisions_count:
-            return self.clock - number >= self._span
-        # Decisions wait in order of time: this one left before all that are remembered.
-        remembered = self._made.get(number)
-        return remembered is None or self.clock - remembered.decision.round >= self._span
 
     def _checked_reward(self, reward: float) -> float:
         low, high = self._reward_range
@@ -242,11 +216,11 @@ class Agent:
         )
 
     def _learn_pending(self, number: int, reward: float) -> str:
-        waiting = self._pending.pop(number, None)
-        if waiting is None:
+        action = self._pending.pop(number, None)
+        if action is None:
             self.late += 1
             return "late"
-        self._absorb(waiting.action, 0, reward, waiting.round)
+        self._absorb(action, 0, reward, number)
         return "learned"
 
     def _absorb(self, actions: Floats, index: int, reward: float, s: int) -> None:
@@ -270,7 +244,7 @@ class Agent:
 
     def tick(self, rounds: int = 1) -> None:
         """Let time pass without a decision."""
-        _check_count("rounds", rounds, least=0, most=2**52)
+        check_count("rounds", rounds, least=0, most=2**52)
         with self._lock:
             policies.tick(*self._buffers, int(rounds))
             self._shown = None
@@ -286,11 +260,11 @@ class Agent:
         present, and rows older than the policy's memory are counted as late.
         """
         rows = self._checked_actions(actions)
-        outcomes = np.atleast_1d(_numbers("rewards", rewards))
+        outcomes = np.atleast_1d(numbers("rewards", rewards))
         if outcomes.shape != (len(rows),):
             raise ValueError(f"rewards must be {len(rows)} numbers; got shape {outcomes.shape}")
         values = [self._checked_reward(float(x)) for x in outcomes]
-        when = None if ages is None else _checked_ages(ages, len(rows))
+        when = None if ages is None else checked_ages(ages, len(rows))
         with self._lock:
             self._check_lengths(rows)
             for i, value in enumerate(values):
@@ -376,7 +350,7 @@ class Agent:
     # -- checking --------------------------------------------------------------------------------
 
     def _checked_actions(self, actions: ArrayLike) -> Floats:
-        rows = _numbers("actions", actions)
+        rows = numbers("actions", actions)
         if rows.ndim != 2 or rows.shape[1] != self.policy.dim:
             raise ValueError(
                 f"actions must have shape (K, {self.policy.dim}); got {np.shape(actions)}"
@@ -429,28 +403,25 @@ class Agent:
     def from_bytes(cls, content: bytes, *, source: str = "the content") -> Self:
         """An agent from what `to_bytes` gave."""
         arrays, meta = savefile.unpacked(content, source)
-        agent = cls(policy(**meta["policy"]), seed=meta["seed"], clock=meta["clock"])
-        agent.late, agent._issued = meta["late"], meta["issued"]
+        agent = cls(policy(**meta["policy"]), seed=meta["seed"])
+        agent.late = meta["late"]
         agent._hold(revived(agent.policy.numbers, arrays))
         agent._pending = {
-            number: _Pending(when, action[None, :])
-            for (number, when), action in zip(
-                arrays["pending"].tolist(), arrays["pending_actions"], strict=True
-            )
+            t: action[None, :]
+            for t, action in zip(arrays["pending"].tolist(), arrays["pending_actions"], strict=True)
         }
-        agent._made = dict(_unpacked_decisions(arrays))
+        agent._made = dict(unpacked_decisions(arrays))
         if "shown" in arrays:
-            agent._shown = _frozen(arrays["shown"])
+            agent._shown = frozen(arrays["shown"])
             agent._shown_was_used = True
         return agent
 
     def _contents(self) -> tuple[savefile.Arrays, dict[str, Any]]:
-        waiting = self._pending.items()
         arrays: savefile.Arrays = {
             **essence(self._buffers),
-            **_packed_decisions(list(self._made.values()), self.policy.model_dim),
-            "pending": np.array([(i, p.round) for i, p in waiting], np.int64).reshape(-1, 2),
-            "pending_actions": np.array([p.action[0] for _, p in waiting]).reshape(
+            **packed_decisions(list(self._made.values()), self.policy.model_dim),
+            "pending": np.array(list(self._pending), dtype=np.int64),
+            "pending_actions": np.array([action[0] for action in self._pending.values()]).reshape(
                 -1, self.policy.dim
             ),
         }
@@ -459,74 +430,6 @@ class Agent:
         meta = {
             "policy": self.policy.arguments,
             "seed": self.seed,
-            "clock": CLOCKS[0] if self._decisions_count else CLOCKS[1],
             "late": self.late,
-            "issued": self._issued,
         }
         return arrays, meta
-
-
-def _packed_decisions(made: list[_Made], d: int) -> savefile.Arrays:
-    """Decisions of different sizes as a few flat arrays."""
-    decisions = [m.decision for m in made]
-    labels = [
-        (x.id, x.index, x.round, m.clock, x.scores.size)
-        for m, x in zip(made, decisions, strict=True)
-    ]
-    return {
-        "made": np.array(labels, dtype=np.int64).reshape(-1, 5),
-        "made_propensities": np.array([x.propensity for x in decisions]),
-        "made_estimates": np.array([m.estimates for m in made]).reshape(-1, 2, d),
-        "made_means": np.concatenate([x.means for x in decisions] or [np.empty(0)]),
-        "made_widths": np.concatenate([x.widths for x in decisions] or [np.empty(0)]),
-    }
-
-
-def _unpacked_decisions(arrays: savefile.Arrays) -> Iterable[tuple[int, _Made]]:
-    ends = np.cumsum(arrays["made"][:, 4]).tolist()
-    for (number, index, when, clock, size), propensity, estimates, end in zip(
-        arrays["made"].tolist(),
-        arrays["made_propensities"].tolist(),
-        arrays["made_estimates"],
-        ends,
-        strict=True,
-    ):
-        means = _frozen(arrays["made_means"][end - size : end])
-        widths = _frozen(arrays["made_widths"][end - size : end])
-        scores = _frozen(means + widths)
-        decision = Decision(number, index, when, scores, means, widths, propensity)
-        yield number, _Made(decision, _frozen(estimates), clock)
-
-
-def _frozen(array: Floats) -> Floats:
-    """What is handed out and also kept must not be written to."""
-    array.flags.writeable = False
-    return array
-
-
-def _numbers(label: str, given: Any) -> Floats:
-    """An array as kernels take it; other layouts would make numba compile them once more."""
-    if isinstance(given, np.ndarray) and given.dtype == np.float64 and given.flags.carray:
-        return given
-    try:
-        array = np.asarray(given)
-        if array.dtype.kind in "USc" or (array.dtype.kind == "O" and array.ndim == 0):
-            raise ValueError(f"these are of type {array.dtype}")
-        return np.require(array, np.float64, ["C", "A", "W"])
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{label} must be an array of numbers: {error}; got {given!r}") from None
-
-
-def _check_count(label: str, value: Any, *, least: int, most: int | None = None) -> None:
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or value < least or (most is not None and value > most):
-        limit = f"from {least} to {most}" if most is not None else f"of at least {least}"
-        raise ValueError(f"{label} must be an integer {limit}; got {value!r}")
-
-
-def _checked_ages(ages: ArrayLike, count: int) -> NDArray[np.int64]:
-    given = np.atleast_1d(_numbers("ages", ages))
-    whole = np.isfinite(given).all() and (given >= 0).all() and (given == np.floor(given)).all()
-    if given.shape != (count,) or not whole or (given.size and given.max() > 2.0**52):
-        raise ValueError(f"ages must be {count} whole numbers of at least 0; got {ages!r}")
-    return given.astype(np.int64)

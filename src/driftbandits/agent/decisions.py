@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,9 +44,55 @@ class Explanation(NamedTuple):
         return "\n".join(lines)
 
 
+class Made(NamedTuple):
+    """A decision and what it was made by."""
+
+    decision: Decision
+    estimates: Floats  # (2, d): theta_hat, theta
+    clock: int
+
+
 class UnknownDecision(ValueError):
     """A reward for a decision that is not waiting for one."""
 
 
 class BadSaveFile(ValueError):
     """A file that is not a whole, unaltered save of an agent."""
+
+
+def frozen(array: Floats) -> Floats:
+    """What is handed out and also kept must not be written to."""
+    array.flags.writeable = False
+    return array
+
+
+def packed_decisions(made: list[Made], d: int) -> dict[str, NDArray[Any]]:
+    """Decisions of different sizes as a few flat arrays."""
+    decisions = [m.decision for m in made]
+    labels = [
+        (x.id, x.index, x.round, m.clock, x.scores.size)
+        for m, x in zip(made, decisions, strict=True)
+    ]
+    return {
+        "made": np.array(labels, dtype=np.int64).reshape(-1, 5),
+        "made_propensities": np.array([x.propensity for x in decisions]),
+        "made_estimates": np.array([m.estimates for m in made]).reshape(-1, 2, d),
+        "made_means": np.concatenate([x.means for x in decisions] or [np.empty(0)]),
+        "made_widths": np.concatenate([x.widths for x in decisions] or [np.empty(0)]),
+    }
+
+
+def unpacked_decisions(arrays: dict[str, NDArray[Any]]) -> Iterable[tuple[int, Made]]:
+    ends = np.cumsum(arrays["made"][:, 4]).tolist()
+    for (number, index, when, clock, size), propensity, estimates, end in zip(
+        arrays["made"].tolist(),
+        arrays["made_propensities"].tolist(),
+        arrays["made_estimates"],
+        ends,
+        strict=True,
+    ):
+        means = frozen(arrays["made_means"][end - size : end])
+        widths = frozen(arrays["made_widths"][end - size : end])
+        scores = frozen(means + widths)
+        decision = Decision(number, index, when, scores, means, widths, propensity)
+        yield number, Made(decision, frozen(estimates), clock)
