@@ -136,6 +136,6 @@ format: $(INSTALLED) ## let ruff format the code and mend what it can
 
 clean: ## remove what make has made, except results/
 	@echo "==> clean: $(VENV), caches and build outputs"
-	@rm -rf $(VENV) build dist .coverage .coverage.* .hypothesis .import_linter_cache \
+	@rm -rf $(VENV) $(PEERS) build dist .coverage .coverage.* .hypothesis .import_linter_cache \
 	  .mypy_cache .pytest_cache .ruff_cache
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -25,7 +25,15 @@ from numpy.typing import NDArray
 from driftbandits import policies as kernels
 from driftbandits.environments import Environment, Trace
 from driftbandits.estimator import keeps_rows, new_buffers
-from driftbandits.estimator.model import COUNTERS, THETA_HAT, Floats, Ints, N, counter_names
+from driftbandits.estimator.model import (
+    COUNTERS,
+    THETA_HAT,
+    Floats,
+    Ints,
+    N,
+    Places,
+    counter_names,
+)
 from driftbandits.jit import compiled, place
 from driftbandits.policies import Policy
 
@@ -306,7 +314,6 @@ def _prepare(policy: Policy) -> None:
 
 
 BAD_REWARD = place(100)
-_ONE = place(1)
 
 
 @compiled
@@ -318,7 +325,7 @@ def _play(
     vectors: Floats,
     matrices: Floats,
     moments: Floats,
-    ladder: Ints,
+    ladder: Places,
     seed: int,
     low: float,
     high: float,
@@ -357,8 +364,6 @@ def _play(
             moments,
             ladder,
             seed,
-            counters[N] + 1,
-            _ONE,
             offers,
             scores,
             picks,

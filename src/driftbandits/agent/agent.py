@@ -122,7 +122,7 @@ class Agent:
     def _decide(self, actions: Floats, n: int) -> list[Decision]:
         table, picks = np.empty((4, len(actions))), np.empty((2, n))
         first = self.clock + 1
-        verdict = policies.decide(*self._buffers, self.seed, first, n, actions, table, picks)
+        verdict = policies.decide(*self._buffers, self.seed, actions, table, picks)
         if verdict != policies.ACCEPTED:
             self._refuse(actions, verdict)
         self._shown = frozen(self._estimates.copy())

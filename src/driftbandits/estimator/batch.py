@@ -27,6 +27,7 @@ from driftbandits.estimator.model import (
     Floats,
     Ints,
     Model,
+    Places,
     V,
     as_numbers,
     expansion_order,
@@ -165,7 +166,7 @@ def _absorb_all(
     vectors: Floats,
     matrices: Floats,
     moments: Floats,
-    ladder: Ints,
+    ladder: Places,
     actions: Floats,
     rewards: Floats,
 ) -> None:

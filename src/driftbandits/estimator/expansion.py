@@ -94,6 +94,7 @@ def anchor(model: Model, state: State, which: int, point: int) -> None:
     powers = np.ones((count, _BLOCK))
     slopes = np.empty((P + 1, _BLOCK))
     scratch = np.empty((3, _BLOCK))
+    block = np.empty((d, _BLOCK))
     z, w, lengths = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
     mass = 0.0
     weight = 1.0
@@ -107,9 +108,11 @@ def anchor(model: Model, state: State, which: int, point: int) -> None:
             lengths[lane] = 0.0
         for j in range(d):
             coordinate = state.vectors[point, j]
+            source = rows[j, start:end]  # a slice has no negative places to look out for
             for lane in range(size):
-                z[lane] += rows[j, start + lane] * coordinate
-                lengths[lane] += rows[j, start + lane] * rows[j, start + lane]
+                block[j, lane] = source[lane]
+                z[lane] += source[lane] * coordinate
+                lengths[lane] += source[lane] * source[lane]
         for lane in range(size - 1, -1, -1):
             weight *= weight_of_age(model, newer - rows[d + 1, start + lane])
             newer = rows[d + 1, start + lane]
@@ -124,14 +127,12 @@ def anchor(model: Model, state: State, which: int, point: int) -> None:
             parent, variable, degree = ladder[i, 0], ladder[i, 1], ladder[i, 2]
             if degree <= P:
                 for lane in range(size):
-                    power = powers[parent, lane] * rows[variable, start + lane]
+                    power = powers[parent, lane] * block[variable, lane]
                     powers[i, lane] = power
                     sums[i, lane] += power * slopes[degree - 1, lane]
             else:
                 for lane in range(size):
-                    sums[i, lane] += (
-                        powers[parent, lane] * rows[variable, start + lane] * slopes[P, lane]
-                    )
+                    sums[i, lane] += powers[parent, lane] * block[variable, lane] * slopes[P, lane]
         end = start
     for i in range(1, count):
         total = 0.0

@@ -28,6 +28,7 @@ from driftbandits.jit import borrowed, compiled, inlined, place
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Places = NDArray[np.uint32]  # unsigned: no look-out for negative indices in the inner loops
 
 EVERYTHING, WINDOW, DISCOUNT = 0, 1, 2
 NO_PROJECTION, RADIAL, EXACT = 0, 1, 2
@@ -99,7 +100,7 @@ class State(NamedTuple):
     vectors: Floats  # (VECTORS, d)
     matrices: Floats  # (MATRICES, d, d)
     moments: Floats  # (MOMENTS, monomials)
-    ladder: Ints  # (monomials, 4 + d), see `ladder_of`
+    ladder: Places  # (monomials, 4 + d), see `ladder_of`
 
 
 class Buffers(NamedTuple):
@@ -112,7 +113,7 @@ class Buffers(NamedTuple):
     vectors: Floats
     matrices: Floats
     moments: Floats
-    ladder: Ints
+    ladder: Places
 
 
 def expansion_order(d: int, link_is_linear: bool) -> int:
@@ -127,7 +128,7 @@ def expansion_order(d: int, link_is_linear: bool) -> int:
     return 1 if link_is_linear or order < LOWEST_USEFUL_ORDER else order
 
 
-def ladder_of(d: int, order: int) -> Ints:
+def ladder_of(d: int, order: int) -> Places:
     """Monomials in d variables of degree 0..order+1, by degree, each built from a parent.
 
     Columns: parent, variable that multiplies the parent, degree, power of that variable, and then
@@ -147,7 +148,7 @@ def ladder_of(d: int, order: int) -> Ints:
                 exponents.append(tuple(child))
                 built.append((parent, j, degree, child[j]))
         first = last
-    ladder = np.zeros((len(exponents), 4 + d), dtype=np.int64)
+    ladder = np.zeros((len(exponents), 4 + d), dtype=np.uint32)
     ladder[:, :4] = built
     for i, powers in enumerate(exponents):
         if built[i][2] <= order:
@@ -259,7 +260,7 @@ def state_of(
     vectors: Floats,
     matrices: Floats,
     moments: Floats,
-    ladder: Ints,
+    ladder: Places,
 ) -> State:
     return State(
         borrowed(rows),

@@ -101,6 +101,7 @@ class _Turn:
                 self._file = None
 
 
+@cache
 def _say_that_it_compiles() -> None:
     sys.stderr.write("driftbandits: compiling its kernels, once for this installation ...\n")
     sys.stderr.flush()

@@ -30,6 +30,7 @@ from driftbandits.estimator.model import (
     Floats,
     Ints,
     N,
+    Places,
     State,
     V,
 )
@@ -216,7 +217,7 @@ def score(model: Model, scoring: Scoring, state: State, actions: Floats, table: 
 
 
 @inlined
-def pick(epsilon: float, table: Floats, seed: int, number: int) -> tuple[int, float]:
+def pick(epsilon: float, table: Floats, seed: int, t: int) -> tuple[int, float]:
     """The action with the best score in row 3, ties by the seed, mixed with a uniform draw.
 
     Actions with the score TAKEN are not considered. Returns the index and its probability.
@@ -230,9 +231,9 @@ def pick(epsilon: float, table: Floats, seed: int, number: int) -> tuple[int, fl
         if table[3, i] == best:
             tied += 1
         free += table[3, i] > TAKEN
-    explore = epsilon > 0.0 and uniform(seed, number, MIXTURE) < epsilon
+    explore = epsilon > 0.0 and uniform(seed, t, MIXTURE) < epsilon
     candidates = free if explore else tied
-    place = int(uniform(seed, number, TIES) * candidates) if candidates > 1 else 0
+    place = int(uniform(seed, t, TIES) * candidates) if candidates > 1 else 0
     chosen = -1
     for i in range(table.shape[1]):
         if table[3, i] == best or (explore and table[3, i] > TAKEN):
@@ -253,17 +254,15 @@ def decide(
     vectors: Floats,
     matrices: Floats,
     moments: Floats,
-    ladder: Ints,
+    ladder: Places,
     seed: int,
-    number: int,
-    steps: int,
     actions: Floats,
     table: Floats,
     picks: Floats,
 ) -> int:
-    """Choose distinct actions, best first, as decisions `number`, `number` + 1, ...
+    """Choose distinct actions, best first, as the decisions of rounds N+1, N+2, ...
 
-    Everything is computed at the clock as it stands, which then goes on by `steps`. A set of
+    Everything is computed at the clock as it stands, which then counts the decisions. A set of
     actions that cannot be used changes nothing. table (4, K) receives means, widths and scores,
     and its last row is scratch; picks (2, n) receives indices and propensities.
     """
@@ -277,11 +276,11 @@ def decide(
     for i in range(actions.shape[0]):
         table[3, i] = table[2, i]
     for rank in range(picks.shape[1]):
-        index, propensity = pick(scoring.epsilon, table, seed, number + rank)
+        index, propensity = pick(scoring.epsilon, table, seed, counters[N] + 1 + rank)
         picks[0, rank] = index
         picks[1, rank] = propensity
         table[3, index] = TAKEN
-    advance(model, state, steps)
+    advance(model, state, picks.shape[1])
     return ACCEPTED
 
 
@@ -294,7 +293,7 @@ def update(
     vectors: Floats,
     matrices: Floats,
     moments: Floats,
-    ladder: Ints,
+    ladder: Places,
     actions: Floats,
     index: int,
     reward: float,
@@ -316,7 +315,7 @@ def tick(
     vectors: Floats,
     matrices: Floats,
     moments: Floats,
-    ladder: Ints,
+    ladder: Places,
     rounds: int,
 ) -> None:
     """Let time pass without a decision."""
@@ -333,7 +332,7 @@ def refit(
     vectors: Floats,
     matrices: Floats,
     moments: Floats,
-    ladder: Ints,
+    ladder: Places,
 ) -> None:
     """Bring the estimate up to date."""
     state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
