@@ -858,7 +858,6 @@ def test_bad_seeds(seed):
     assert repr(seed) in str(caught.value)
 
 
-
 def test_an_agent_needs_a_policy():
     with pytest.raises(ValueError, match=r"policy must .*'LinUCB'"):
         db.Agent("LinUCB")

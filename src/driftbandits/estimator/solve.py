@@ -104,16 +104,35 @@ def fit(model: Model, state: State) -> None:
     if model.memory == WINDOW and state.counters[SUBTRACTIONS] >= model.span:
         rebuild(model, state)
         state.counters[VALID] = state.counters[VALID + 1] = 0
-    if not state.counters[VALID] and model.link != links.IDENTITY:
-        anchor(model, state, FOR_THETA_HAT, THETA_HAT)
-    for _ in range(_MOST_NEWTON_STEPS):
-        if _newton_step(model, state):
-            break
+    if model.link == links.IDENTITY:
+        _solve_ridge(model, state)
+    else:
+        if not state.counters[VALID]:
+            anchor(model, state, FOR_THETA_HAT, THETA_HAT)
+        for _ in range(_MOST_NEWTON_STEPS):
+            if _newton_step(model, state):
+                break
     state.counters[FITTED] = 1
     _project(model, state)
     state.counters[IDLE] += 1
     if state.counters[IDLE] > _PATIENCE:
         state.counters[VALID + FOR_THETA] = 0
+
+
+@inlined
+def _solve_ridge(model: Model, state: State) -> None:
+    """theta_hat := V^-1 b, which is exact: c = 1, so V is J and does not depend on theta."""
+    vectors, matrices = state.vectors, state.matrices
+    if (
+        not cholesky(matrices, V, FACTOR)
+        and model.memory == WINDOW
+        and state.counters[SUBTRACTIONS] > 0
+    ):
+        rebuild(model, state)
+        cholesky(matrices, V, FACTOR)
+    copy(vectors, B, THETA_HAT)
+    forward_solve(matrices, FACTOR, vectors, THETA_HAT)
+    backward_solve(matrices, FACTOR, vectors, THETA_HAT)
 
 
 @inlined
@@ -140,10 +159,9 @@ def _newton_step(model: Model, state: State) -> bool:
     for j in range(model.d):
         vectors[POINT, j] = vectors[THETA_HAT, j] + vectors[STEP, j]
     state.counters[NEWTON_STEPS] += 1
-    linear = model.link == links.IDENTITY
     from_anchor = distance(vectors, THETA_HAT, ANCHOR) == 0.0
     length = gauges[LONGEST] * norm(vectors, STEP)
-    if not linear and gauges[LONGEST] * distance(vectors, POINT, ANCHOR) > REACH:
+    if gauges[LONGEST] * distance(vectors, POINT, ANCHOR) > REACH:
         if from_anchor:
             _take_damped_step(model, state, length)
         anchor(model, state, FOR_THETA_HAT, THETA_HAT)
@@ -153,7 +171,7 @@ def _newton_step(model: Model, state: State) -> bool:
     # g and J are exact at the anchor: what a step from there leaves over is in `left` alone
     lost = 0.0 if from_anchor else remainder(model, state, FOR_THETA_HAT, THETA_HAT)
     # along a step that moves no a.theta by more than s, curvature changes by a factor e^s at most
-    left = 0.0 if linear else 0.5 * length * math.exp(length) * decrement
+    left = 0.5 * length * math.exp(length) * decrement
     bound = condition * lost + math.sqrt(condition) * left
     gauges[DECREMENT] = left
     gauges[ERROR_BOUND] = bound + condition * gauges[LEAK]
