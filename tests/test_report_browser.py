@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 import report_results
 from driftbandits.report import write_report
 
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
+CHROMIUM = os.environ.get("CHROMIUM", "chromium")  # a command, or a path
 ARGUMENTS = [
     "--headless",
     "--no-sandbox",
@@ -24,10 +24,6 @@ ARGUMENTS = [
     "--no-first-run",
 ]
 WIDTHS = {"desk": (1400, 1000), "phone": (390, 844)}
-
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium: install it or name it in the variable CHROMIUM"
-)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +36,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        installed = shutil.which(CHROMIUM)
+        assert installed, f"there is no {CHROMIUM}: run make system, or set CHROMIUM to its path"
+        started = playwright.chromium.launch(executable_path=installed, args=ARGUMENTS)
         yield started
         started.close()
 
