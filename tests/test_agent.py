@@ -906,6 +906,7 @@ def test_longer_actions_can_be_rescaled(name):
     np.testing.assert_allclose(long.theta_hat, fitting.theta_hat, atol=1e-9)
 
 
+@pytest.mark.compiled  # plain Python warns of the overflow that the kernel looks out for
 def test_even_the_longest_numbers_can_be_rescaled():
     agent = Case("LinUCB", {"too_long": "rescale"}).agent()
     plain = Case("LinUCB").agent()
