@@ -9,7 +9,9 @@ CHROMIUM ?= chromium
 export CHROMIUM
 
 # What the coverage run leaves out: kernels run as plain Python there, a hundred times slower.
-COVERAGE_SELECT ?= -m "not slow and not compiled" --ignore=tests/test_packaging.py
+# The report has no kernels, so its lines are counted with compilation on.
+COVERAGE_SELECT ?= -m "not slow and not compiled" $(addprefix --ignore=tests/test_, \
+  packaging.py exactness.py report.py report_browser.py)
 
 VENV     := .venv
 BIN      := $(VENV)/bin
@@ -91,6 +93,7 @@ coverage: $(INSTALLED) ## coverage of the Python lines, compilation off
 	@rm -f .coverage .coverage.*
 	@NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=coverage \
 	  $(BIN)/coverage run -m pytest --quiet -n $(WORKERS) $(COVERAGE_SELECT)
+	@$(BIN)/coverage run -m pytest --quiet tests/test_report.py
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 
