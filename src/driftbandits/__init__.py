@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from driftbandits.agent import Agent, BadSaveFile, Decision, Explanation, UnknownDecision
     from driftbandits.environments import Trace, as_gymnasium, environment, environment_names
-    from driftbandits.policies import Policy, policy, policy_names
+    from driftbandits.policies import Detection, Policy, policy, policy_names
     from driftbandits.simulate import Restarted, Result, simulate
 
     __version__: str
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "agent": ("Agent", "BadSaveFile", "Decision", "Explanation", "UnknownDecision"),
     "environments": ("Trace", "as_gymnasium", "environment", "environment_names"),
-    "policies": ("Policy", "policy", "policy_names"),
+    "policies": ("Detection", "Policy", "policy", "policy_names"),
     "simulate": ("Restarted", "Result", "simulate"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -25,6 +25,7 @@ __all__ = [
     "Agent",
     "BadSaveFile",
     "Decision",
+    "Detection",
     "Explanation",
     "Policy",
     "Restarted",

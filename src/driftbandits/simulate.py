@@ -26,8 +26,13 @@ from driftbandits import policies as kernels
 from driftbandits.environments import Environment, Trace
 from driftbandits.estimator import keeps_rows, new_buffers
 from driftbandits.estimator.model import (
+    CHANGED_IN,
     COUNTERS,
+    DETECTED_IN,
+    DETECTIONS,
+    STATISTIC,
     THETA_HAT,
+    THRESHOLD,
     Floats,
     Ints,
     N,
@@ -35,9 +40,9 @@ from driftbandits.estimator.model import (
     counter_names,
 )
 from driftbandits.jit import compiled, place
-from driftbandits.policies import Policy
+from driftbandits.policies import Detection, Policy
 
-RECORDS = ("regret", "chosen", "theta_hat", "intervals")
+RECORDS = ("regret", "chosen", "theta_hat", "intervals", "detections")
 _BLOCKS_PER_WORKER = 4
 
 
@@ -71,6 +76,7 @@ class Run(NamedTuple):
     widths: Floats  # (T, K)
     seconds: float  # of the compiled call alone
     work: Ints  # the counters of the estimator
+    detections: tuple[Detection, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,7 @@ class Result:
     theta_hat: dict[str, Floats] = field(default_factory=dict)  # (runs, T, d)
     seconds: dict[str, Floats] = field(default_factory=dict)  # (runs,)
     work: dict[str, dict[str, Ints]] = field(default_factory=dict)  # name -> (runs,)
+    detections: dict[str, list[tuple[Detection, ...]]] = field(default_factory=dict)  # by run
 
 
 def simulate(
@@ -117,6 +124,8 @@ def simulate(
             result.chosen[name] = np.stack([run.chosen for run in played])
         if "theta_hat" in record:
             result.theta_hat[name] = np.stack([run.theta_hat for run in played])
+        if "detections" in record:
+            result.detections[name] = [run.detections for run in played]
         result.seconds[name] = np.array([run.seconds for run in played])
         result.work[name] = {
             label: np.array([run.work[i] for run in played]) for label, i in counter_names().items()
@@ -243,9 +252,11 @@ def _play_compiled(
     low, high = policy.reward_range()
     _prepare(policy)
     seconds = 0.0
+    detections: list[Detection] = []
     for start, end in zip(starts, [*starts[1:], T + 1], strict=True):
         part = slice(start - 1, end - 1)
         buffers = new_buffers(policy.numbers, _capacity(policy, end - start))
+        detected = np.empty((end - start if "detections" in record else 0, 4))
         before = time.perf_counter()
         verdict, t = _play(
             *buffers,
@@ -259,12 +270,15 @@ def _play_compiled(
             run.theta_hat[part],
             run.means[part],
             run.widths[part],
+            detected,
         )
         seconds += time.perf_counter() - before
-        run.work[:] += buffers.counters
+        run.work[:] += buffers.counters[:COUNTERS]
+        for row in detected[: buffers.counters[DETECTIONS]]:
+            detections.append(Detection.from_row(row).later(start - 1))
         if verdict != kernels.ACCEPTED:
             raise ValueError(_complaint(policy, trace, verdict, start + t))
-    return run._replace(seconds=seconds)
+    return run._replace(seconds=seconds, detections=tuple(detections))
 
 
 def _complaint(policy: Policy, trace: Trace, verdict: int, t: int) -> str:
@@ -309,6 +323,7 @@ def _prepare(policy: Policy) -> None:
         np.empty((0, d)),
         np.empty((0, 1)),
         np.empty((0, 1)),
+        np.empty((0, 4)),
     )
     _prepared.add("play")
 
@@ -336,6 +351,7 @@ def _play(
     theta_hat: Floats,
     means_out: Floats,
     widths_out: Floats,
+    detected: Floats,
 ) -> tuple[int, int]:
     """Decide and update through a trace; a verdict and the round (from 0) where it ended."""
     T, K, dim = actions.shape
@@ -386,6 +402,7 @@ def _play(
             continue
         if not low <= reward <= high:
             return BAD_REWARD, t
+        detections = counters[DETECTIONS]
         kernels.update(
             numbers,
             rows,
@@ -400,6 +417,11 @@ def _play(
             reward,
             counters[N],
         )
+        if detected.shape[0] > 0 and counters[DETECTIONS] > detections:
+            detected[detections, 0] = counters[DETECTED_IN]
+            detected[detections, 1] = counters[CHANGED_IN]
+            detected[detections, 2] = gauges[STATISTIC]
+            detected[detections, 3] = gauges[THRESHOLD]
     return kernels.ACCEPTED, T
 
 
@@ -428,4 +450,5 @@ def _play_python(make: Callable[[int], Any], trace: Trace, seed: int, record: Se
         widths=np.empty((0, trace.arms)),
         seconds=time.perf_counter() - before,
         work=np.zeros(COUNTERS, dtype=np.int64),
+        detections=tuple(getattr(player, "detections", ())),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self, overload
@@ -31,11 +32,15 @@ from driftbandits.agent.decisions import (
 )
 from driftbandits.estimator import keeps_rows, new_buffers, with_capacity
 from driftbandits.estimator.model import (
+    BEGUN,
     DECREMENT,
+    DETECTIONS,
     ERROR_BOUND,
     FIRST_CAPACITY,
     HEAD,
     KKT_RESIDUAL,
+    RADIUS,
+    SPAN,
     TAIL,
     THETA,
     THETA_HAT,
@@ -46,9 +51,10 @@ from driftbandits.estimator.model import (
     essence,
     revived,
 )
-from driftbandits.policies import Policy, policy
+from driftbandits.policies import Detection, Policy, last_detection, policy
 
 _EXPLAINED_DECISIONS = 1000
+_KEPT_DETECTIONS = 1000
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
@@ -74,10 +80,10 @@ class Agent:
         """Rewards that came too late to matter."""
         self._keeps_rows = keeps_rows(policy.model)
         self._reward_range = policy.reward_range()
-        self._span = policy.forgets_after
         self._lock = threading.RLock()
         self._pending: dict[int, Floats] = {}  # by round: the action (1, dim)
         self._made: dict[int, Made] = {}
+        self._detections: deque[Detection] = deque(maxlen=_KEPT_DETECTIONS)
         self._shown: Floats | None = None
         self._shown_was_used = False  # by a decision, which makes it part of the state
         self._hold(new_buffers(policy.numbers, FIRST_CAPACITY if self._keeps_rows else 0))
@@ -127,13 +133,14 @@ class Agent:
             self._refuse(actions, verdict)
         self._shown = frozen(self._estimates.copy())
         self._shown_was_used = True
+        radius = float(self._buffers.gauges[RADIUS])
         means, widths, scores = frozen(table)[:3]
         decisions = []
         for rank in range(n):
             index, t = int(picks[0, rank]), first + rank
             decision = Decision(t, index, t, scores, means, widths, float(picks[1, rank]))
             self._pending[t] = actions[index : index + 1].copy()
-            self._made[t] = Made(decision, self._shown, first - 1)
+            self._made[t] = Made(decision, self._shown, radius)
             decisions.append(decision)
         self._expire()
         return decisions
@@ -150,7 +157,10 @@ class Agent:
 
     def _is_forgotten(self, t: int) -> bool:
         """Whether round t lies before the policy's memory."""
-        return self._span is not None and self.clock - t >= self._span
+        counters = self._counters
+        if counters[BEGUN] > 0 and t <= counters[BEGUN]:
+            return True
+        return bool(0 < counters[SPAN] <= counters[N] - t)
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -226,8 +236,12 @@ class Agent:
     def _absorb(self, actions: Floats, index: int, reward: float, s: int) -> None:
         if self._keeps_rows:
             self._make_room()
+        before = self._counters[DETECTIONS]
         policies.update(*self._buffers, actions, index, reward, s)
         self._shown = None
+        if self._counters[DETECTIONS] > before:
+            self._detections.append(last_detection(self._buffers))
+            self._expire()
 
     def _make_room(self) -> None:
         capacity = self._buffers.rows.shape[1]
@@ -271,7 +285,7 @@ class Agent:
                 if when is None:
                     self.tick(1)
                 age = 0 if when is None else int(when[i])
-                if self._span is not None and age >= self._span:
+                if self._is_forgotten(self.clock - age):
                     self.late += 1
                 else:
                     self._absorb(rows, i, value, self.clock - age)
@@ -329,6 +343,12 @@ class Agent:
         with self._lock:
             return {name: int(self._counters[i]) for name, i in counter_names().items()}
 
+    @property
+    def detections(self) -> tuple[Detection, ...]:
+        """The changes that the policy has detected, oldest first; the last 1000 are kept."""
+        with self._lock:
+            return tuple(self._detections)
+
     def explain(self, decision: Decision | int) -> Explanation:
         """Why a decision was made: mean, width and score of every action as they were."""
         number = decision.id if isinstance(decision, Decision) else decision
@@ -340,12 +360,7 @@ class Agent:
                 f"decision {number!r} cannot be explained; the last {_EXPLAINED_DECISIONS} "
                 "decisions can"
             )
-        radius = 0.0
-        if self.policy.row.score == policies.UCB:
-            scoring = self.policy.scoring
-            wide = policies.radius(self.policy.model, scoring, made.clock)
-            radius = scoring.bonus_scale * wide
-        return Explanation(made.decision, made.estimates[0], made.estimates[1], radius)
+        return Explanation(made.decision, made.estimates[0], made.estimates[1], made.radius)
 
     # -- checking --------------------------------------------------------------------------------
 
@@ -411,6 +426,7 @@ class Agent:
             for t, action in zip(arrays["pending"].tolist(), arrays["pending_actions"], strict=True)
         }
         agent._made = dict(unpacked_decisions(arrays))
+        agent._detections.extend(map(Detection.from_row, arrays["detections"]))
         if "shown" in arrays:
             agent._shown = frozen(arrays["shown"])
             agent._shown_was_used = True
@@ -424,6 +440,7 @@ class Agent:
             "pending_actions": np.array([action[0] for action in self._pending.values()]).reshape(
                 -1, self.policy.dim
             ),
+            "detections": np.array(self._detections, dtype=np.float64).reshape(-1, 4),
         }
         if self._shown is not None and self._shown_was_used:
             arrays["shown"] = self._shown

@@ -49,7 +49,7 @@ class Made(NamedTuple):
 
     decision: Decision
     estimates: Floats  # (2, d): theta_hat, theta
-    clock: int
+    radius: float
 
 
 class UnknownDecision(ValueError):
@@ -69,13 +69,11 @@ def frozen(array: Floats) -> Floats:
 def packed_decisions(made: list[Made], d: int) -> dict[str, NDArray[Any]]:
     """Decisions of different sizes as a few flat arrays."""
     decisions = [m.decision for m in made]
-    labels = [
-        (x.id, x.index, x.round, m.clock, x.scores.size)
-        for m, x in zip(made, decisions, strict=True)
-    ]
+    labels = [(x.id, x.index, x.round, x.scores.size) for x in decisions]
     return {
-        "made": np.array(labels, dtype=np.int64).reshape(-1, 5),
+        "made": np.array(labels, dtype=np.int64).reshape(-1, 4),
         "made_propensities": np.array([x.propensity for x in decisions]),
+        "made_radii": np.array([m.radius for m in made]),
         "made_estimates": np.array([m.estimates for m in made]).reshape(-1, 2, d),
         "made_means": np.concatenate([x.means for x in decisions] or [np.empty(0)]),
         "made_widths": np.concatenate([x.widths for x in decisions] or [np.empty(0)]),
@@ -83,10 +81,11 @@ def packed_decisions(made: list[Made], d: int) -> dict[str, NDArray[Any]]:
 
 
 def unpacked_decisions(arrays: dict[str, NDArray[Any]]) -> Iterable[tuple[int, Made]]:
-    ends = np.cumsum(arrays["made"][:, 4]).tolist()
-    for (number, index, when, clock, size), propensity, estimates, end in zip(
+    ends = np.cumsum(arrays["made"][:, 3]).tolist()
+    for (number, index, when, size), propensity, radius, estimates, end in zip(
         arrays["made"].tolist(),
         arrays["made_propensities"].tolist(),
+        arrays["made_radii"].tolist(),
         arrays["made_estimates"],
         ends,
         strict=True,
@@ -95,4 +94,4 @@ def unpacked_decisions(arrays: dict[str, NDArray[Any]]) -> Iterable[tuple[int, M
         widths = frozen(arrays["made_widths"][end - size : end])
         scores = frozen(means + widths)
         decision = Decision(number, index, when, scores, means, widths, propensity)
-        yield number, Made(decision, frozen(estimates), clock)
+        yield number, Made(decision, frozen(estimates), radius)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from driftbandits.agent.decisions import BadSaveFile
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _CHECKSUM_SIZE = 64
 
 Arrays = dict[str, NDArray[Any]]

@@ -17,6 +17,7 @@ from driftbandits.estimator.model import (
     LONGEST,
     MASS,
     ROW,
+    SPAN,
     SUBTRACTIONS,
     TAIL,
     THETA_HAT,
@@ -72,7 +73,7 @@ def _decay(model: Model, state: State, decay: float) -> None:
 def _forget(model: Model, state: State) -> None:
     """Drop the rows whose age has reached the span."""
     rows, counters, d = state.rows, state.counters, model.d
-    oldest = counters[N] - model.span
+    oldest = counters[N] - counters[SPAN]
     while counters[HEAD] < counters[TAIL] and rows[d + 1, counters[HEAD]] <= oldest:
         s = counters[HEAD]
         for j in range(d):

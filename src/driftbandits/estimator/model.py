@@ -55,6 +55,11 @@ class Model(NamedTuple):
     c: float
     projection: int
     order: int  # of the Taylor expansions of g, see expansion.py
+    # Entries that a policy which adapts its memory has beyond those named below.
+    more_counters: int = 0
+    more_gauges: int = 0
+    more_vectors: int = 0
+    more_matrices: int = 0
 
 
 MODEL_SIZE = len(Model._fields)
@@ -64,12 +69,17 @@ N, HEAD, TAIL, FITTED, PROJECTED, SUBTRACTIONS = map(place, range(6))
 VALID = place(6)  # and 7: does expansion 0, 1 hold the sums about its anchor?
 PASSES, ANCHORS, DAMPED_STEPS, PROJECTIONS, NEWTON_STEPS, DESCENT_STEPS = map(place, range(8, 14))
 IDLE = place(14)  # fits since the expansion for theta was last needed
-COUNTERS = 15
+SPAN = place(15)  # as Model.span, for as long as no policy changes it
+BEGUN = place(16)  # rounds up to this one are forgotten; 0: there was no restart
+DETECTIONS, DETECTED_IN, CHANGED_IN = map(place, range(17, 20))  # how many; rounds of the last
+COUNTERS = 20
 
 # Gauges of a state.
 LONGEST, LEAK, DECREMENT, ERROR_BOUND, KKT_RESIDUAL = map(place, range(5))
 MASS = place(5)  # and 6: the factor of the remainder of expansion 0, 1
-GAUGES = 7
+STATISTIC, THRESHOLD = map(place, range(7, 9))  # of the last detection
+RADIUS = place(9)  # of the last decision, bonus_scale included
+GAUGES = 10
 
 # Rows of State.vectors: the state proper, then scratch.
 THETA_HAT, THETA, B = map(place, range(3))
@@ -95,10 +105,10 @@ class State(NamedTuple):
     """The arrays of an estimator, scratch included, so that a round allocates nothing."""
 
     rows: Floats  # (d + 2, capacity): actions in order of time, one row a coordinate; reward; round
-    counters: Ints  # (COUNTERS,)
-    gauges: Floats  # (GAUGES,)
-    vectors: Floats  # (VECTORS, d)
-    matrices: Floats  # (MATRICES, d, d)
+    counters: Ints  # (COUNTERS + more,)
+    gauges: Floats  # (GAUGES + more,)
+    vectors: Floats  # (VECTORS + more, d)
+    matrices: Floats  # (MATRICES + more, d, d)
     moments: Floats  # (MOMENTS, monomials)
     ladder: Places  # (monomials, 4 + d), see `ladder_of`
 
@@ -178,15 +188,16 @@ def new_buffers(numbers: Floats, capacity: int) -> Buffers:
     buffers = Buffers(
         numbers=numbers,
         rows=np.zeros((d + 2, capacity)),
-        counters=np.zeros(COUNTERS, dtype=np.int64),
-        gauges=np.zeros(GAUGES),
-        vectors=np.zeros((VECTORS, d)),
-        matrices=np.zeros((MATRICES, d, d)),
+        counters=np.zeros(COUNTERS + model.more_counters, dtype=np.int64),
+        gauges=np.zeros(GAUGES + model.more_gauges),
+        vectors=np.zeros((VECTORS + model.more_vectors, d)),
+        matrices=np.zeros((MATRICES + model.more_matrices, d, d)),
         moments=np.zeros((MOMENTS, len(ladder))),
         ladder=ladder,
     )
     buffers.matrices[V] = buffers.matrices[V2] = np.eye(d) * (model.lam / model.c)
     buffers.counters[FITTED] = 1
+    buffers.counters[SPAN] = model.span
     return buffers
 
 
@@ -207,6 +218,8 @@ def essence(buffers: Buffers) -> dict[str, Any]:
         "vectors": buffers.vectors[:STATE_VECTORS],
         "matrices": buffers.matrices[:STATE_MATRICES],
         "moments": buffers.moments[:STATE_MOMENTS],
+        "more_vectors": buffers.vectors[VECTORS:],
+        "more_matrices": buffers.matrices[MATRICES:],
     }
 
 
@@ -221,6 +234,8 @@ def revived(numbers: Floats, arrays: dict[str, Any]) -> Buffers:
     buffers.vectors[:STATE_VECTORS] = arrays["vectors"]
     buffers.matrices[:STATE_MATRICES] = arrays["matrices"]
     buffers.moments[:STATE_MOMENTS] = arrays["moments"]
+    buffers.vectors[VECTORS:] = arrays["more_vectors"]
+    buffers.matrices[MATRICES:] = arrays["more_matrices"]
     return buffers
 
 
@@ -249,6 +264,10 @@ def model_of(numbers: Floats) -> Model:
         numbers[9],
         int(numbers[10]),
         int(numbers[11]),
+        int(numbers[12]),
+        int(numbers[13]),
+        int(numbers[14]),
+        int(numbers[15]),
     )
 
 

@@ -1,5 +1,6 @@
 """The policies: rows of data, and the kernels that play them."""
 
+from driftbandits.policies.detection import Detection, last_detection, record_detection
 from driftbandits.policies.rows import ALIASES, ROWS, Policy, Row, policy, policy_names
 from driftbandits.policies.scoring import (
     ACCEPTED,
@@ -22,14 +23,17 @@ __all__ = [
     "ROWS",
     "TOO_LONG",
     "UCB",
+    "Detection",
     "Policy",
     "Row",
     "Scoring",
     "check_actions",
     "decide",
+    "last_detection",
     "policy",
     "policy_names",
     "radius",
+    "record_detection",
     "refit",
     "tick",
     "update",

@@ -17,13 +17,16 @@ from typing import NamedTuple
 from driftbandits import links, theory
 from driftbandits.estimator import Model, absorb, advance, fit, model_of, state_of
 from driftbandits.estimator.model import (
+    BEGUN,
     BONUS,
     DISCOUNT,
     FACTOR,
     M_INVERSE,
     MODEL_SIZE,
+    RADIUS,
     ROW,
     SHIFTED,
+    SPAN,
     THETA,
     V2,
     WINDOW,
@@ -95,13 +98,18 @@ def scoring_of(numbers: Floats) -> Scoring:
 
 @compiled
 def radius(model: Model, scoring: Scoring, clock: int) -> float:
-    """The confidence radius of round t = clock + 1."""
+    """The confidence radius of round t = clock + 1, of a memory that is not adapted."""
+    return _radius(model, scoring, clock, model.span)
+
+
+@inlined
+def _radius(model: Model, scoring: Scoring, clock: int, span: int) -> float:
     t = clock + 1.0
     n = t - scoring.sample_lag
     confidence = math.log(1.0 / scoring.delta)
     if model.memory == WINDOW:
         confidence = theory.union_log_confidence(t, scoring.horizon, scoring.delta)
-        n = min(n, float(model.span))
+        n = min(n, float(span))
     elif model.memory == DISCOUNT:
         n = theory.discounted_count(model.gamma, n)
     wide = theory.deviation(n, confidence, scoring.sigma, float(model.d), scoring.coefficient)
@@ -195,7 +203,10 @@ def score(model: Model, scoring: Scoring, state: State, actions: Floats, table: 
     wide = 0.0
     if scoring.score == UCB:
         _make_bonus_matrix(scoring, state)
-        wide = scoring.bonus_scale * radius(model, scoring, state.counters[N])
+        counters = state.counters
+        since = counters[N] - counters[BEGUN]
+        wide = scoring.bonus_scale * _radius(model, scoring, since, counters[SPAN])
+    state.gauges[RADIUS] = wide
     for i in range(actions.shape[0]):
         mean, width = 0.0, 0.0
         if scoring.score != CONSTANT:
