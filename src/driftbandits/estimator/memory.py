@@ -16,6 +16,7 @@ from driftbandits.estimator.model import (
     LEAK,
     LONGEST,
     MASS,
+    POOL,
     ROW,
     SPAN,
     SUBTRACTIONS,
@@ -37,7 +38,7 @@ from driftbandits.linalg import add_outer, dot, norm
 @compiled
 def keeps_rows(model: Model) -> bool:
     """A linear model that never takes rows away needs only its sums."""
-    return model.link != links.IDENTITY or model.memory == WINDOW
+    return model.link != links.IDENTITY or model.memory in (WINDOW, POOL)
 
 
 @inlined
@@ -108,12 +109,12 @@ def absorb(model: Model, state: State, reward: float, s: int) -> None:
     state.gauges[LONGEST] = max(state.gauges[LONGEST], norm(state.vectors, ROW))
     _add_to_sums(model, state, reward, weight_of_age(model, float(state.counters[N] - s)))
     if keeps_rows(model):
-        _insert(model, state, reward, float(s))
+        insert_row(model, state, reward, float(s))
     state.counters[FITTED] = 0
 
 
 @internal
-def _insert(model: Model, state: State, reward: float, s: float) -> None:
+def insert_row(model: Model, state: State, reward: float, s: float) -> None:
     rows, counters, d = state.rows, state.counters, model.d
     if counters[TAIL] == rows.shape[1]:  # full up to the end: move what lives to the front
         for i in range(counters[HEAD], counters[TAIL]):

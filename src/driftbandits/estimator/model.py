@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Places = NDArray[np.uint32]  # unsigned: no look-out for negative indices in the inner loops
 
-EVERYTHING, WINDOW, DISCOUNT = 0, 1, 2
+EVERYTHING, WINDOW, DISCOUNT, POOL = 0, 1, 2, 3
 NO_PROJECTION, RADIAL, EXACT = 0, 1, 2
 
 MOST_MONOMIALS = 220

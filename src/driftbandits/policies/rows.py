@@ -15,8 +15,9 @@ import numpy as np
 from driftbandits import links, theory
 from driftbandits.estimator import Model
 from driftbandits.estimator.batch import PROJECTIONS, estimator_model
-from driftbandits.estimator.model import DISCOUNT, EVERYTHING, WINDOW, Floats, as_numbers
-from driftbandits.policies.scoring import CONSTANT, GREEDY, UCB, Scoring
+from driftbandits.estimator.model import DISCOUNT, EVERYTHING, NO_PROJECTION, POOL, WINDOW, Floats, as_numbers
+from driftbandits.policies import pool
+from driftbandits.policies.scoring import CONSTANT, GREEDY, OPTIMISTIC, UCB, Scoring
 
 LENGTH_TOLERANCE = 1e-9
 """An action is too long only if it exceeds L by more than rounding does."""
@@ -58,6 +59,8 @@ ROWS: Mapping[str, Row] = {
         "Cheung, Simchi-Levi, Zhu (2019), Learning to Optimize under Non-Stationarity",
     ),
     "D-LinUCB": Row(DISCOUNT, True, UCB, _WEIGHTED),
+    "auto": Row(POOL, False, OPTIMISTIC, "a pool of memories, see policies/pool.py"),
+    "mixture": Row(POOL, False, OPTIMISTIC, "pool without detection"),
     "greedy": Row(None, False, GREEDY, "the mean alone, without a bonus"),
     "random": Row(EVERYTHING, True, CONSTANT, "uniform over the actions"),
 }
@@ -127,6 +130,8 @@ class Policy:
 
     @cached_property
     def model(self) -> Model:
+        if self.row.memory == POOL:
+            return self._pool_model()
         return estimator_model(
             self.link,
             dim=self.model_dim,
@@ -136,6 +141,26 @@ class Policy:
             window=self.window,
             discount=self.discount,
             projection="none" if self.row.linear else self.projection,
+        )
+
+    def _pool_model(self) -> Model:
+        return Model(
+            d=self.model_dim,
+            link=self.link.code,
+            m=self.link.m,
+            lam=self.lam,
+            memory=POOL,
+            span=0,
+            gamma=1.0,
+            S=math.inf,
+            L=math.inf,
+            c=1.0,
+            projection=NO_PROJECTION,
+            order=1,
+            more_counters=pool.MORE_COUNTERS,
+            more_gauges=pool.MORE_GAUGES,
+            more_vectors=pool.MORE_VECTORS,
+            more_matrices=pool.MORE_MATRICES,
         )
 
     @cached_property
@@ -153,7 +178,7 @@ class Policy:
             epsilon=self.epsilon,
             centre=self.centre,
             longest=self.L,
-            longest_square=(self.L * (1.0 + LENGTH_TOLERANCE)) ** 2,
+            longest_square=1e300 if self.row.memory == POOL else (self.L * (1.0 + LENGTH_TOLERANCE)) ** 2,
             rescale=int(self.too_long == "rescale"),
             radius_scale=1.0 if linear else 2.0 * p.k / p.c,
             radius_offset=offset,
@@ -163,6 +188,7 @@ class Policy:
             horizon=float(self.horizon or 0),
             sample_lag=int(linear),
             sandwiched=int(linear and self.discount is not None),
+            alarm=8.0 if self.name == "auto" else 0.0,
         )
 
     @cached_property
@@ -309,7 +335,7 @@ def _memory_of(
                 )
             discount = theory.tuned_discount(dim=d, horizon=int(horizon), changes=changes)
         return None, float(discount)
-    if memory == EVERYTHING:
+    if memory in (EVERYTHING, POOL):
         return None, None
     if window is not None and discount is not None:
         raise ValueError(f"give window or discount, not both; got {window!r} and {discount!r}")

@@ -23,6 +23,7 @@ from driftbandits.estimator.model import (
     FACTOR,
     M_INVERSE,
     MODEL_SIZE,
+    POOL,
     RADIUS,
     ROW,
     SHIFTED,
@@ -39,8 +40,15 @@ from driftbandits.estimator.model import (
 )
 from driftbandits.jit import compiled, inlined, internal, place
 from driftbandits.linalg import cholesky, inverse, sandwich
+from driftbandits.policies.pool import (
+    OPTIMISM,
+    absorb_in_pool,
+    advance_pool,
+    fit_pool,
+    prepare,
+)
 
-UCB, GREEDY, CONSTANT = 0, 1, 2
+UCB, GREEDY, CONSTANT, OPTIMISTIC = 0, 1, 2, 3
 
 ACCEPTED, NOT_FINITE, TOO_LONG = map(place, range(3))
 """What `choose` says of a set of actions."""
@@ -70,6 +78,7 @@ class Scoring(NamedTuple):
     horizon: float
     sample_lag: int  # 1 where the radius counts the n = t-1 samples seen, 0 where it counts t
     sandwiched: int  # the bonus norm is W^-1 W~ W^-1
+    alarm: float  # evidence that a change must have; 0: none is looked for
 
 
 @inlined
@@ -93,6 +102,7 @@ def scoring_of(numbers: Floats) -> Scoring:
         n[14],
         int(n[15]),
         int(n[16]),
+        n[17],
     )
 
 
@@ -206,6 +216,8 @@ def score(model: Model, scoring: Scoring, state: State, actions: Floats, table: 
         counters = state.counters
         since = counters[N] - counters[BEGUN]
         wide = scoring.bonus_scale * _radius(model, scoring, since, counters[SPAN])
+    elif scoring.score == OPTIMISTIC:
+        wide = scoring.bonus_scale * OPTIMISM
     state.gauges[RADIUS] = wide
     for i in range(actions.shape[0]):
         mean, width = 0.0, 0.0
@@ -222,6 +234,9 @@ def score(model: Model, scoring: Scoring, state: State, actions: Floats, table: 
             mean = scoring.centre + links.mean(model.link, model.m, z)
             if scoring.score == UCB:
                 width = wide * math.sqrt(max(square, 0.0))
+            elif scoring.score == OPTIMISTIC:
+                best = links.mean(model.link, model.m, z + wide * math.sqrt(max(square, 0.0)))
+                width = scoring.centre + best - mean
         table[0, i] = mean
         table[1, i] = width
         table[2, i] = mean + width
@@ -256,6 +271,33 @@ def pick(epsilon: float, table: Floats, seed: int, t: int) -> tuple[int, float]:
     return chosen, share + epsilon / free
 
 
+@inlined
+def _mean_square(model: Model, scoring: Scoring, actions: Floats) -> float:
+    """Of the lengths of the actions as the model sees them."""
+    total = 0.0
+    for i in range(actions.shape[0]):
+        shrink = shrinkage(scoring, actions, i)
+        for j in range(model.d):
+            total += feature(scoring, actions, i, j, shrink) ** 2
+    return total / actions.shape[0]
+
+
+@inlined
+def estimate(model: Model, state: State) -> None:
+    if model.memory == POOL:
+        fit_pool(model, state)
+    else:
+        fit(model, state)
+
+
+@inlined
+def pass_time(model: Model, state: State, rounds: int) -> None:
+    if model.memory == POOL:
+        advance_pool(model, state, rounds)
+    else:
+        advance(model, state, rounds)
+
+
 @compiled
 def decide(
     numbers: Floats,
@@ -282,7 +324,9 @@ def decide(
     verdict = verdict_on(scoring, actions)
     if verdict != ACCEPTED:
         return verdict
-    fit(model, state)
+    if model.memory == POOL:
+        prepare(model, state, _mean_square(model, scoring, actions))
+    estimate(model, state)
     score(model, scoring, state, actions, table)
     for i in range(actions.shape[0]):
         table[3, i] = table[2, i]
@@ -291,7 +335,7 @@ def decide(
         picks[0, rank] = index
         picks[1, rank] = propensity
         table[3, index] = TAKEN
-    advance(model, state, picks.shape[1])
+    pass_time(model, state, picks.shape[1])
     return ACCEPTED
 
 
@@ -314,7 +358,11 @@ def update(
     scoring = scoring_of(numbers)
     state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
     set_row(scoring, actions, index, state)
-    absorb(model_of(numbers), state, reward - scoring.centre, s)
+    model = model_of(numbers)
+    if model.memory == POOL:
+        absorb_in_pool(model, state, reward - scoring.centre, s, scoring.alarm)
+    else:
+        absorb(model, state, reward - scoring.centre, s)
 
 
 @compiled
@@ -331,7 +379,7 @@ def tick(
 ) -> None:
     """Let time pass without a decision."""
     state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
-    advance(model_of(numbers), state, rounds)
+    pass_time(model_of(numbers), state, rounds)
 
 
 @compiled
@@ -347,7 +395,7 @@ def refit(
 ) -> None:
     """Bring the estimate up to date."""
     state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
-    fit(model_of(numbers), state)
+    estimate(model_of(numbers), state)
 
 
 @compiled
