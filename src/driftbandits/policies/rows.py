@@ -15,8 +15,18 @@ import numpy as np
 from driftbandits import links, theory
 from driftbandits.estimator import Model
 from driftbandits.estimator.batch import PROJECTIONS, estimator_model
-from driftbandits.estimator.model import DISCOUNT, EVERYTHING, WINDOW, Floats, as_numbers
+from driftbandits.estimator.model import (
+    DISCOUNT,
+    EVERYTHING,
+    SINCE_RESTART,
+    WINDOW,
+    Floats,
+    as_numbers,
+)
+from driftbandits.policies import restarts
+from driftbandits.policies.adaptation import NO_ADAPTATION, RESTARTS, WINDOWS, Adaptation
 from driftbandits.policies.scoring import CONSTANT, GREEDY, UCB, Scoring
+from driftbandits.policies.windows import bandit_over_windows
 
 LENGTH_TOLERANCE = 1e-9
 """An action is too long only if it exceeds L by more than rounding does."""
@@ -30,6 +40,7 @@ class Row:
     linear: bool
     score: int
     citation: str
+    adaptation: int = NO_ADAPTATION  # what changes the memory as it goes
 
 
 _PAPER = "Russac, Cappe, Garivier (2020), Algorithms for Non-Stationary Generalized Linear Bandits"
@@ -58,6 +69,28 @@ ROWS: Mapping[str, Row] = {
         "Cheung, Simchi-Levi, Zhu (2019), Learning to Optimize under Non-Stationarity",
     ),
     "D-LinUCB": Row(DISCOUNT, True, UCB, _WEIGHTED),
+    "CD-GLUCB": Row(
+        SINCE_RESTART,
+        False,
+        UCB,
+        "restarts on a detected change, docs/decisions/0007; base of Filippi et al. (2010)",
+        RESTARTS,
+    ),
+    "CD-LinUCB": Row(
+        SINCE_RESTART,
+        True,
+        UCB,
+        "restarts on a detected change, docs/decisions/0007; base of Abbasi-Yadkori et al. (2011)",
+        RESTARTS,
+    ),
+    "BOB-GLUCB": Row(
+        WINDOW,
+        False,
+        UCB,
+        "Cheung, Simchi-Levi, Zhu (2019), Learning to Optimize under Non-Stationarity: "
+        f"bandit over bandit; base of {_PAPER}, Algorithm 1",
+        WINDOWS,
+    ),
     "greedy": Row(None, False, GREEDY, "the mean alone, without a bonus"),
     "random": Row(EVERYTHING, True, CONSTANT, "uniform over the actions"),
 }
@@ -90,6 +123,7 @@ class Policy:
     projection: str
     epsilon: float
     too_long: str
+    false_alarm_rate: float
 
     @property
     def row(self) -> Row:
@@ -127,16 +161,19 @@ class Policy:
 
     @cached_property
     def model(self) -> Model:
-        return estimator_model(
+        made = estimator_model(
             self.link,
             dim=self.model_dim,
             lam=self.lam,
             S=self.S,
             L=self.model_L,
-            window=self.window,
+            window=self.adaptation.block or self.window,
             discount=self.discount,
             projection="none" if self.row.linear else self.projection,
         )
+        if self.row.memory == SINCE_RESTART:
+            made = made._replace(memory=SINCE_RESTART)
+        return made._replace(**self._adapted[1])
 
     @cached_property
     def scoring(self) -> Scoring:
@@ -165,10 +202,28 @@ class Policy:
             sandwiched=int(linear and self.discount is not None),
         )
 
+    @property
+    def adaptation(self) -> Adaptation:
+        return self._adapted[0]
+
+    @cached_property
+    def _adapted(self) -> tuple[Adaptation, dict[str, int]]:
+        """The numbers by which the memory is adapted, and the entries its state needs."""
+        if self.row.adaptation == RESTARTS:
+            dispersion = (self.link.m / 2.0) ** 2 if self.link.code == links.IDENTITY else 1.0
+            threshold = -math.log(self.false_alarm_rate)
+            return Adaptation(RESTARTS, threshold, dispersion), restarts.MORE
+        if self.row.adaptation == WINDOWS:
+            assert self.horizon is not None  # checked by `policy`
+            return bandit_over_windows(
+                d=self.model_dim, horizon=self.horizon, reward_range=self.reward_range()
+            )
+        return Adaptation(), {}
+
     @cached_property
     def numbers(self) -> Floats:
-        """Model and scoring, packed for the kernels."""
-        return as_numbers(self.model, *self.scoring)
+        """Model, scoring and adaptation, packed for the kernels."""
+        return as_numbers(self.model, *self.scoring, *self.adaptation)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -208,6 +263,7 @@ def policy(
     centre: float = 0.0,
     epsilon: float = 0.0,
     too_long: str = "refuse",
+    false_alarm_rate: float = 1e-4,
 ) -> Policy:
     """A policy by its name, see `policy_names`.
 
@@ -224,6 +280,8 @@ def policy(
     projection     of theta-hat on the ball: exact, radial or none
     epsilon        share of rounds in which the action is drawn uniformly
     too_long       what to do with an action longer than L: refuse it, or rescale it to L
+    false_alarm_rate  of CD-*: while nothing changes, restarts come at least 1/rate rounds apart
+                   in the mean, as far as rewards are distributed as the model says
 
     >>> policy("SW-GLUCB", dim=2, horizon=6000, changes=3).window
     252
@@ -238,6 +296,7 @@ def policy(
     _check_number("delta", delta, above=0.0, below=1.0)
     _check_number("bonus_scale", bonus_scale, at_least=0.0)
     _check_number("epsilon", epsilon, at_least=0.0, at_most=1.0)
+    _check_number("false_alarm_rate", false_alarm_rate, above=0.0, below=1.0)
     _check_number("centre", centre)
     if horizon is not None:
         _check_integer("horizon", horizon, 1)
@@ -277,6 +336,7 @@ def policy(
         projection=projection,
         epsilon=float(epsilon),
         too_long=too_long,
+        false_alarm_rate=float(false_alarm_rate),
     )
     _ = made.numbers  # refuses an L * S whose c_mu vanishes
     return made
@@ -292,6 +352,10 @@ def _memory_of(
 ) -> tuple[int | None, float | None]:
     """The window or discount that a row works with; the paper's rule where none is given."""
     memory = ROWS[name].memory
+    if ROWS[name].adaptation == WINDOWS:
+        if horizon is None:
+            raise ValueError(f"{name} needs horizon=...: it is what its windows follow from")
+        return None, None
     if memory == WINDOW:
         if window is None:
             if horizon is None:
@@ -309,7 +373,7 @@ def _memory_of(
                 )
             discount = theory.tuned_discount(dim=d, horizon=int(horizon), changes=changes)
         return None, float(discount)
-    if memory == EVERYTHING:
+    if memory in (EVERYTHING, SINCE_RESTART):
         return None, None
     if window is not None and discount is not None:
         raise ValueError(f"give window or discount, not both; got {window!r} and {discount!r}")

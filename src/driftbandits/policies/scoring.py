@@ -39,6 +39,8 @@ from driftbandits.estimator.model import (
 )
 from driftbandits.jit import compiled, inlined, internal, place
 from driftbandits.linalg import cholesky, inverse, sandwich
+from driftbandits.policies import restarts, windows
+from driftbandits.policies.adaptation import RESTARTS, WINDOWS, adaptation_of
 
 UCB, GREEDY, CONSTANT = 0, 1, 2
 
@@ -46,7 +48,7 @@ ACCEPTED, NOT_FINITE, TOO_LONG = map(place, range(3))
 """What `choose` says of a set of actions."""
 
 TAKEN = -math.inf
-MIXTURE, TIES = map(place, range(2))
+MIXTURE, TIES, WINDOW_DRAW = map(place, range(3))
 """Streams of random numbers."""
 
 
@@ -282,7 +284,13 @@ def decide(
     verdict = verdict_on(scoring, actions)
     if verdict != ACCEPTED:
         return verdict
+    adaptation = adaptation_of(numbers)
+    if adaptation.kind == WINDOWS and windows.is_over(adaptation, state):
+        draw = uniform(seed, counters[N] // adaptation.block, WINDOW_DRAW)
+        windows.begin_block(model, adaptation, state, draw)
     fit(model, state)
+    if adaptation.kind == RESTARTS:
+        restarts.follow(model, state)
     score(model, scoring, state, actions, table)
     for i in range(actions.shape[0]):
         table[3, i] = table[2, i]
@@ -311,10 +319,14 @@ def update(
     s: int,
 ) -> None:
     """Learn the reward of an action of round s; `rows` must have room and s be young enough."""
-    scoring = scoring_of(numbers)
+    model, scoring, adaptation = model_of(numbers), scoring_of(numbers), adaptation_of(numbers)
     state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
     set_row(scoring, actions, index, state)
-    absorb(model_of(numbers), state, reward - scoring.centre, s)
+    absorb(model, state, reward - scoring.centre, s)
+    if adaptation.kind == RESTARTS:
+        restarts.watch(model, adaptation, state, reward - scoring.centre, s)
+    elif adaptation.kind == WINDOWS:
+        windows.credit(adaptation, state, reward)
 
 
 @compiled
