@@ -20,13 +20,17 @@ import pytest
 import driftbandits as db
 
 TUNED = ("SW-GLUCB", "SW-LinUCB", "D-GLUCB", "D-LinUCB")
-LINEAR = ("LinUCB", "SW-LinUCB", "D-LinUCB", "random")
+LINEAR = ("LinUCB", "SW-LinUCB", "D-LinUCB", "CD-LinUCB", "random")
 
 
 def memory_of(name: str) -> dict:
     """A memory short enough to be felt within a check."""
     if name.startswith("SW-"):
         return {"window": 12}
+    if name.startswith("CD-"):
+        return {"false_alarm_rate": 0.5}
+    if name.startswith("BOB-"):
+        return {"horizon": 300}  # blocks of 27 rounds in the plane
     return {"discount": 0.8} if name.startswith("D-") else {}
 
 
@@ -123,6 +127,7 @@ def saved_copy(agent: db.Agent, folder: Path) -> db.Agent:
 def look(agent: db.Agent) -> None:
     """Read everything that can be read."""
     _ = agent.theta_hat, agent.theta, agent.certificate, agent.clock, agent.late, agent.work
+    _ = agent.detections
     for s in agent.pending:
         agent.explain(s).table()
 
@@ -333,6 +338,7 @@ def check_save_and_load_go_on(case: Case, folder: Path) -> None:
     for _, s, reward in waiting:
         assert whole.update(s, reward) == halved.update(s, reward)
     assert whole.late == halved.late
+    assert whole.detections == halved.detections
     assert whole.pending == halved.pending
     assert whole.theta_hat.tobytes() == halved.theta_hat.tobytes()
     assert whole.theta.tobytes() == halved.theta.tobytes()
@@ -483,8 +489,12 @@ def check_a_save_holds_no_pickle(case: Case, folder: Path) -> None:
 
 # -- every parameter reaches the model -----------------------------------------------------------
 
-UCB = ("SW-GLUCB", "D-GLUCB", "LogisticUCB", "GLM-UCB", "LinUCB", "SW-LinUCB", "D-LinUCB")
-GLM = ("SW-GLUCB", "D-GLUCB", "LogisticUCB", "GLM-UCB", "greedy")
+RESTARTING = ("CD-GLUCB", "CD-LinUCB")
+UCB = (
+    *("SW-GLUCB", "D-GLUCB", "LogisticUCB", "GLM-UCB", "LinUCB", "SW-LinUCB", "D-LinUCB"),
+    *(*RESTARTING, "BOB-GLUCB"),
+)
+GLM = ("SW-GLUCB", "D-GLUCB", "LogisticUCB", "GLM-UCB", "CD-GLUCB", "BOB-GLUCB", "greedy")
 NOT_RANDOM = (*UCB, "greedy")
 EVERY = (*NOT_RANDOM, "random")
 
@@ -499,8 +509,12 @@ REACH: dict[str, list[tuple[dict, dict, tuple[str, ...]]]] = {
     "window": [({"window": 12}, {"window": 6}, ("SW-GLUCB", "SW-LinUCB", "greedy"))],
     "discount": [({"discount": 0.8}, {"discount": 0.7}, ("D-GLUCB", "D-LinUCB", "greedy"))],
     "horizon": [
-        ({}, {"horizon": 5000}, ("SW-GLUCB", "SW-LinUCB")),
-        ({"window": None, "discount": None, "horizon": 900}, {"horizon": 4000}, TUNED),
+        ({}, {"horizon": 5000}, ("SW-GLUCB", "SW-LinUCB", "BOB-GLUCB")),
+        (
+            {"window": None, "discount": None, "horizon": 900},
+            {"horizon": 4000},
+            (*TUNED, "BOB-GLUCB"),
+        ),
     ],
     "changes": [
         ({"horizon": 5000}, {"changes": 90}, ()),
@@ -522,6 +536,7 @@ REACH: dict[str, list[tuple[dict, dict, tuple[str, ...]]]] = {
     "centre": [({}, {"centre": 0.25}, NOT_RANDOM)],
     "epsilon": [({}, {"epsilon": 0.6}, NOT_RANDOM)],
     "too_long": [({}, {"too_long": "rescale"}, EVERY)],
+    "false_alarm_rate": [({}, {"false_alarm_rate": 1e-6}, RESTARTING)],
 }
 
 
@@ -531,15 +546,15 @@ def behaviour(name: str, arguments: dict) -> list[float]:
     agent = db.Agent(db.policy(name, **given), seed=2)
     rng = np.random.default_rng(12)
     shown: list[float] = []
-    for _ in range(20):
+    for t in range(20):
         actions = rng.uniform(-0.7, 0.7, size=(4, 2))
         try:
             decision = agent.decide(actions)
         except ValueError:
             return [-1.0]
         shown += [decision.index, decision.propensity, *decision.means, *decision.widths]
-        # 1 is a reward of every model, centred or not
-        agent.update(decision, 1.0)
+        # 1 is a reward of every model, centred or not; then the world changes
+        agent.update(decision, 1.0 if t < 10 else agent.policy.reward_range()[0])
     waiting = agent.decide(np.array([[0.5, 0.5]])).id
     probes: list[Callable] = [
         lambda: agent.decide([[1.5, 0.0]]),

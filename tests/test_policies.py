@@ -48,7 +48,7 @@ CASES = [
 ]
 CASES += [
     Case(name, arguments, label)
-    for name in (*GLM, "greedy")
+    for name in (*GLM, "CD-GLUCB", "BOB-GLUCB", "greedy")
     for label, arguments in GLM_CONFIGURATIONS.items()
 ]
 CASES += [Case("greedy", arguments, label) for label, arguments in GREEDY_CONFIGURATIONS.items()]
@@ -61,8 +61,9 @@ MARKED = [
 
 
 def test_the_names():
-    expected = ["D-GLUCB", "D-LinUCB", "GLM-UCB", "LinUCB", "LogisticUCB", "SW-GLUCB"]
-    assert sorted(db.policy_names()) == [*expected, "SW-LinUCB", "greedy", "random"]
+    expected = ["BOB-GLUCB", "CD-GLUCB", "CD-LinUCB", "D-GLUCB", "D-LinUCB", "GLM-UCB", "LinUCB"]
+    expected += ["LogisticUCB", "SW-GLUCB", "SW-LinUCB", "greedy", "random"]
+    assert sorted(db.policy_names()) == expected
 
 
 def test_no_check_is_left_out():

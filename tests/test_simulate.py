@@ -12,7 +12,7 @@ import driftbandits as db
 from driftbandits.environments import Logged
 from driftbandits.simulate import Restarted, draw_trace, play, player_seed
 
-EVERYTHING = ("regret", "chosen", "theta_hat", "intervals")
+EVERYTHING = ("regret", "chosen", "theta_hat", "intervals", "detections")
 
 
 def online(policy: db.Policy, trace: db.Trace, *, seed: int) -> dict[str, Any]:
@@ -38,6 +38,7 @@ def online(policy: db.Policy, trace: db.Trace, *, seed: int) -> dict[str, Any]:
         "means": means,
         "widths": widths,
         "work": agent.work,
+        "detections": agent.detections,
     }
 
 
@@ -51,6 +52,7 @@ def assert_same_bits(run: Any, loop: dict[str, Any]) -> None:
     for what in ("chosen", "theta_hat", "means", "widths"):
         np.testing.assert_array_equal(getattr(run, what), loop[what], err_msg=what)
     assert work_of(run) == loop["work"]
+    assert run.detections == loop["detections"]
 
 
 def world(horizon: int = 40, **options: Any) -> Any:
@@ -58,7 +60,7 @@ def world(horizon: int = 40, **options: Any) -> Any:
 
 
 # Memories so short that rows are forgotten within a test.
-SHORT: dict[str, Any] = {"window": 12, "discount": 0.8}
+SHORT: dict[str, Any] = {"window": 12, "discount": 0.8, "horizon": 60, "false_alarm_rate": 0.5}
 CONFIGURATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "plain": ({}, {}),
     "intercept": ({"intercept": True}, {}),

@@ -387,7 +387,7 @@ class Agent:
         lengths = scale * np.sqrt(((actions / scale) ** 2).sum(axis=1))
         bad = int(np.argmax(lengths))
         raise ValueError(
-            f"actions must not be longer than L = {self.policy.L:g}; row {bad} has length "
+            f"actions must not be longer than L = {self.policy.longest:g}; row {bad} has length "
             f"{lengths[bad]:.6g}. Give a larger L, or too_long='rescale'."
         )
 

@@ -219,10 +219,16 @@ def policies() -> None:
     Example:
       driftbandits policies
     """
-    from driftbandits.estimator.model import DISCOUNT, EVERYTHING, WINDOW
+    from driftbandits.estimator.model import DISCOUNT, EVERYTHING, SINCE_RESTART, WINDOW
     from driftbandits.policies import ALIASES, ROWS
 
-    memories = {WINDOW: "window", DISCOUNT: "discount", EVERYTHING: "everything", None: "any"}
+    memories = {
+        WINDOW: "window",
+        DISCOUNT: "discount",
+        EVERYTHING: "everything",
+        SINCE_RESTART: "since a detected change",
+        None: "any",
+    }
     other_names = {name: alias for alias, name in ALIASES.items()}
     _print_table(
         ("policy", "memory", "link", "citation"),

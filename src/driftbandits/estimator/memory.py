@@ -18,6 +18,7 @@ from driftbandits.estimator.model import (
     MASS,
     POOL,
     ROW,
+    SINCE_RESTART,
     SPAN,
     SUBTRACTIONS,
     TAIL,
@@ -38,7 +39,7 @@ from driftbandits.linalg import add_outer, dot, norm
 @compiled
 def keeps_rows(model: Model) -> bool:
     """A linear model that never takes rows away needs only its sums."""
-    return model.link != links.IDENTITY or model.memory in (WINDOW, POOL)
+    return model.link != links.IDENTITY or model.memory in (WINDOW, SINCE_RESTART, POOL)
 
 
 @inlined
@@ -47,7 +48,7 @@ def advance(model: Model, state: State, rounds: int) -> None:
     state.counters[N] += rounds
     if model.memory == DISCOUNT:
         _decay(model, state, model.gamma if rounds == 1 else model.gamma**rounds)
-    if model.memory != EVERYTHING:
+    if model.memory in (WINDOW, DISCOUNT):
         _forget(model, state)
         state.counters[FITTED] = 0
 
@@ -136,6 +137,15 @@ def insert_row(model: Model, state: State, reward: float, s: float) -> None:
 def _move(state: State, source: int, target: int) -> None:
     for j in range(state.rows.shape[0]):
         state.rows[j, target] = state.rows[j, source]
+
+
+@internal
+def forget_oldest(model: Model, state: State, count: int) -> None:
+    """Drop the oldest rows; what remains is summed anew."""
+    state.counters[HEAD] += count
+    rebuild(model, state)
+    state.counters[VALID] = state.counters[VALID + 1] = 0
+    state.counters[FITTED] = 0
 
 
 @internal

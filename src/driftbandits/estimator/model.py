@@ -30,7 +30,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Places = NDArray[np.uint32]  # unsigned: no look-out for negative indices in the inner loops
 
-EVERYTHING, WINDOW, DISCOUNT, POOL = 0, 1, 2, 3
+EVERYTHING, WINDOW, DISCOUNT = 0, 1, 2
+SINCE_RESTART = 3  # everything, until a policy forgets the oldest rows
+POOL = 4  # several at once, see policies/pool.py
 NO_PROJECTION, RADIAL, EXACT = 0, 1, 2
 
 MOST_MONOMIALS = 220

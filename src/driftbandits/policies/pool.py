@@ -94,9 +94,6 @@ _ROOT_TOLERANCE = 1e-12
 OPTIMISM = 0.6
 """Standard deviations of a.theta that a score adds to its mean."""
 
-MORE_VECTORS = _FILTERS
-MORE_MATRICES = _FILTERS
-MORE_COUNTERS = _FILTERS
 FILTER, PRECISION = place(VECTORS), place(MATRICES)
 SINCE = place(COUNTERS)  # and on: the round before which C_j was last 0
 RIDGE, SPREAD, EXPECTED_SPREAD = (place(GAUGES + i) for i in range(3))
@@ -106,7 +103,13 @@ LEAD_OF = place(TRUST + _MIXTURES)  # C_j
 FORECAST = place(LEAD_OF + _FILTERS)  # scratch: a . theta_j
 DOUBT = place(FORECAST + _FILTERS)  # scratch: q of filter j
 EVIDENCE = place(DOUBT + _FILTERS)  # scratch: of forecast k
-MORE_GAUGES = EVIDENCE + _FORECASTS - GAUGES
+MORE = {
+    "more_counters": _FILTERS,
+    "more_gauges": int(EVIDENCE) + _FORECASTS - GAUGES,
+    "more_vectors": _FILTERS,
+    "more_matrices": _FILTERS,
+}
+"""What the state of a pool has beyond that of an estimator."""
 
 
 @inlined
@@ -133,7 +136,7 @@ def _empty(model: Model, state: State, j: int) -> None:
 
 
 @inlined
-def advance_pool(model: Model, state: State, rounds: int) -> None:
+def advance(model: Model, state: State, rounds: int) -> None:
     """Let the clock go on: the filters that forget become less sure."""
     counters, gauges, matrices = state.counters, state.gauges, state.matrices
     counters[N] += rounds
@@ -151,7 +154,7 @@ def advance_pool(model: Model, state: State, rounds: int) -> None:
 
 
 @internal
-def absorb_in_pool(model: Model, state: State, reward: float, s: int, threshold: float) -> None:
+def absorb(model: Model, state: State, reward: float, s: int, threshold: float) -> None:
     """Learn the reward of the action in ROW, chosen in round s."""
     prepare(model, state, dot(state.vectors, ROW, ROW))
     phi = dispersion(model, state)
@@ -350,7 +353,7 @@ def _forget_before(model: Model, state: State, change: int, winner: int) -> None
 
 
 @internal
-def fit_pool(model: Model, state: State) -> None:
+def fit(model: Model, state: State) -> None:
     """theta_hat, theta := mean of the mixture, BONUS := its covariance."""
     d = model.d
     vectors, matrices = state.vectors, state.matrices

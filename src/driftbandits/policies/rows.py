@@ -15,12 +15,23 @@ import numpy as np
 from driftbandits import links, theory
 from driftbandits.estimator import Model
 from driftbandits.estimator.batch import PROJECTIONS, estimator_model
-from driftbandits.estimator.model import DISCOUNT, EVERYTHING, NO_PROJECTION, POOL, WINDOW, Floats, as_numbers
-from driftbandits.policies import pool
+from driftbandits.estimator.model import (
+    DISCOUNT,
+    EVERYTHING,
+    POOL,
+    SINCE_RESTART,
+    WINDOW,
+    Floats,
+    as_numbers,
+)
+from driftbandits.policies import pool, restarts
+from driftbandits.policies.adaptation import NO_ADAPTATION, POOLED, RESTARTS, WINDOWS, Adaptation
 from driftbandits.policies.scoring import CONSTANT, GREEDY, OPTIMISTIC, UCB, Scoring
+from driftbandits.policies.windows import bandit_over_windows
 
 LENGTH_TOLERANCE = 1e-9
 """An action is too long only if it exceeds L by more than rounding does."""
+LONGEST_AT_ALL = 1e150
 
 
 @dataclass(frozen=True)
@@ -31,6 +42,8 @@ class Row:
     linear: bool
     score: int
     citation: str
+    adaptation: int = NO_ADAPTATION  # what changes the memory as it goes
+    false_alarm_rate: float = 0.0  # unless the caller gives one; 0: no change is looked for
 
 
 _PAPER = "Russac, Cappe, Garivier (2020), Algorithms for Non-Stationary Generalized Linear Bandits"
@@ -59,8 +72,46 @@ ROWS: Mapping[str, Row] = {
         "Cheung, Simchi-Levi, Zhu (2019), Learning to Optimize under Non-Stationarity",
     ),
     "D-LinUCB": Row(DISCOUNT, True, UCB, _WEIGHTED),
-    "auto": Row(POOL, False, OPTIMISTIC, "a pool of memories, see policies/pool.py"),
-    "mixture": Row(POOL, False, OPTIMISTIC, "pool without detection"),
+    "CD-GLUCB": Row(
+        SINCE_RESTART,
+        False,
+        UCB,
+        "restarts on a detected change, docs/decisions/0007; base of Filippi et al. (2010)",
+        RESTARTS,
+        false_alarm_rate=1e-4,
+    ),
+    "CD-LinUCB": Row(
+        SINCE_RESTART,
+        True,
+        UCB,
+        "restarts on a detected change, docs/decisions/0007; base of Abbasi-Yadkori et al. (2011)",
+        RESTARTS,
+        false_alarm_rate=1e-4,
+    ),
+    "BOB-GLUCB": Row(
+        WINDOW,
+        False,
+        UCB,
+        "Cheung, Simchi-Levi, Zhu (2019), Learning to Optimize under Non-Stationarity: "
+        f"bandit over bandit; base of {_PAPER}, Algorithm 1",
+        WINDOWS,
+    ),
+    "mixture": Row(
+        POOL,
+        False,
+        OPTIMISTIC,
+        "a mixture of discounts, docs/decisions/0008; after McCormick, Raftery, Madigan, Burd "
+        "(2012), Dynamic Logistic Regression and Dynamic Model Averaging",
+        POOLED,
+    ),
+    "auto": Row(
+        POOL,
+        False,
+        OPTIMISTIC,
+        "the mixture, restarted on detected changes, docs/decisions/0008",
+        POOLED,
+        false_alarm_rate=3e-4,
+    ),
     "greedy": Row(None, False, GREEDY, "the mean alone, without a bonus"),
     "random": Row(EVERYTHING, True, CONSTANT, "uniform over the actions"),
 }
@@ -93,6 +144,7 @@ class Policy:
     projection: str
     epsilon: float
     too_long: str
+    false_alarm_rate: float
 
     @property
     def row(self) -> Row:
@@ -107,6 +159,11 @@ class Policy:
     def model_L(self) -> float:
         """Bound of the actions as the model sees them."""
         return math.sqrt(self.L**2 + 1.0) if self.intercept else self.L
+
+    @property
+    def longest(self) -> float:
+        """The longest action that is accepted; a pool takes any whose square is a number."""
+        return LONGEST_AT_ALL if self.row.memory == POOL else self.L
 
     @property
     def forgets_after(self) -> int | None:
@@ -130,38 +187,19 @@ class Policy:
 
     @cached_property
     def model(self) -> Model:
-        if self.row.memory == POOL:
-            return self._pool_model()
-        return estimator_model(
+        made = estimator_model(
             self.link,
             dim=self.model_dim,
             lam=self.lam,
             S=self.S,
             L=self.model_L,
-            window=self.window,
+            window=self.adaptation.block or self.window,
             discount=self.discount,
-            projection="none" if self.row.linear else self.projection,
+            projection="none" if self.row.linear or self.row.memory == POOL else self.projection,
         )
-
-    def _pool_model(self) -> Model:
-        return Model(
-            d=self.model_dim,
-            link=self.link.code,
-            m=self.link.m,
-            lam=self.lam,
-            memory=POOL,
-            span=0,
-            gamma=1.0,
-            S=math.inf,
-            L=math.inf,
-            c=1.0,
-            projection=NO_PROJECTION,
-            order=1,
-            more_counters=pool.MORE_COUNTERS,
-            more_gauges=pool.MORE_GAUGES,
-            more_vectors=pool.MORE_VECTORS,
-            more_matrices=pool.MORE_MATRICES,
-        )
+        if self.row.memory in (SINCE_RESTART, POOL):
+            made = made._replace(memory=self.row.memory)
+        return made._replace(**self._adapted[1])
 
     @cached_property
     def scoring(self) -> Scoring:
@@ -177,8 +215,8 @@ class Policy:
             bonus_scale=self.bonus_scale,
             epsilon=self.epsilon,
             centre=self.centre,
-            longest=self.L,
-            longest_square=1e300 if self.row.memory == POOL else (self.L * (1.0 + LENGTH_TOLERANCE)) ** 2,
+            longest=self.longest,
+            longest_square=(self.longest * (1.0 + LENGTH_TOLERANCE)) ** 2,
             rescale=int(self.too_long == "rescale"),
             radius_scale=1.0 if linear else 2.0 * p.k / p.c,
             radius_offset=offset,
@@ -188,13 +226,33 @@ class Policy:
             horizon=float(self.horizon or 0),
             sample_lag=int(linear),
             sandwiched=int(linear and self.discount is not None),
-            alarm=8.0 if self.name == "auto" else 0.0,
         )
+
+    @property
+    def adaptation(self) -> Adaptation:
+        return self._adapted[0]
+
+    @cached_property
+    def _adapted(self) -> tuple[Adaptation, dict[str, int]]:
+        """The numbers by which the memory is adapted, and the entries its state needs."""
+        if self.row.adaptation == RESTARTS:
+            dispersion = (self.link.m / 2.0) ** 2 if self.link.code == links.IDENTITY else 1.0
+            threshold = -math.log(self.false_alarm_rate)
+            return Adaptation(RESTARTS, threshold, dispersion), restarts.MORE
+        if self.row.adaptation == POOLED:
+            threshold = -math.log(self.false_alarm_rate) if self.row.false_alarm_rate else 0.0
+            return Adaptation(POOLED, threshold), pool.MORE
+        if self.row.adaptation == WINDOWS:
+            assert self.horizon is not None  # checked by `policy`
+            return bandit_over_windows(
+                d=self.model_dim, horizon=self.horizon, reward_range=self.reward_range()
+            )
+        return Adaptation(), {}
 
     @cached_property
     def numbers(self) -> Floats:
-        """Model and scoring, packed for the kernels."""
-        return as_numbers(self.model, *self.scoring)
+        """Model, scoring and adaptation, packed for the kernels."""
+        return as_numbers(self.model, *self.scoring, *self.adaptation)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -234,6 +292,7 @@ def policy(
     centre: float = 0.0,
     epsilon: float = 0.0,
     too_long: str = "refuse",
+    false_alarm_rate: float | None = None,
 ) -> Policy:
     """A policy by its name, see `policy_names`.
 
@@ -250,6 +309,8 @@ def policy(
     projection     of theta-hat on the ball: exact, radial or none
     epsilon        share of rounds in which the action is drawn uniformly
     too_long       what to do with an action longer than L: refuse it, or rescale it to L
+    false_alarm_rate  of CD-* and auto: while nothing changes, restarts come at least 1/rate rounds
+                   apart in the mean, as far as rewards are distributed as the model says
 
     >>> policy("SW-GLUCB", dim=2, horizon=6000, changes=3).window
     252
@@ -264,6 +325,10 @@ def policy(
     _check_number("delta", delta, above=0.0, below=1.0)
     _check_number("bonus_scale", bonus_scale, at_least=0.0)
     _check_number("epsilon", epsilon, at_least=0.0, at_most=1.0)
+    if false_alarm_rate is None:
+        false_alarm_rate = row.false_alarm_rate
+    else:
+        _check_number("false_alarm_rate", false_alarm_rate, above=0.0, below=1.0)
     _check_number("centre", centre)
     if horizon is not None:
         _check_integer("horizon", horizon, 1)
@@ -281,6 +346,8 @@ def policy(
         raise ValueError(f"too_long must be 'refuse' or 'rescale'; got {too_long!r}")
     if row.linear and m is None:
         m = 1.0
+    if row.memory == POOL:
+        S = L = 1.0  # which it does not use
     reward_model = links.link("identity" if row.linear else link, m=m)
     window, discount = _memory_of(
         name, int(dim) + bool(intercept), window, discount, horizon, changes
@@ -303,6 +370,7 @@ def policy(
         projection=projection,
         epsilon=float(epsilon),
         too_long=too_long,
+        false_alarm_rate=float(false_alarm_rate),
     )
     _ = made.numbers  # refuses an L * S whose c_mu vanishes
     return made
@@ -318,6 +386,10 @@ def _memory_of(
 ) -> tuple[int | None, float | None]:
     """The window or discount that a row works with; the paper's rule where none is given."""
     memory = ROWS[name].memory
+    if ROWS[name].adaptation == WINDOWS:
+        if horizon is None:
+            raise ValueError(f"{name} needs horizon=...: it is what its windows follow from")
+        return None, None
     if memory == WINDOW:
         if window is None:
             if horizon is None:
@@ -335,7 +407,7 @@ def _memory_of(
                 )
             discount = theory.tuned_discount(dim=d, horizon=int(horizon), changes=changes)
         return None, float(discount)
-    if memory in (EVERYTHING, POOL):
+    if memory in (EVERYTHING, SINCE_RESTART, POOL):
         return None, None
     if window is not None and discount is not None:
         raise ValueError(f"give window or discount, not both; got {window!r} and {discount!r}")

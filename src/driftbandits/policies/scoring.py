@@ -40,13 +40,8 @@ from driftbandits.estimator.model import (
 )
 from driftbandits.jit import compiled, inlined, internal, place
 from driftbandits.linalg import cholesky, inverse, sandwich
-from driftbandits.policies.pool import (
-    OPTIMISM,
-    absorb_in_pool,
-    advance_pool,
-    fit_pool,
-    prepare,
-)
+from driftbandits.policies import pool, restarts, windows
+from driftbandits.policies.adaptation import POOLED, RESTARTS, WINDOWS, adaptation_of
 
 UCB, GREEDY, CONSTANT, OPTIMISTIC = 0, 1, 2, 3
 
@@ -54,7 +49,7 @@ ACCEPTED, NOT_FINITE, TOO_LONG = map(place, range(3))
 """What `choose` says of a set of actions."""
 
 TAKEN = -math.inf
-MIXTURE, TIES = map(place, range(2))
+MIXTURE, TIES, WINDOW_DRAW = map(place, range(3))
 """Streams of random numbers."""
 
 
@@ -78,7 +73,6 @@ class Scoring(NamedTuple):
     horizon: float
     sample_lag: int  # 1 where the radius counts the n = t-1 samples seen, 0 where it counts t
     sandwiched: int  # the bonus norm is W^-1 W~ W^-1
-    alarm: float  # evidence that a change must have; 0: none is looked for
 
 
 @inlined
@@ -102,7 +96,6 @@ def scoring_of(numbers: Floats) -> Scoring:
         n[14],
         int(n[15]),
         int(n[16]),
-        n[17],
     )
 
 
@@ -217,7 +210,7 @@ def score(model: Model, scoring: Scoring, state: State, actions: Floats, table: 
         since = counters[N] - counters[BEGUN]
         wide = scoring.bonus_scale * _radius(model, scoring, since, counters[SPAN])
     elif scoring.score == OPTIMISTIC:
-        wide = scoring.bonus_scale * OPTIMISM
+        wide = scoring.bonus_scale * pool.OPTIMISM
     state.gauges[RADIUS] = wide
     for i in range(actions.shape[0]):
         mean, width = 0.0, 0.0
@@ -285,7 +278,7 @@ def _mean_square(model: Model, scoring: Scoring, actions: Floats) -> float:
 @inlined
 def estimate(model: Model, state: State) -> None:
     if model.memory == POOL:
-        fit_pool(model, state)
+        pool.fit(model, state)
     else:
         fit(model, state)
 
@@ -293,7 +286,7 @@ def estimate(model: Model, state: State) -> None:
 @inlined
 def pass_time(model: Model, state: State, rounds: int) -> None:
     if model.memory == POOL:
-        advance_pool(model, state, rounds)
+        pool.advance(model, state, rounds)
     else:
         advance(model, state, rounds)
 
@@ -324,9 +317,15 @@ def decide(
     verdict = verdict_on(scoring, actions)
     if verdict != ACCEPTED:
         return verdict
-    if model.memory == POOL:
-        prepare(model, state, _mean_square(model, scoring, actions))
+    adaptation = adaptation_of(numbers)
+    if adaptation.kind == POOLED:
+        pool.prepare(model, state, _mean_square(model, scoring, actions))
+    if adaptation.kind == WINDOWS and windows.is_over(adaptation, state):
+        draw = uniform(seed, counters[N] // adaptation.block, WINDOW_DRAW)
+        windows.begin_block(model, adaptation, state, draw)
     estimate(model, state)
+    if adaptation.kind == RESTARTS:
+        restarts.follow(model, state)
     score(model, scoring, state, actions, table)
     for i in range(actions.shape[0]):
         table[3, i] = table[2, i]
@@ -355,14 +354,17 @@ def update(
     s: int,
 ) -> None:
     """Learn the reward of an action of round s; `rows` must have room and s be young enough."""
-    scoring = scoring_of(numbers)
+    model, scoring, adaptation = model_of(numbers), scoring_of(numbers), adaptation_of(numbers)
     state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
     set_row(scoring, actions, index, state)
-    model = model_of(numbers)
-    if model.memory == POOL:
-        absorb_in_pool(model, state, reward - scoring.centre, s, scoring.alarm)
-    else:
-        absorb(model, state, reward - scoring.centre, s)
+    if adaptation.kind == POOLED:
+        pool.absorb(model, state, reward - scoring.centre, s, adaptation.threshold)
+        return
+    absorb(model, state, reward - scoring.centre, s)
+    if adaptation.kind == RESTARTS:
+        restarts.watch(model, adaptation, state, reward - scoring.centre, s)
+    elif adaptation.kind == WINDOWS:
+        windows.credit(adaptation, state, reward)
 
 
 @compiled
