@@ -72,20 +72,20 @@ _TWIST = CURVATURE
 
 
 @inlined
-def use_one_matrix(state: State) -> None:
-    """V2 := V, for rows that project in W^-1 and know no W~."""
-    for i in range(state.matrices.shape[1]):
-        for j in range(state.matrices.shape[1]):
-            state.matrices[V2, i, j] = state.matrices[V, i, j]
+def prepare(model: Model, period: int, one_matrix: int, state: State) -> None:
+    """What some rows need before `fit`: a restart by schedule, and W for W~ as the norm."""
+    if period > 0 and state.counters[N] // period * period > state.counters[BEGUN]:
+        _restart(model, state, state.counters[N] // period * period)
+    if one_matrix:
+        for i in range(model.d):
+            for j in range(model.d):
+                state.matrices[V2, i, j] = state.matrices[V, i, j]
 
 
 @internal
-def restart(model: Model, period: int, state: State) -> None:
-    """Forget every round up to the last multiple of the period."""
+def _restart(model: Model, state: State, begin: int) -> None:
+    """Forget every round up to `begin`."""
     rows, counters = state.rows, state.counters
-    begin = counters[N] // period * period
-    if begin == counters[BEGUN]:
-        return
     counters[BEGUN] = begin
     while counters[HEAD] < counters[TAIL] and rows[model.d + 1, counters[HEAD]] <= begin:
         counters[HEAD] += 1

@@ -44,7 +44,7 @@ from driftbandits.estimator.model import (
 from driftbandits.jit import compiled, inlined, internal, place
 from driftbandits.linalg import cholesky, inverse, norm, sandwich
 from driftbandits.policies.chance import TAKEN, pick
-from driftbandits.policies.estimating import project_in_curvature, restart, use_one_matrix
+from driftbandits.policies.estimating import prepare, project_in_curvature
 from driftbandits.policies.sampling import POSTERIOR, draw, make_sampling_matrices
 
 UCB, GREEDY, CONSTANT = 0, 1, 2
@@ -166,22 +166,6 @@ def _self_concordant_radius(
     if inside:
         wide = min(wide, theory.inside_radius(rho, k, lam, S, reach))
     return wide / scoring.flattest_root
-
-
-@inlined
-def prepare(model: Model, scoring: Scoring, state: State) -> None:
-    """What some rows need before `fit`."""
-    if scoring.period > 0:
-        restart(model, scoring.period, state)
-    if scoring.one_matrix:
-        use_one_matrix(state)
-
-
-@inlined
-def finish(model: Model, scoring: Scoring, state: State) -> None:
-    """What some rows need after `fit`. (One function for all three would compile for longer.)"""
-    if scoring.project_in_curvature:
-        project_in_curvature(model, state)
 
 
 @inlined
@@ -314,9 +298,10 @@ def decide(
     verdict = verdict_on(scoring, actions)
     if verdict != ACCEPTED:
         return verdict
-    prepare(model, scoring, state)
+    prepare(model, scoring.period, scoring.one_matrix, state)
     fit(model, state)
-    finish(model, scoring, state)
+    if scoring.project_in_curvature:
+        project_in_curvature(model, state)
     score(model, scoring, state, actions, table)
     for i in range(actions.shape[0]):
         table[3, i] = table[2, i]
@@ -388,9 +373,10 @@ def refit(
     """Bring the estimate up to date."""
     model, scoring = model_of(numbers), scoring_of(numbers)
     state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
-    prepare(model, scoring, state)
+    prepare(model, scoring.period, scoring.one_matrix, state)
     fit(model, state)
-    finish(model, scoring, state)
+    if scoring.project_in_curvature:
+        project_in_curvature(model, state)
 
 
 @compiled
