@@ -12,7 +12,16 @@ from typing import NamedTuple
 import numpy as np
 from scipy import optimize, special
 
-LINEAR = ("LinUCB", "SW-LinUCB", "D-LinUCB", "random")
+LINEAR = ("LinUCB", "SW-LinUCB", "D-LinUCB", "LB-WeightUCB", "D-RandLinUCB", "D-LinTS", "random")
+DRIFT = ("GLB-WeightUCB", "LB-WeightUCB", "SCB-WeightUCB")
+SELF_CONCORDANT = ("SC-SW-GLUCB", "SC-D-GLUCB")
+POSTERIOR = ("GLM-TSL", "SW-GLM-TSL", "D-GLM-TSL")
+PERTURBED = ("GLM-FPL", "SW-GLM-FPL", "D-GLM-FPL", "D-LinTS")
+WINDOWED = ("SW-GLUCB", "SW-LinUCB", "SC-SW-GLUCB", "SW-GLM-TSL", "SW-GLM-FPL", "Restart-GLUCB")
+DISCOUNTED = (
+    *("D-GLUCB", "D-LinUCB", "SC-D-GLUCB", "D-GLM-TSL", "D-GLM-FPL", "D-RandLinUCB", "D-LinTS"),
+    *DRIFT,
+)
 
 
 class Played(NamedTuple):
@@ -46,7 +55,7 @@ class Reference:
     window: int | None = None
     discount: float | None = None
     horizon: int | None = None
-    lam: float = 1.0
+    lam: float | None = None
     S: float = 1.0
     L: float = 1.0
     m: float = 1.0
@@ -56,6 +65,17 @@ class Reference:
     projection: str = "exact"
     centre: float = 0.0
     _grids: dict = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self):
+        if self.lam is None:
+            object.__setattr__(self, "lam", self._rule_of_the_source())
+
+    def _rule_of_the_source(self):
+        if self.name in ("GLB-WeightUCB", "LB-WeightUCB"):
+            return self.d / self.c
+        if self.name in ("SCB-WeightUCB", *SELF_CONCORDANT) and self.horizon is not None:
+            return self.d * np.log(self.horizon)
+        return 1.0
 
     # -- the reward model --------------------------------------------------------------------
 
@@ -78,6 +98,14 @@ class Reference:
         if self.model == "poisson":
             return np.exp(z)
         return self.m * special.expit(z) * special.expit(-z)
+
+    def bend(self, z):
+        """mu''."""
+        if self.model == "identity":
+            return np.zeros_like(z)
+        if self.model == "poisson":
+            return np.exp(z)
+        return self.slope(z) * (1 - 2 * special.expit(z))
 
     @property
     def longest(self):
@@ -106,11 +134,15 @@ class Reference:
     @property
     def memory(self):
         """everything, window or discount."""
-        if self.name.startswith("SW-") or (self.name == "greedy" and self.window is not None):
+        if self.name in WINDOWED or (self.name == "greedy" and self.window is not None):
             return "window"
-        if self.name.startswith("D-") or (self.name == "greedy" and self.discount is not None):
+        if self.name in DISCOUNTED or (self.name == "greedy" and self.discount is not None):
             return "discount"
         return "everything"
+
+    def begun(self, clock):
+        """The round after which everything was forgotten last, for the decision that comes."""
+        return clock // self.window * self.window if self.name == "Restart-GLUCB" else 0
 
     def rows(self, actions):
         table = np.asarray(actions, dtype=float).reshape(-1, self.dim)
@@ -120,6 +152,7 @@ class Reference:
         """Rows, centred rewards and weights of what is remembered at this clock."""
         if self.memory == "window":
             played = [p for p in played if clock - p.round < self.window]
+            played = [p for p in played if p.round > self.begun(clock)]
         gamma = self.discount if self.memory == "discount" else 1.0
         weights = np.array([gamma ** (clock - p.round) for p in played])
         rewards = np.array([p.reward - self.centre for p in played])
@@ -148,16 +181,30 @@ class Reference:
         assert np.abs(equation(found)).max() <= 1e-11 * scale
         return found
 
+    def curvature(self, clock, played, theta):
+        """J(theta)."""
+        A, _, w = self.weighted(clock, played)
+        return (A.T * (w * self.slope(A @ theta))) @ A + self.lam * np.eye(self.d)
+
+    @property
+    def projects(self):
+        free = (*LINEAR, *SELF_CONCORDANT, *POSTERIOR, *PERTURBED)
+        return self.name not in free and self.projection != "none"
+
     def theta(self, clock, played, theta_hat):
-        """argmin of ||g(theta_hat) - g(theta)|| over the ball, in the norm of V^-1 or W~^-1."""
+        """argmin of ||g(theta_hat) - g(theta)|| over the ball.
+
+        In the norm of V^-1 or W~^-1; of W^-1 for GLB-WeightUCB, of J(theta)^-1 for SCB-WeightUCB.
+        """
         length = np.linalg.norm(theta_hat)
-        if self.name in LINEAR or self.projection == "none" or length <= self.S:
+        if not self.projects or length <= self.S:
             return theta_hat
         if self.projection == "radial":
             return theta_hat * (self.S / length)
         A, _, w = self.weighted(clock, played)
-        M = self.design(clock, played, power=2 if self.memory == "discount" else 1)
-        M_inverse = np.linalg.inv(M)
+        squared = self.memory == "discount" and self.name != "GLB-WeightUCB"
+        M_inverse = np.linalg.inv(self.design(clock, played, power=2 if squared else 1))
+        local = self.name == "SCB-WeightUCB"
 
         def g(theta):
             return A.T @ (w * self.mean(A @ theta)) + self.lam * theta
@@ -165,14 +212,21 @@ class Reference:
         goal = g(theta_hat)
 
         def distance(theta):
-            return (goal - g(theta)) @ M_inverse @ (goal - g(theta))
+            J = self.curvature(clock, played, theta)
+            return (
+                (goal - g(theta)) @ (np.linalg.inv(J) if local else M_inverse) @ (goal - g(theta))
+            )
 
         def stationary(unknown):
-            """J M^-1 (g(theta_hat) - g(theta)) is along theta, which is on the sphere."""
+            """Half the gradient of the distance is along theta, which is on the sphere."""
             theta, nu = unknown[:-1], unknown[-1]
-            J = (A.T * (w * self.slope(A @ theta))) @ A + self.lam * np.eye(self.d)
-            along = J @ M_inverse @ (goal - g(theta)) - nu * theta
-            return np.append(along, theta @ theta - self.S**2)
+            J = self.curvature(clock, played, theta)
+            if local:
+                u = np.linalg.solve(J, goal - g(theta))
+                pull = goal - g(theta) + A.T @ (w * self.bend(A @ theta) * (A @ u) ** 2) / 2
+            else:
+                pull = J @ M_inverse @ (goal - g(theta))
+            return np.append(pull - nu * theta, theta @ theta - self.S**2)
 
         grid = self._sphere()
         distances = [distance(theta) for theta in grid]
@@ -200,30 +254,79 @@ class Reference:
 
     # -- the score ---------------------------------------------------------------------------
 
-    def radius(self, clock):
-        """The confidence radius of the round t that follows; linear rows count n = t-1."""
-        t = clock + 1
+    def radius(self, clock, theta_hat=None):
+        """The confidence radius of the round t that follows; linear rows count n = t-1.
+
+        theta_hat matters to the self-concordant rows alone.
+        """
+        t = clock - self.begun(clock) + 1
         n = t - 1 if self.is_linear else t
-        log_confidence = np.log(1 / self.delta)
+        in_horizon = self.horizon is not None and t <= self.horizon
+        T = self.horizon if in_horizon else t * (t + 1)
+        log_confidence = np.log((T if self.memory == "window" else 1) / self.delta)
         if self.memory == "window":
             n = min(n, self.window)
-            in_horizon = self.horizon is not None and t <= self.horizon
-            log_confidence = np.log((self.horizon if in_horizon else t * (t + 1)) / self.delta)
         if self.memory == "discount":
             n = (1 - self.discount ** (2 * n)) / (1 - self.discount**2)
-        d, L, lam, S = self.d, self.longest, self.lam, self.S
+        if self.name in SELF_CONCORDANT:
+            return self._self_concordant_radius(n, T, theta_hat)
+        d, L, lam, S, k = self.d, self.longest, self.lam, self.S, self.k
+        if self.name == "SCB-WeightUCB":
+            # written for L = 1 in the source; for another L, actions and parameter are rescaled
+            wide = self._local_deviation(n, log_confidence) + np.sqrt(lam) / L * (S * L)
+            return 2 * np.sqrt(1 + 2 * S * L) * k / np.sqrt(self.c) * wide
         c_t = (
             self.m / 2 * np.sqrt(2 * log_confidence + d * np.log(1 + self.c * L**2 * n / (d * lam)))
         )
         if self.is_linear:
             return np.sqrt(lam) * S + c_t
         bias = 0.0
-        if self.memory == "discount":
+        if self.memory == "discount" and self.name not in DRIFT:
             gamma = self.discount
             D = np.log(1 / (1 - gamma)) / (1 - gamma)
             tail = gamma**D / (1 - gamma)
-            bias = 2 * L**2 * S * self.k * np.sqrt(self.c / lam) * tail
-        return 2 * self.k / self.c * (c_t + np.sqrt(self.c * lam) * S + bias)
+            bias = 2 * L**2 * S * k * np.sqrt(self.c / lam) * tail
+        factor = 2 * k / self.c
+        if self.name in POSTERIOR:
+            factor = k * np.sqrt(k) / self.c
+        if self.name in PERTURBED:
+            factor = k * k / self.c
+        return factor * (c_t + np.sqrt(self.c * lam) * S + bias)
+
+    def _local_deviation(self, n, log_confidence):
+        lam, m, d = self.lam / self.longest**2, self.m, self.d
+        return (
+            np.sqrt(lam) / (2 * m)
+            + 2 * m / np.sqrt(lam) * (log_confidence + d * np.log(2))
+            + d * m / np.sqrt(lam) * np.log(1 + self.k * n / (d * lam))
+        )
+
+    def _self_concordant_radius(self, n, T, theta_hat):
+        lam, S, k = self.lam / self.longest**2, self.S * self.longest, self.k
+        S_bar = S
+        if self.memory == "discount":
+            S_bar = S + (2 * S * k + self.m) / (T * lam * (1 - self.discount))
+            n = (1 - T**-2.0) / (1 - self.discount**2)
+        rho = self._local_deviation(n, np.log(T / self.delta))
+        beta = (
+            k * np.sqrt(lam) * (1 + S_bar + np.sqrt((1 + S_bar) / lam) * rho + rho**2 / lam) ** 1.5
+        )
+        if theta_hat is not None and np.linalg.norm(theta_hat) <= self.S:
+            beta = min(beta, k * np.sqrt(1 + 2 * S) * (np.sqrt(lam) * S_bar + rho))
+        return beta / np.sqrt(self.c)
+
+    def spread(self, clock, played, theta_hat):
+        """The matrix in whose norm widths are measured."""
+        V = self.design(clock, played)
+        C = self.design(clock, played, power=2) if self.memory == "discount" else V
+        J = self.curvature(clock, played, theta_hat)
+        if self.name in POSTERIOR:
+            return np.linalg.inv(J)
+        if self.name in PERTURBED:
+            return np.linalg.inv(J) @ C @ np.linalg.inv(J)
+        if self.name in ("D-LinUCB", "D-RandLinUCB"):
+            return np.linalg.inv(V) @ C @ np.linalg.inv(V)
+        return np.linalg.inv(V)
 
     def score(self, clock, played, actions):
         """Everything a decision needs, for the round after this clock."""
@@ -235,8 +338,7 @@ class Reference:
         means = self.centre + self.mean(A @ theta)
         if self.name == "greedy":
             return Scores(theta_hat, theta, means, np.zeros(len(A)))
-        B = np.linalg.inv(self.design(clock, played))
-        if self.name == "D-LinUCB":
-            B = B @ self.design(clock, played, power=2) @ B
+        B = self.spread(clock, played, theta_hat)
         norms = np.sqrt(np.einsum("ki,ij,kj->k", A, B, A))
-        return Scores(theta_hat, theta, means, self.bonus_scale * self.radius(clock) * norms)
+        radius = self.bonus_scale * self.radius(clock, theta_hat)
+        return Scores(theta_hat, theta, means, radius * norms)

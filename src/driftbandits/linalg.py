@@ -78,6 +78,16 @@ def backward_solve(Ms: Floats, C: int, xs: Floats, x: int) -> None:
 
 
 @leaf
+def multiply_by_factor(Ms: Floats, C: int, xs: Floats, x: int) -> None:
+    """x := C x."""
+    for i in range(xs.shape[1] - 1, -1, -1):
+        total = xs[x, i] / Ms[C, i, i]
+        for k in range(i):
+            total += Ms[C, i, k] * xs[x, k]
+        xs[x, i] = total
+
+
+@leaf
 def invert_factor(Ms: Floats, C: int, out: int) -> float:
     """Lower triangle of out := C^-1; returns trace A^-1 = ||C^-1||_F^2, a bound of ||A^-1||."""
     d = Ms.shape[1]

@@ -1,4 +1,6 @@
-"""What the paper proves: how to tune, how wide to be, and what the regret is bounded by.
+"""What is proved: how to tune, how wide to be, and what the regret is bounded by.
+
+The paper's formulas, and those of the later works that `policies.rows` cites.
 
 Notation
 --------
@@ -8,6 +10,7 @@ gamma    discount                             D(gamma) rounds after which a chan
 k, c     largest and smallest slope           lam      penalty
 L, S     bounds of ||a|| and ||theta||        m        largest reward
 delta    probability that a bound fails       n        rows that count: min(t, tau), ...
+P_T      path length: sum of ||theta_t - theta_{t-1}|| up to T
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from driftbandits.jit import compiled
+from driftbandits.jit import compiled, inlined
 
 
 class Problem(NamedTuple):
@@ -42,10 +45,11 @@ def _check_tuning(dim: int, horizon: int, changes: int | None) -> None:
         raise ValueError(f"changes must be an integer of at least 0, or None; got {changes!r}")
 
 
-def _rate(dim: int, horizon: int, changes: int | None) -> float:
-    """(Gamma/(dT))^(2/3), with 1 for an unknown Gamma."""
+def _rate(dim: int, horizon: int, changes: int | None, slope: float) -> float:
+    """(sqrt(slope) Gamma/(dT))^(2/3), with 1 for an unknown Gamma."""
     _check_tuning(dim, horizon, changes)
-    rate = math.pow((1 if changes is None else changes) / (dim * horizon), 2.0 / 3.0)
+    known = 1 if changes is None else changes
+    rate = math.pow(math.sqrt(slope) * known / (dim * horizon), 2.0 / 3.0)
     if rate >= 1.0:
         raise ValueError(
             f"changes must be less than dim * horizon = {dim * horizon}; got {changes!r}: "
@@ -54,29 +58,88 @@ def _rate(dim: int, horizon: int, changes: int | None) -> float:
     return rate
 
 
-def tuned_window(*, dim: int, horizon: int, changes: int | None = None) -> int:
+def tuned_window(*, dim: int, horizon: int, changes: int | None = None, slope: float = 1.0) -> int:
     """tau of Corollary `corollary:asympt_regret_SW`; without changes, the whole horizon.
+
+    The self-concordant analysis (Russac et al. 2021) has the smallest slope in it: give c.
 
     >>> tuned_window(dim=2, horizon=6000, changes=3)
     252
     """
-    rate = _rate(dim, horizon, changes)
+    rate = _rate(dim, horizon, changes, slope)
     # A power that should be whole may come out a hair above it: 100^(2/3 * 3/2).
     return horizon if changes == 0 else math.ceil(round(1.0 / rate, 9))
 
 
-def tuned_discount(*, dim: int, horizon: int, changes: int | None = None) -> float:
+def tuned_discount(
+    *, dim: int, horizon: int, changes: int | None = None, slope: float = 1.0
+) -> float:
     """gamma of Corollary `corollary:asympt_regret_D`; without changes, 1 - 1/horizon.
+
+    The self-concordant analysis (Russac et al. 2021) has the smallest slope in it: give c.
 
     >>> round(tuned_discount(dim=2, horizon=6000, changes=3), 5)
     0.99603
     """
-    rate = _rate(dim, horizon, changes)
+    rate = _rate(dim, horizon, changes, slope)
     if changes == 0:
         if horizon == 1:
             raise ValueError("horizon must be at least 2 for a discount with changes=0; got 1")
         return 1.0 - 1.0 / horizon
     return 1.0 - rate
+
+
+def _check_drift(dim: int, horizon: int, path_length: float) -> None:
+    _check_tuning(dim, horizon, None)
+    if not (math.isfinite(path_length) and path_length >= 0.0):
+        raise ValueError(f"path_length must be finite and at least 0; got {path_length!r}")
+
+
+def drift_discount(*, dim: int, horizon: int, path_length: float, slope: float = 1.0) -> float:
+    """gamma = 1 - max(1/T, sqrt(slope P_T/(dT))), for gradual drift (Wang, Zhao, Zhou 2023).
+
+    slope: 1 for LB-WeightUCB, k c for GLB-WeightUCB, k for SCB-WeightUCB.
+
+    >>> round(drift_discount(dim=2, horizon=6000, path_length=6.0), 5)
+    0.97764
+    """
+    _check_drift(dim, horizon, path_length)
+    if horizon < 2:
+        raise ValueError(f"horizon must be at least 2 for a discount; got {horizon!r}")
+    loss = max(1.0 / horizon, math.sqrt(slope * path_length / (dim * horizon)))
+    if loss >= 1.0:
+        raise ValueError(
+            f"path_length must be less than {dim * horizon / slope:g} over {horizon} rounds; got "
+            f"{path_length!r}: with such a drift there is nothing to remember"
+        )
+    return 1.0 - loss
+
+
+def restart_period(*, dim: int, horizon: int, path_length: float) -> int:
+    """Rounds between restarts, floor((dT/P_T)^(2/3)) but at most T (Zhao et al. 2020).
+
+    >>> restart_period(dim=2, horizon=6000, path_length=6.0)
+    158
+    """
+    _check_drift(dim, horizon, path_length)
+    if path_length == 0.0:
+        return horizon
+    # A power that should be whole may come out a hair below it.
+    period = math.floor(round(math.pow(dim * horizon / path_length, 2.0 / 3.0), 9))
+    return min(max(period, 1), horizon)
+
+
+def drift_penalty(*, dim: int, slope: float = 1.0) -> float:
+    """lam = d/c: the d/c^2 of Wang, Zhao, Zhou (2023), whose penalty is c lam theta."""
+    return dim / slope
+
+
+def self_concordant_penalty(*, dim: int, horizon: int) -> float:
+    """lam = d log T (Russac et al. 2021; Wang, Zhao, Zhou 2023, whose penalty is c lam theta)."""
+    _check_tuning(dim, horizon, None)
+    if horizon < 2:
+        raise ValueError(f"horizon must be at least 2 for the penalty d log T; got {horizon!r}")
+    return dim * math.log(horizon)
 
 
 def forgetting_time(gamma: float) -> float:
@@ -107,10 +170,49 @@ def deviation(n: float, log_confidence: float, sigma: float, d: float, coefficie
     return sigma * math.sqrt(2.0 * log_confidence + d * math.log1p(coefficient * n))
 
 
+@inlined
+def union_rounds(t: float, horizon: float) -> float:
+    """T up to a known horizon; beyond it, or without one (0), t(t+1)."""
+    return horizon if t <= horizon else t * (t + 1.0)
+
+
 @compiled
 def union_log_confidence(t: float, horizon: float, delta: float) -> float:
     """log(T/delta) up to a known horizon; beyond it, or without one (0), log(t(t+1)/delta)."""
-    return math.log((horizon if t <= horizon else t * (t + 1.0)) / delta)
+    return math.log(union_rounds(t, horizon) / delta)
+
+
+@inlined
+def local_deviation(
+    n: float, log_confidence: float, m: float, d: float, k: float, lam: float
+) -> float:
+    """Deviation of the noise in the norm of the curvature, for actions of length 1 at most.
+
+    A Bernstein bound: the variance is mu'(a.theta), and the noise at most m (Faury, Abeille,
+    Calauzenes, Fercoq 2020, Theorem 1, with det H <= (lam + k n/d)^d).
+    """
+    root = math.sqrt(lam)
+    unknown = log_confidence + d * math.log(2.0) + 0.5 * d * math.log1p(k * n / (d * lam))
+    return root / (2.0 * m) + 2.0 * m / root * unknown
+
+
+@inlined
+def inside_radius(rho: float, k: float, lam: float, S: float, reach: float) -> float:
+    """k sqrt(1+2S) (sqrt(lam) reach + rho), where both parameters lie in the ball of S."""
+    return k * math.sqrt(1.0 + 2.0 * S) * (math.sqrt(lam) * reach + rho)
+
+
+@inlined
+def anywhere_radius(rho: float, k: float, lam: float, reach: float) -> float:
+    """beta of Russac et al. (2021), wherever theta-hat lies, to be divided by sqrt(c)."""
+    out = 1.0 + reach + math.sqrt((1.0 + reach) / lam) * rho + rho * rho / lam
+    return k * math.sqrt(lam) * math.pow(out, 1.5)
+
+
+@inlined
+def discounted_reach(S: float, k: float, m: float, lam: float, T: float, gamma: float) -> float:
+    """S, and what rounds that weigh less than 1/T add to it (Russac et al. 2021)."""
+    return S + (2.0 * S * k + m) / (T * lam * (1.0 - gamma))
 
 
 def discount_bias(problem: Problem, gamma: float, lag: float | None = None) -> float:

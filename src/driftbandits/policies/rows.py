@@ -26,7 +26,18 @@ from driftbandits.estimator.model import (
 )
 from driftbandits.policies import pool, restarts
 from driftbandits.policies.adaptation import NO_ADAPTATION, POOLED, RESTARTS, WINDOWS, Adaptation
-from driftbandits.policies.scoring import CONSTANT, GREEDY, OPTIMISTIC, UCB, Scoring
+from driftbandits.policies.sampling import PERTURBED, POSTERIOR, SCALED
+from driftbandits.policies.scoring import (
+    CONSTANT,
+    DEVIATION,
+    GREEDY,
+    LOCAL,
+    OPTIMISTIC,
+    SELF_CONCORDANT,
+    UCB,
+    Scoring,
+)
+from driftbandits.policies.tuning import Setting, tuned_memory, tuned_penalty
 from driftbandits.policies.windows import bandit_over_windows
 
 LENGTH_TOLERANCE = 1e-9
@@ -42,12 +53,40 @@ class Row:
     linear: bool
     score: int
     citation: str
+    confidence: int = DEVIATION
+    one_matrix: bool = False  # W alone, without W~ and without a term for the bias; for drift
+    restarts: bool = False  # the window is emptied when it is full, instead of sliding
+    votes: int = 0  # see sampling.py
     adaptation: int = NO_ADAPTATION  # what changes the memory as it goes
     false_alarm_rate: float = 0.0  # unless the caller gives one; 0: no change is looked for
+
+    @property
+    def projected(self) -> bool:
+        """Whether theta-hat is projected: not where the theory does without, or samples."""
+        deterministic = self.score in (UCB, GREEDY)
+        return not self.linear and deterministic and self.confidence != SELF_CONCORDANT
 
 
 _PAPER = "Russac, Cappe, Garivier (2020), Algorithms for Non-Stationary Generalized Linear Bandits"
 _WEIGHTED = "Russac, Vernade, Cappe (2019), Weighted Linear Bandits for Non-Stationary Environments"
+_GLM_SAMPLING = (
+    "Kveton, Zaheer, Szepesvari, Li, Ghavamzadeh, Boutilier (2020), Randomized Exploration in "
+    "Generalized Linear Bandits"
+)
+_LINEAR_SAMPLING = (
+    "Kim, Tewari (2020), Randomized Exploration for Non-Stationary Stochastic Linear Bandits"
+)
+_DRIFT = (
+    "Wang, Zhao, Zhou (2023), Revisiting Weighted Strategy for Non-stationary Parametric Bandits"
+)
+_FORGETTING = (
+    "Russac, Faury, Cappe, Garivier (2021), Self-Concordant Analysis of Generalized Linear Bandits "
+    "with Forgetting"
+)
+_RESTART = "Zhao, Zhang, Jiang, Zhou (2020), A Simple Approach for Non-stationary Linear Bandits"
+
+_VOTES = 64
+_REFITTED_VOTES = 8  # each costs a fit
 
 ROWS: Mapping[str, Row] = {
     "SW-GLUCB": Row(WINDOW, False, UCB, f"{_PAPER}, Algorithm 1"),
@@ -72,12 +111,44 @@ ROWS: Mapping[str, Row] = {
         "Cheung, Simchi-Levi, Zhu (2019), Learning to Optimize under Non-Stationarity",
     ),
     "D-LinUCB": Row(DISCOUNT, True, UCB, _WEIGHTED),
+    "GLB-WeightUCB": Row(DISCOUNT, False, UCB, _DRIFT, one_matrix=True),
+    "LB-WeightUCB": Row(DISCOUNT, True, UCB, _DRIFT, one_matrix=True),
+    "SCB-WeightUCB": Row(DISCOUNT, False, UCB, _DRIFT, LOCAL, one_matrix=True),
+    "SC-SW-GLUCB": Row(WINDOW, False, UCB, _FORGETTING, SELF_CONCORDANT),
+    "SC-D-GLUCB": Row(DISCOUNT, False, UCB, _FORGETTING, SELF_CONCORDANT),
+    "Restart-GLUCB": Row(
+        WINDOW, False, UCB, f"{_RESTART}; restarts the estimate of {_PAPER}", restarts=True
+    ),
+    "GLM-TSL": Row(EVERYTHING, False, POSTERIOR, _GLM_SAMPLING, votes=_VOTES),
+    "SW-GLM-TSL": Row(
+        WINDOW, False, POSTERIOR, f"{_GLM_SAMPLING}; in a window, a heuristic", votes=_VOTES
+    ),
+    "D-GLM-TSL": Row(
+        DISCOUNT, False, POSTERIOR, f"{_GLM_SAMPLING}; discounted, a heuristic", votes=_VOTES
+    ),
+    "GLM-FPL": Row(EVERYTHING, False, PERTURBED, _GLM_SAMPLING, votes=_REFITTED_VOTES),
+    "SW-GLM-FPL": Row(
+        WINDOW,
+        False,
+        PERTURBED,
+        f"{_GLM_SAMPLING}; in a window, a heuristic",
+        votes=_REFITTED_VOTES,
+    ),
+    "D-GLM-FPL": Row(
+        DISCOUNT,
+        False,
+        PERTURBED,
+        f"{_GLM_SAMPLING}; discounted, a heuristic",
+        votes=_REFITTED_VOTES,
+    ),
+    "D-RandLinUCB": Row(DISCOUNT, True, SCALED, _LINEAR_SAMPLING),
+    "D-LinTS": Row(DISCOUNT, True, PERTURBED, _LINEAR_SAMPLING, votes=_VOTES),
     "CD-GLUCB": Row(
         SINCE_RESTART,
         False,
         UCB,
         "restarts on a detected change, docs/decisions/0007; base of Filippi et al. (2010)",
-        RESTARTS,
+        adaptation=RESTARTS,
         false_alarm_rate=1e-4,
     ),
     "CD-LinUCB": Row(
@@ -85,7 +156,7 @@ ROWS: Mapping[str, Row] = {
         True,
         UCB,
         "restarts on a detected change, docs/decisions/0007; base of Abbasi-Yadkori et al. (2011)",
-        RESTARTS,
+        adaptation=RESTARTS,
         false_alarm_rate=1e-4,
     ),
     "BOB-GLUCB": Row(
@@ -94,7 +165,7 @@ ROWS: Mapping[str, Row] = {
         UCB,
         "Cheung, Simchi-Levi, Zhu (2019), Learning to Optimize under Non-Stationarity: "
         f"bandit over bandit; base of {_PAPER}, Algorithm 1",
-        WINDOWS,
+        adaptation=WINDOWS,
     ),
     "mixture": Row(
         POOL,
@@ -102,14 +173,14 @@ ROWS: Mapping[str, Row] = {
         OPTIMISTIC,
         "a mixture of discounts, docs/decisions/0008; after McCormick, Raftery, Madigan, Burd "
         "(2012), Dynamic Logistic Regression and Dynamic Model Averaging",
-        POOLED,
+        adaptation=POOLED,
     ),
     "auto": Row(
         POOL,
         False,
         OPTIMISTIC,
         "the mixture, restarted on detected changes, docs/decisions/0008",
-        POOLED,
+        adaptation=POOLED,
         false_alarm_rate=3e-4,
     ),
     "greedy": Row(None, False, GREEDY, "the mean alone, without a bonus"),
@@ -134,6 +205,7 @@ class Policy:
     discount: float | None
     horizon: int | None
     changes: int | None
+    path_length: float | None
     lam: float
     S: float
     L: float
@@ -195,19 +267,32 @@ class Policy:
             L=self.model_L,
             window=self.adaptation.block or self.window,
             discount=self.discount,
-            projection="none" if self.row.linear or self.row.memory == POOL else self.projection,
+            projection=self.projection if self.row.projected and not self._in_curvature else "none",
         )
         if self.row.memory in (SINCE_RESTART, POOL):
             made = made._replace(memory=self.row.memory)
         return made._replace(**self._adapted[1])
 
+    @property
+    def _in_curvature(self) -> bool:
+        """Whether an exact projection is one in H^-1, which for a linear model is V^-1."""
+        local = self.row.confidence == LOCAL and self.link.code != links.IDENTITY
+        return local and self.projection == "exact"
+
     @cached_property
     def scoring(self) -> Scoring:
-        p, linear = self.problem, self.row.linear
+        p, row, linear = self.problem, self.row, self.row.linear
         # k = c = 1 for the linear rows, whose radius has neither the factor 2 nor a bias term
         offset = math.sqrt(p.c * p.lam) * p.S
-        if self.discount is not None and not linear:
+        if self.discount is not None and not linear and not row.one_matrix:
             offset += theory.discount_bias(p, self.discount)
+        scale = 1.0 if linear else 2.0 * p.k / p.c
+        # A sample must be as spread as the confidence set is wide, A J^-1/2 or A J^-1 C^1/2 against
+        # V^-1/2/c, and J <= k V; nothing is projected, so nothing is doubled
+        if row.score == POSTERIOR:
+            scale = p.k * math.sqrt(p.k) / p.c
+        if row.score == PERTURBED:
+            scale = p.k * p.k / p.c
         return Scoring(
             dim=self.dim,
             intercept=int(self.intercept),
@@ -218,14 +303,21 @@ class Policy:
             longest=self.longest,
             longest_square=(self.longest * (1.0 + LENGTH_TOLERANCE)) ** 2,
             rescale=int(self.too_long == "rescale"),
-            radius_scale=1.0 if linear else 2.0 * p.k / p.c,
+            radius_scale=scale,
             radius_offset=offset,
             sigma=p.m / 2.0,
             coefficient=p.c * p.L**2 / (p.d * p.lam),
             delta=p.delta,
             horizon=float(self.horizon or 0),
             sample_lag=int(linear),
-            sandwiched=int(linear and self.discount is not None),
+            sandwiched=int(linear and self.discount is not None and not row.one_matrix),
+            confidence=row.confidence,
+            steepest=p.k,
+            flattest_root=math.sqrt(p.c),
+            one_matrix=int(row.one_matrix),
+            project_in_curvature=int(self._in_curvature),
+            period=(self.window or 0) if row.restarts else 0,
+            votes=row.votes,
         )
 
     @property
@@ -259,6 +351,7 @@ class Policy:
         """What `policy` has to be given to make this policy again."""
         own = {name: getattr(self, name) for name in self.__dataclass_fields__}
         own["link"], own["m"] = self.link.name, self.link.m
+        own["false_alarm_rate"] = self.false_alarm_rate or None
         return own
 
     def reward_range(self) -> tuple[float, float]:
@@ -281,7 +374,8 @@ def policy(
     discount: float | None = None,
     horizon: int | None = None,
     changes: int | None = None,
-    lam: float = 1.0,
+    path_length: float | None = None,
+    lam: float | None = None,
     S: float = 1.0,
     L: float = 1.0,
     m: float | None = None,
@@ -298,9 +392,13 @@ def policy(
 
     dim            features of an action
     link, m        reward model and largest reward (m is 1 unless given; see `links.link`)
-    window         rounds that SW-* remember; or horizon (and changes) to follow the paper's rule
-    discount       weight that D-* keep from round to round; or horizon (and changes)
-    lam            penalty (lam/2)||theta||^2
+    window         rounds that SW-* remember, and from restart to restart of Restart-*; or horizon
+                   (and changes or path_length) to follow the rule of the policy's source
+    discount       weight that D-* and *-Weight* keep from round to round; or horizon (and ...)
+    path_length    sum of ||theta_t - theta_{t-1}||, for *-Weight* and Restart-*; unless given
+                   it is 2 S changes, or 1 where changes are unknown too
+    lam            penalty (lam/2)||theta||^2; unless given it is 1, or for *-Weight* and SC-* what
+                   their source asks for (of SCB-* and SC-*: given the horizon)
     S, L           bounds of ||theta|| (the intercept included) and of an action's length
     delta          probability that a confidence bound fails
     bonus_scale    multiplies the bonus of the theory, which is several times too wide in practice
@@ -320,8 +418,12 @@ def policy(
     name = ALIASES.get(name, name)
     row = ROWS[name]
     _check_integer("dim", dim, 1)
-    for label, value in (("lam", lam), ("S", S), ("L", L)):
+    for label, value in (("S", S), ("L", L)):
         _check_number(label, value, above=0.0)
+    if lam is not None:
+        _check_number("lam", lam, above=0.0)
+    if path_length is not None:
+        _check_number("path_length", path_length, at_least=0.0)
     _check_number("delta", delta, above=0.0, below=1.0)
     _check_number("bonus_scale", bonus_scale, at_least=0.0)
     _check_number("epsilon", epsilon, at_least=0.0, at_most=1.0)
@@ -349,10 +451,18 @@ def policy(
     if row.memory == POOL:
         S = L = 1.0  # which it does not use
     reward_model = links.link("identity" if row.linear else link, m=m)
-    window, discount = _memory_of(
-        name, int(dim) + bool(intercept), window, discount, horizon, changes
+    model_L = math.sqrt(L**2 + 1.0) if intercept else L
+    setting = Setting(
+        d=int(dim) + bool(intercept),
+        k=reward_model.k_mu(L=model_L, S=S),
+        c=reward_model.c_mu(L=model_L, S=S),  # refuses an L * S where it vanishes
+        S=S,
+        horizon=horizon,
+        changes=changes,
+        path_length=path_length,
     )
-    made = Policy(
+    window, discount = tuned_memory(name, row, setting, window, discount)
+    return Policy(
         name=name,
         dim=int(dim),
         link=reward_model,
@@ -360,7 +470,8 @@ def policy(
         discount=discount,
         horizon=None if horizon is None else int(horizon),
         changes=None if changes is None else int(changes),
-        lam=float(lam),
+        path_length=None if path_length is None else float(path_length),
+        lam=float(tuned_penalty(row, setting) if lam is None else lam),
         S=float(S),
         L=float(L),
         delta=float(delta),
@@ -371,49 +482,6 @@ def policy(
         epsilon=float(epsilon),
         too_long=too_long,
         false_alarm_rate=float(false_alarm_rate),
-    )
-    _ = made.numbers  # refuses an L * S whose c_mu vanishes
-    return made
-
-
-def _memory_of(
-    name: str,
-    d: int,
-    window: int | None,
-    discount: float | None,
-    horizon: int | None,
-    changes: int | None,
-) -> tuple[int | None, float | None]:
-    """The window or discount that a row works with; the paper's rule where none is given."""
-    memory = ROWS[name].memory
-    if ROWS[name].adaptation == WINDOWS:
-        if horizon is None:
-            raise ValueError(f"{name} needs horizon=...: it is what its windows follow from")
-        return None, None
-    if memory == WINDOW:
-        if window is None:
-            if horizon is None:
-                raise ValueError(
-                    f"{name} needs window=..., or horizon=... (and changes=... if known) to tune it"
-                )
-            window = theory.tuned_window(dim=d, horizon=int(horizon), changes=changes)
-        return int(window), None
-    if memory == DISCOUNT:
-        if discount is None:
-            if horizon is None:
-                raise ValueError(
-                    f"{name} needs discount=..., or horizon=... (and changes=... if known) "
-                    "to tune it"
-                )
-            discount = theory.tuned_discount(dim=d, horizon=int(horizon), changes=changes)
-        return None, float(discount)
-    if memory in (EVERYTHING, SINCE_RESTART, POOL):
-        return None, None
-    if window is not None and discount is not None:
-        raise ValueError(f"give window or discount, not both; got {window!r} and {discount!r}")
-    return (
-        None if window is None else int(window),
-        None if discount is None else float(discount),
     )
 
 

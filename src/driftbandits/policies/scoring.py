@@ -7,12 +7,15 @@ rho        scalar   radius of the confidence bound     eq_rho_SW, eq_rho_D
 BONUS      (d, d)   matrix of the bonus norm: V^-1, or W^-1 W~ W^-1 for D-LinUCB
 table      (4, K)   means = centre + mu(a . theta), widths = bonus_scale rho ||a||, scores = their
                     sum, and the scores again as picks use them up
+S, lam     scalars  in a self-concordant radius as they are for actions of length 1: S L, lam/L^2
 """
 
 from __future__ import annotations
 
 import math
 from typing import NamedTuple
+
+import numpy as np
 
 from driftbandits import links, theory
 from driftbandits.estimator import Model, absorb, advance, fit, model_of, state_of
@@ -29,6 +32,7 @@ from driftbandits.estimator.model import (
     SHIFTED,
     SPAN,
     THETA,
+    THETA_HAT,
     V2,
     WINDOW,
     Floats,
@@ -39,18 +43,21 @@ from driftbandits.estimator.model import (
     V,
 )
 from driftbandits.jit import compiled, inlined, internal, place
-from driftbandits.linalg import cholesky, inverse, sandwich
+from driftbandits.linalg import cholesky, inverse, norm, sandwich
 from driftbandits.policies import pool, restarts, windows
 from driftbandits.policies.adaptation import POOLED, RESTARTS, WINDOWS, adaptation_of
+from driftbandits.policies.chance import TAKEN, WINDOW_DRAW, pick, uniform
+from driftbandits.policies.estimating import prepare, project_in_curvature
+from driftbandits.policies.sampling import POSTERIOR, SCALED, draw, make_sampling_matrices
 
 UCB, GREEDY, CONSTANT, OPTIMISTIC = 0, 1, 2, 3
+"""How a score is made of an estimate; see sampling.py for more."""
+
+DEVIATION, SELF_CONCORDANT, LOCAL = 0, 1, 2
+"""The radius: the paper's, that of Russac et al. (2021), that of SCB-WeightUCB."""
 
 ACCEPTED, NOT_FINITE, TOO_LONG = map(place, range(3))
 """What `choose` says of a set of actions."""
-
-TAKEN = -math.inf
-MIXTURE, TIES, WINDOW_DRAW = map(place, range(3))
-"""Streams of random numbers."""
 
 
 class Scoring(NamedTuple):
@@ -73,6 +80,13 @@ class Scoring(NamedTuple):
     horizon: float
     sample_lag: int  # 1 where the radius counts the n = t-1 samples seen, 0 where it counts t
     sandwiched: int  # the bonus norm is W^-1 W~ W^-1
+    confidence: int
+    steepest: float  # k
+    flattest_root: float  # sqrt(c)
+    one_matrix: int  # W~ is W
+    project_in_curvature: int
+    period: int  # rounds from restart to restart; 0: none by schedule
+    votes: int  # samples of a parameter, see sampling.py
 
 
 @inlined
@@ -96,17 +110,29 @@ def scoring_of(numbers: Floats) -> Scoring:
         n[14],
         int(n[15]),
         int(n[16]),
+        int(n[17]),
+        n[18],
+        n[19],
+        int(n[20]),
+        int(n[21]),
+        int(n[22]),
+        int(n[23]),
     )
 
 
 @compiled
 def radius(model: Model, scoring: Scoring, clock: int) -> float:
-    """The confidence radius of round t = clock + 1, of a memory that is not adapted."""
-    return _radius(model, scoring, clock, model.span)
+    """The confidence radius of round t = clock + 1, of a memory that is not adapted.
+
+    A self-concordant one may be smaller in a round whose theta-hat lies in the ball.
+    """
+    return _radius(model, scoring, clock, model.span, False)
 
 
 @inlined
-def _radius(model: Model, scoring: Scoring, clock: int, span: int) -> float:
+def _radius(model: Model, scoring: Scoring, clock: int, span: int, inside: bool) -> float:
+    if scoring.confidence != DEVIATION:
+        return _self_concordant_radius(model, scoring, clock, span, inside)
     t = clock + 1.0
     n = t - scoring.sample_lag
     confidence = math.log(1.0 / scoring.delta)
@@ -119,30 +145,37 @@ def _radius(model: Model, scoring: Scoring, clock: int, span: int) -> float:
     return scoring.radius_scale * (wide + scoring.radius_offset)
 
 
-@inlined
-def _hash(x: int) -> int:
-    """Mix 32 bits; every product fits 63, so that compiled and plain Python agree."""
-    x ^= x >> 16
-    x = (x * 0x21F0AAAD) & 0xFFFFFFFF
-    x ^= x >> 15
-    x = (x * 0x735A2D97) & 0xFFFFFFFF
-    return x ^ (x >> 15)
-
-
 @internal
-def uniform(seed: int, t: int, stream: int) -> float:
-    """A number in [0, 1) that is a function of (seed, round, stream) alone."""
-    h = _hash(0x9E3779B9 ^ (seed & 0xFFFFFFFF))
-    h = _hash(h ^ (seed >> 32))
-    h = _hash(h ^ (t & 0xFFFFFFFF))
-    h = _hash(h ^ (t >> 32))
-    h = _hash(h ^ (2 * stream))
-    low = _hash(h ^ (2 * stream + 1))
-    return ((h >> 5) * 67108864.0 + (low >> 6)) / 9007199254740992.0
+def _self_concordant_radius(
+    model: Model, scoring: Scoring, clock: int, span: int, inside: bool
+) -> float:
+    t = clock + 1.0
+    k, S, lam = scoring.steepest, model.S * model.L, model.lam / (model.L * model.L)
+    if scoring.confidence == LOCAL:
+        n = theory.discounted_count(model.gamma, t)
+        confidence = math.log(1.0 / scoring.delta)
+        rho = theory.local_deviation(n, confidence, model.m, float(model.d), k, lam)
+        # twice, because the projection is as far from theta-hat as the truth may be
+        return 2.0 * theory.inside_radius(rho, k, lam, S, S) / scoring.flattest_root
+    T = theory.union_rounds(t, scoring.horizon)
+    confidence = math.log(T / scoring.delta)
+    reach = S
+    n = min(t, float(span))
+    if model.memory == DISCOUNT:
+        reach = theory.discounted_reach(S, k, model.m, lam, T, model.gamma)
+        n = (1.0 - 1.0 / (T * T)) / (1.0 - model.gamma * model.gamma)
+    rho = theory.local_deviation(n, confidence, model.m, float(model.d), k, lam)
+    wide = theory.anywhere_radius(rho, k, lam, reach)
+    if inside:
+        wide = min(wide, theory.inside_radius(rho, k, lam, S, reach))
+    return wide / scoring.flattest_root
 
 
 @inlined
-def _make_bonus_matrix(scoring: Scoring, state: State) -> None:
+def _make_bonus_matrix(model: Model, scoring: Scoring, state: State) -> None:
+    if scoring.score >= POSTERIOR:
+        make_sampling_matrices(model, scoring, state)
+        return
     cholesky(state.matrices, V, FACTOR)
     if scoring.sandwiched:
         inverse(state.matrices, FACTOR, M_INVERSE)
@@ -204,11 +237,12 @@ def score(model: Model, scoring: Scoring, state: State, actions: Floats, table: 
     """Rows of `table`: means, widths and scores of usable actions, under a fitted state."""
     vectors, matrices = state.vectors, state.matrices
     wide = 0.0
-    if scoring.score == UCB:
-        _make_bonus_matrix(scoring, state)
+    if scoring.score not in (GREEDY, CONSTANT, OPTIMISTIC):
+        _make_bonus_matrix(model, scoring, state)
         counters = state.counters
         since = counters[N] - counters[BEGUN]
-        wide = scoring.bonus_scale * _radius(model, scoring, since, counters[SPAN])
+        inside = scoring.confidence != DEVIATION and norm(vectors, THETA_HAT) <= model.S
+        wide = scoring.bonus_scale * _radius(model, scoring, since, counters[SPAN], inside)
     elif scoring.score == OPTIMISTIC:
         wide = scoring.bonus_scale * pool.OPTIMISM
     state.gauges[RADIUS] = wide
@@ -225,9 +259,9 @@ def score(model: Model, scoring: Scoring, state: State, actions: Floats, table: 
                     along += feature(scoring, actions, i, k, shrink) * matrices[BONUS, j, k]
                 square += 2.0 * a * along
             mean = scoring.centre + links.mean(model.link, model.m, z)
-            if scoring.score == UCB:
+            if scoring.score != OPTIMISTIC:
                 width = wide * math.sqrt(max(square, 0.0))
-            elif scoring.score == OPTIMISTIC:
+            else:
                 best = links.mean(model.link, model.m, z + wide * math.sqrt(max(square, 0.0)))
                 width = scoring.centre + best - mean
         table[0, i] = mean
@@ -235,33 +269,15 @@ def score(model: Model, scoring: Scoring, state: State, actions: Floats, table: 
         table[2, i] = mean + width
 
 
-@inlined
-def pick(epsilon: float, table: Floats, seed: int, t: int) -> tuple[int, float]:
-    """The action with the best score in row 3, ties by the seed, mixed with a uniform draw.
-
-    Actions with the score TAKEN are not considered. Returns the index and its probability.
-    """
-    free, tied = 0, 0
-    best = TAKEN
-    for i in range(table.shape[1]):
-        if table[3, i] > best:
-            best = table[3, i]
-            tied = 0
-        if table[3, i] == best:
-            tied += 1
-        free += table[3, i] > TAKEN
-    explore = epsilon > 0.0 and uniform(seed, t, MIXTURE) < epsilon
-    candidates = free if explore else tied
-    place = int(uniform(seed, t, TIES) * candidates) if candidates > 1 else 0
-    chosen = -1
-    for i in range(table.shape[1]):
-        if table[3, i] == best or (explore and table[3, i] > TAKEN):
-            if place == 0:
-                chosen = i
-                break
-            place -= 1
-    share = (1.0 - epsilon) / tied if table[3, chosen] == best else 0.0
-    return chosen, share + epsilon / free
+@internal
+def _features(model: Model, scoring: Scoring, actions: Floats) -> Floats:
+    """The actions as the model sees them, (K, d)."""
+    features = np.empty((actions.shape[0], model.d))
+    for i in range(actions.shape[0]):
+        shrink = shrinkage(scoring, actions, i)
+        for j in range(model.d):
+            features[i, j] = feature(scoring, actions, i, j, shrink)
+    return features
 
 
 @inlined
@@ -276,11 +292,14 @@ def _mean_square(model: Model, scoring: Scoring, actions: Floats) -> float:
 
 
 @inlined
-def estimate(model: Model, state: State) -> None:
+def estimate(model: Model, scoring: Scoring, state: State) -> None:
     if model.memory == POOL:
         pool.fit(model, state)
-    else:
-        fit(model, state)
+        return
+    prepare(model, scoring.period, scoring.one_matrix, state)
+    fit(model, state)
+    if scoring.project_in_curvature:
+        project_in_curvature(model, state)
 
 
 @inlined
@@ -321,16 +340,22 @@ def decide(
     if adaptation.kind == POOLED:
         pool.prepare(model, state, _mean_square(model, scoring, actions))
     if adaptation.kind == WINDOWS and windows.is_over(adaptation, state):
-        draw = uniform(seed, counters[N] // adaptation.block, WINDOW_DRAW)
-        windows.begin_block(model, adaptation, state, draw)
-    estimate(model, state)
+        window_draw = uniform(seed, counters[N] // adaptation.block, WINDOW_DRAW)
+        windows.begin_block(model, adaptation, state, window_draw)
+    estimate(model, scoring, state)
     if adaptation.kind == RESTARTS:
         restarts.follow(model, state)
     score(model, scoring, state, actions, table)
     for i in range(actions.shape[0]):
         table[3, i] = table[2, i]
+    deterministic = scoring.score < SCALED
+    features = actions if deterministic else _features(model, scoring, actions)
     for rank in range(picks.shape[1]):
-        index, propensity = pick(scoring.epsilon, table, seed, counters[N] + 1 + rank)
+        t = counters[N] + 1 + rank
+        if deterministic:
+            index, propensity = pick(scoring.epsilon, table, seed, t)
+        else:
+            index, propensity = draw(model, scoring, state, features, table, seed, t)
         picks[0, rank] = index
         picks[1, rank] = propensity
         table[3, index] = TAKEN
@@ -396,8 +421,9 @@ def refit(
     ladder: Places,
 ) -> None:
     """Bring the estimate up to date."""
+    model, scoring = model_of(numbers), scoring_of(numbers)
     state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
-    estimate(model_of(numbers), state)
+    estimate(model, scoring, state)
 
 
 @compiled

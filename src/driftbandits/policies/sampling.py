@@ -1,0 +1,244 @@
+"""Randomised choices, and the probability of each.
+
+A policy that maximises one random line per action, D-RandLinUCB, has a propensity in closed form:
+the share of the random scale for which the action is on the upper envelope.
+
+A policy that samples a parameter draws `votes` samples instead of one, all independent, and every
+sample votes for its best action (tied ones share the vote). The first sample decides. So the law
+of the choice is the sampler's own. And the samples are exchangeable: given which votes were cast,
+though not in which order, the probability of an action is exactly its share of the votes, and
+that is the propensity. An action without a vote has probability 0 in that round: whoever weighs
+by propensities and needs all actions to be possible gives the policy an epsilon.
+
+Means, widths and scores do not depend on what is drawn: a width is k times the standard deviation
+of a . theta, which bounds that of the mean.
+
+Notation
+--------
+A          scalar   scale of the noise, bonus_scale rho / k
+z          (d,)     standard normal
+POSTERIOR  theta_hat + A J^-1/2 z: the Laplace approximation of a posterior
+PERTURBED  the root of g(theta) = b + A C^1/2 z, where C = sum w_s^2 a_s a_s' + (lam/c) I: noise on
+           every reward enters the score equation only through b, so one draw stands for all of
+           them. The ridge counts as d more rows sqrt(lam/c) e_j, without which a direction that
+           was never played would never be explored.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from driftbandits.estimator import Model, State
+from driftbandits.estimator.expansion import evaluate, remainder
+from driftbandits.estimator.model import (
+    BONUS,
+    DISCOUNT,
+    FACTOR,
+    FOR_THETA_HAT,
+    LONGEST,
+    M_INVERSE,
+    MODEL,
+    POINT,
+    PULL,
+    RADIUS,
+    SHIFTED,
+    STEP,
+    THETA_HAT,
+    V2,
+    B,
+    Floats,
+    G,
+    J,
+    V,
+)
+from driftbandits.estimator.solve import ERROR_TOLERANCE, REACH
+from driftbandits.jit import inlined, internal
+from driftbandits.linalg import (
+    backward_solve,
+    cholesky,
+    copy,
+    forward_solve,
+    inverse,
+    multiply_by_factor,
+    norm,
+    sandwich,
+)
+from driftbandits.links import IDENTITY
+from driftbandits.policies.chance import MIXTURE, TAKEN, TIES, normal, pick, uniform
+from driftbandits.policies.estimating import sum_at
+
+if TYPE_CHECKING:
+    from driftbandits.policies.scoring import Scoring
+
+SCALED, POSTERIOR, PERTURBED = 4, 5, 6
+"""Scores beside those of scoring.py: a random scale of the width, or a random parameter."""
+
+NOISE, NOISE_FACTOR = PULL, MODEL
+"""Scratch: noise, and the factor of C."""
+
+_SMALLEST_SHARE = 2.0**-53
+_MOST_STEPS = 1000
+_LAST_STEP = 1e-5  # the error after a Newton step is at most of the order of its square
+
+
+@internal
+def make_sampling_matrices(model: Model, scoring: Scoring, state: State) -> None:
+    """BONUS := covariance of the sampled parameter over A^2, and the factors that samples need."""
+    matrices = state.matrices
+    evaluate(model, state, FOR_THETA_HAT, THETA_HAT)
+    cholesky(matrices, J, FACTOR)
+    if scoring.score == POSTERIOR:
+        inverse(matrices, FACTOR, BONUS)
+    else:
+        C = V2 if model.memory == DISCOUNT else V
+        inverse(matrices, FACTOR, M_INVERSE)
+        sandwich(matrices, M_INVERSE, C, SHIFTED, BONUS)
+        cholesky(matrices, C, NOISE_FACTOR)
+
+
+@internal
+def draw(
+    model: Model,
+    scoring: Scoring,
+    state: State,
+    features: Floats,
+    table: Floats,
+    seed: int,
+    t: int,
+) -> tuple[int, float]:
+    """An action of those that are not TAKEN in row 3 of the table, and its probability.
+
+    features (K, d) are the actions as the model sees them; row 3 is used as scratch.
+    """
+    free = 0
+    for i in range(table.shape[1]):
+        free += table[3, i] > TAKEN
+    chosen = -1
+    if scoring.epsilon > 0.0 and uniform(seed, t, MIXTURE) < scoring.epsilon:
+        chosen = _free_action(table, int(uniform(seed, t, TIES) * free))
+    if scoring.score == SCALED:
+        if chosen < 0:
+            scale = abs(normal(seed, t, 0))
+            for i in range(table.shape[1]):
+                if table[3, i] > TAKEN:
+                    table[3, i] = table[0, i] + scale * table[1, i]
+            chosen, _ = pick(0.0, table, seed, t)
+        share = _share_of_line(table, chosen)
+    else:
+        chosen, share = _vote(model, scoring, state, features, table, seed, t, chosen)
+    return chosen, (1.0 - scoring.epsilon) * share + scoring.epsilon / free
+
+
+@internal
+def _free_action(table: Floats, place: int) -> int:
+    i = 0
+    while place > 0 or table[3, i] == TAKEN:
+        place -= table[3, i] > TAKEN
+        i += 1
+    return i
+
+
+@internal
+def _share_of_line(table: Floats, i: int) -> float:
+    """Probability that mean + |z| width is largest for action i, z standard normal."""
+    low, high = 0.0, math.inf
+    same = 0
+    for j in range(table.shape[1]):
+        if table[3, j] == TAKEN:
+            continue
+        ahead = table[0, j] - table[0, i]
+        wider = table[1, j] - table[1, i]
+        if wider < 0.0:
+            low = max(low, ahead / -wider)
+        elif wider > 0.0:
+            high = min(high, -ahead / wider)
+        elif ahead > 0.0:
+            return 0.0
+        elif ahead == 0.0:
+            same += 1
+    share = math.erfc(low / math.sqrt(2.0)) - math.erfc(high / math.sqrt(2.0))
+    # A line that won by rounding alone was at least possible.
+    return max(share, _SMALLEST_SHARE) / same
+
+
+@internal
+def _vote(
+    model: Model,
+    scoring: Scoring,
+    state: State,
+    features: Floats,
+    table: Floats,
+    seed: int,
+    t: int,
+    chosen: int,
+) -> tuple[int, float]:
+    """The choice of the first sample, unless one is given, and its share of all votes."""
+    vectors = state.vectors
+    wide = state.gauges[RADIUS] / scoring.steepest
+    share = 0.0
+    for vote in range(scoring.votes):
+        for j in range(model.d):
+            vectors[NOISE, j] = wide * normal(seed, t, vote * model.d + j)
+        _sample(model, scoring.score, state)
+        best = TAKEN
+        tied = 0
+        for i in range(table.shape[1]):
+            if table[3, i] == TAKEN:
+                continue
+            value = 0.0
+            for j in range(model.d):
+                value += features[i, j] * vectors[POINT, j]
+            table[3, i] = value
+            if value > best:
+                best = value
+                tied = 0
+            tied += value == best
+        if chosen < 0:
+            chosen, _ = pick(0.0, table, seed, t)
+        if table[3, chosen] == best:
+            share += 1.0 / tied
+    return chosen, share / scoring.votes
+
+
+@inlined
+def _sample(model: Model, score: int, state: State) -> None:
+    """POINT := a sample of the parameter, from the noise A z in NOISE, which is used up."""
+    vectors, matrices = state.vectors, state.matrices
+    if score == PERTURBED:
+        multiply_by_factor(matrices, NOISE_FACTOR, vectors, NOISE)
+        if model.link != IDENTITY:
+            _solve_perturbed(model, state)
+            return
+        forward_solve(matrices, FACTOR, vectors, NOISE)
+    backward_solve(matrices, FACTOR, vectors, NOISE)
+    for j in range(model.d):
+        vectors[POINT, j] = vectors[THETA_HAT, j] + vectors[NOISE, j]
+
+
+@internal
+def _solve_perturbed(model: Model, state: State) -> None:
+    """POINT := the root of g(theta) = b + NOISE, by Newton from theta_hat.
+
+    The expansion of g about theta_hat's anchor is used where it is as exact as `fit` needs it, and
+    a pass over the memory where it is not.
+    """
+    vectors, matrices, d = state.vectors, state.matrices, model.d
+    copy(vectors, THETA_HAT, POINT)
+    for _ in range(_MOST_STEPS):
+        if remainder(model, state, FOR_THETA_HAT, POINT) <= ERROR_TOLERANCE * model.lam:
+            evaluate(model, state, FOR_THETA_HAT, POINT)
+        else:
+            sum_at(model, state, POINT)
+        cholesky(matrices, J, FACTOR)
+        for j in range(d):
+            vectors[STEP, j] = vectors[B, j] + vectors[NOISE, j] - vectors[G, j]
+        forward_solve(matrices, FACTOR, vectors, STEP)
+        backward_solve(matrices, FACTOR, vectors, STEP)
+        # |mu''| <= mu': the damping that lowers the penalised loss most, see estimator/solve.py
+        length = state.gauges[LONGEST] * norm(vectors, STEP)
+        damping = math.log1p(length) / length if length > REACH else 1.0
+        for j in range(d):
+            vectors[POINT, j] += damping * vectors[STEP, j]
+        if length <= _LAST_STEP:
+            break
