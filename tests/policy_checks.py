@@ -35,7 +35,7 @@ def memory_of(name: str) -> dict:
     """A memory short enough to be felt within a check."""
     if name in WINDOWED:
         return {"window": 12}
-    if name.startswith("CD-"):
+    if name.startswith("CD-") or name == "auto":
         return {"false_alarm_rate": 0.5}
     if name.startswith("BOB-"):
         return {"horizon": 300}  # blocks of 27 rounds in the plane
@@ -519,12 +519,16 @@ def check_a_save_holds_no_pickle(case: Case, folder: Path) -> None:
 
 # -- every parameter reaches the model -----------------------------------------------------------
 
-RESTARTING = ("CD-GLUCB", "CD-LinUCB")
+RESTARTING = ("CD-GLUCB", "CD-LinUCB", "auto")
+POOLS = ("mixture", "auto")
 EVERY = db.policy_names()
 NOT_RANDOM = tuple(name for name in EVERY if name != "random")
 WITH_BONUS = tuple(name for name in NOT_RANDOM if name != "greedy")
 GLM = tuple(name for name in EVERY if name not in LINEAR)
-PROJECTED = tuple(name for name in GLM if name not in (*SELF_CONCORDANT, *RANDOMISED))
+BOUNDED = tuple(name for name in EVERY if name not in POOLS)
+PROJECTED = tuple(
+    name for name in GLM if name in BOUNDED and name not in (*SELF_CONCORDANT, *RANDOMISED)
+)
 TUNED = (*WINDOWED, *DISCOUNTED)
 
 # Where a changed argument must be felt (`base` is what it is changed from); elsewhere it must not.
@@ -539,7 +543,11 @@ REACH: dict[str, list[tuple[dict, dict, tuple[str, ...]]]] = {
     "discount": [({"discount": 0.8}, {"discount": 0.7}, (*DISCOUNTED, "greedy"))],
     "horizon": [
         ({}, {"horizon": 5000}, (*WINDOWED, "SC-D-GLUCB", "SCB-WeightUCB", "BOB-GLUCB")),
-        ({"window": None, "discount": None, "horizon": 900}, {"horizon": 4000}, (*TUNED, "BOB-GLUCB")),
+        (
+            {"window": None, "discount": None, "horizon": 900},
+            {"horizon": 4000},
+            (*TUNED, "BOB-GLUCB"),
+        ),
     ],
     "changes": [
         ({"horizon": 5000}, {"changes": 90}, ()),
@@ -554,12 +562,12 @@ REACH: dict[str, list[tuple[dict, dict, tuple[str, ...]]]] = {
         ),
     ],
     "lam": [({}, {"lam": 3.0}, NOT_RANDOM)],
-    "S": [({}, {"S": 0.3}, NOT_RANDOM)],
-    "L": [({}, {"L": 2.0}, EVERY)],
+    "S": [({}, {"S": 0.3}, tuple(name for name in NOT_RANDOM if name in BOUNDED))],
+    "L": [({}, {"L": 2.0}, BOUNDED)],
     "m": [
         ({"link": "binomial", "m": 2.0}, {"m": 4.0}, EVERY),
     ],
-    "delta": [({}, {"delta": 0.2}, WITH_BONUS)],
+    "delta": [({}, {"delta": 0.2}, tuple(name for name in WITH_BONUS if name in BOUNDED))],
     "bonus_scale": [({}, {"bonus_scale": 0.25}, WITH_BONUS)],
     "intercept": [({}, {"intercept": True}, NOT_RANDOM)],
     "projection": [
@@ -568,7 +576,7 @@ REACH: dict[str, list[tuple[dict, dict, tuple[str, ...]]]] = {
     ],
     "centre": [({}, {"centre": 0.25}, NOT_RANDOM)],
     "epsilon": [({}, {"epsilon": 0.6}, NOT_RANDOM)],
-    "too_long": [({}, {"too_long": "rescale"}, EVERY)],
+    "too_long": [({}, {"too_long": "rescale"}, BOUNDED)],
     "false_alarm_rate": [({}, {"false_alarm_rate": 1e-6}, RESTARTING)],
 }
 

@@ -42,6 +42,8 @@ GREEDY_CONFIGURATIONS = {
     "discount": {"discount": 0.8, "S": 0.3},
 }
 
+ADAPTIVE = ("CD-GLUCB", "CD-LinUCB", "BOB-GLUCB", "mixture", "auto")
+
 PLAIN = [Case(name) for name in db.policy_names()]
 CASES = [
     Case(name, arguments, label)
@@ -70,7 +72,9 @@ MARKED = [
 
 
 def test_the_names():
-    assert sorted(db.policy_names()) == sorted([*SIX, *LATER, *ADAPTIVE, "GLM-UCB", "greedy", "random"])
+    assert sorted(db.policy_names()) == sorted(
+        [*SIX, *LATER, *ADAPTIVE, "GLM-UCB", "greedy", "random"]
+    )
 
 
 def test_no_check_is_left_out():

@@ -8,9 +8,9 @@ points to the present (Brown 1963, double exponential smoothing).
 - Each filter is a recursive Laplace approximation: a Gaussian belief that every reward moves to
   the mode of prior times likelihood. One reward informs one direction only, so the mode is
   the root of a scalar equation.
-- Forecasts are weighted by the evidence of the rewards they predicted, with a fixed share that lets
-  weight come back (Herbster and Warmuth 1998). Two such mixtures run side by side, one of them nearly
-  sure that nothing changes; their own evidence decides between them.
+- Forecasts are weighted by the evidence of the rewards they predicted, with a fixed share that
+  lets weight come back (Herbster and Warmuth 1998). Two such mixtures run side by side, one of
+  them nearly sure that nothing changes; their own evidence decides between them.
 - The belief of the pool is one Gaussian with the mean and covariance of the mixture, so doubt
   about the memory widens the bonus as doubt within a filter does. No bound on theta or on the
   actions enters.
@@ -222,7 +222,10 @@ def evidence(model: Model, reward: float, z: float, q: float, phi: float) -> flo
 
 @inlined
 def _predict(model: Model, state: State, j: int, reward: float, phi: float) -> None:
-    """What filter j says of the action in ROW, and how well the reward agrees; STEP := direction."""
+    """What filter j says of the action in ROW, and how well the reward agrees with it.
+
+    STEP := Lambda_j^-1 a, along which the reward moves the filter.
+    """
     vectors, gauges = state.vectors, state.gauges
     cholesky(state.matrices, PRECISION + j, FACTOR)
     copy(vectors, ROW, STEP)
@@ -261,7 +264,7 @@ def dispersion(model: Model, state: State) -> float:
 
     For a share Y in [0, 1] with mean p, Var(Y) = p(1-p) - E[Y(1-Y)].
     """
-    seen, expected = state.gauges[SPREAD], state.gauges[EXPECTED_SPREAD]
+    seen, expected = float(state.gauges[SPREAD]), float(state.gauges[EXPECTED_SPREAD])
     prior = _DISPERSION_PRIOR
     if model.link == links.LOGISTIC:
         inner = prior * (1.0 - 1.0 / model.m) + seen
@@ -359,8 +362,8 @@ def fit(model: Model, state: State) -> None:
     vectors, matrices = state.vectors, state.matrices
     for i in range(d):
         vectors[THETA_HAT, i] = 0.0
-        for l in range(d):
-            matrices[BONUS, i, l] = 0.0
+        for j in range(d):
+            matrices[BONUS, i, j] = 0.0
     for k in range(_FORECASTS):
         weight = weight_of(state, k)
         for i in range(d):
@@ -375,8 +378,8 @@ def fit(model: Model, state: State) -> None:
             cholesky(matrices, PRECISION + j, FACTOR)
             inverse(matrices, FACTOR, M_INVERSE)
             for i in range(d):
-                for l in range(d):
-                    matrices[BONUS, i, l] += phi * own * matrices[M_INVERSE, i, l]
+                for k in range(d):
+                    matrices[BONUS, i, k] += phi * own * matrices[M_INVERSE, i, k]
     for k in range(_FORECASTS):
         weight = weight_of(state, k)
         if weight > _NEGLIGIBLE:

@@ -287,8 +287,9 @@ def _mean_square(model: Model, scoring: Scoring, actions: Floats) -> float:
     for i in range(actions.shape[0]):
         shrink = shrinkage(scoring, actions, i)
         for j in range(model.d):
-            total += feature(scoring, actions, i, j, shrink) ** 2
-    return total / actions.shape[0]
+            a = feature(scoring, actions, i, j, shrink)
+            total += a * a
+    return float(total / actions.shape[0])
 
 
 @inlined
