@@ -50,12 +50,20 @@ CASES = [
     for name in db.policy_names()
     for label, arguments in CONFIGURATIONS.items()
     if name != "GLM-UCB" or label == "plain"  # the same policy as LogisticUCB, see below
-    if name not in LATER or label in ("plain", "d3", "epsilon")
+    if name not in LATER or label == "plain"
+]
+# The rows share most of what they do: one of each kind, in what is most different from plain.
+CASES += [
+    Case(name, {**CONFIGURATIONS["d3"], "epsilon": 0.3, "intercept": True}, "d4-epsilon")
+    for name in ("SCB-WeightUCB", "Restart-GLUCB", "D-GLM-TSL", "SW-GLM-FPL", "D-RandLinUCB")
 ]
 CASES += [
     Case(name, GLM_CONFIGURATIONS[label], label)
-    for name in ("GLB-WeightUCB", "SCB-WeightUCB", "Restart-GLUCB", "D-GLM-TSL", "D-GLM-FPL")
-    for label in ("projected", "poisson")
+    for name, label in [
+        ("GLB-WeightUCB", "projected"),
+        ("SCB-WeightUCB", "projected"),
+        ("D-GLM-FPL", "poisson"),
+    ]
 ]
 CASES += [
     Case(name, arguments, label)

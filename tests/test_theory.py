@@ -136,6 +136,43 @@ def test_a_rule_refuses_what_it_cannot_tune(rule, arguments, message):
         rule(**arguments)
 
 
+def test_the_rules_for_drift_are_their_formulas():
+    assert theory.drift_discount(dim=3, horizon=900, path_length=4.0) == pytest.approx(
+        1 - math.sqrt(4 / 2700)
+    )
+    assert theory.drift_discount(dim=3, horizon=900, path_length=4.0, slope=0.05) == pytest.approx(
+        1 - math.sqrt(0.2 / 2700)
+    )
+    assert theory.drift_discount(dim=3, horizon=900, path_length=0.0) == 1 - 1 / 900
+    assert theory.drift_penalty(dim=3, slope=0.1) == pytest.approx(30)
+    assert theory.self_concordant_penalty(dim=3, horizon=900) == pytest.approx(3 * math.log(900))
+
+
+@pytest.mark.parametrize("root", [2, 3, 10, 17])
+def test_a_restart_period_is_a_power_rounded_down(root):
+    assert theory.restart_period(dim=1, horizon=root**3, path_length=1.0) == root**2
+    assert theory.restart_period(dim=1, horizon=root**3, path_length=1.001) == root**2 - 1
+    assert theory.restart_period(dim=1, horizon=root**3, path_length=0.0) == root**3
+    assert theory.restart_period(dim=2, horizon=root**3, path_length=1e-3) == root**3
+    assert theory.restart_period(dim=1, horizon=root**3, path_length=1e9) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: theory.drift_discount(dim=1, horizon=9, path_length=9.0), "path_length must be"),
+        (lambda: theory.drift_discount(dim=1, horizon=9, path_length=-1.0), "path_length must be"),
+        (lambda: theory.drift_discount(dim=1, horizon=1, path_length=0.5), "horizon must be at"),
+        (lambda: theory.drift_discount(dim=0, horizon=9, path_length=0.5), "dim must be"),
+        (lambda: theory.restart_period(dim=1, horizon=9, path_length=math.nan), "path_length must"),
+        (lambda: theory.self_concordant_penalty(dim=1, horizon=1), "horizon must be at least 2"),
+    ],
+)
+def test_a_rule_for_drift_refuses_what_it_cannot_tune(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
 def test_the_policies_are_tuned_in_the_dimension_of_the_model():
     """The intercept counts: d = dim + 1."""
     window = db.policy("SW-GLUCB", dim=2, horizon=T, changes=CHANGES, intercept=True).window

@@ -202,7 +202,7 @@ def multiply_matrices(Ms: Floats, A: int, B: int, out: int) -> None:
                 Ms[out, i, j] += factor * Ms[B, k, j]
 
 
-@compiled
+@leaf
 def minimise_in_ball(
     Ms: Floats,
     A: int,
