@@ -16,7 +16,7 @@ models exact, the sum of these factors over all borders would grow by one a roun
 long as nothing changes (Shiryaev 1963; Roberts 1966), so that a threshold of log(1/rate) has a mean
 time of at least 1/rate between false alarms. Testing some borders, some of the time, only adds to
 that. The blocks are expanded anew, about the exact estimate, after a restart and whenever the
-rows have grown by a fifth.
+rows have grown by a fifth; no border is tested before the first decision has done so.
 
 Notation
 --------
@@ -56,17 +56,18 @@ _LOOKS = 4  # a border is tested this often within the length of the block behin
 _GROWTH = 1.2
 
 # Places beyond the estimator's own.
-COUNT, NEWEST, EXPANDED, RESTARTED = map(place, range(COUNTERS, COUNTERS + 4))
-SIZES = place(COUNTERS + 4)  # of each block: rows, ...
-LEVELS = place(COUNTERS + 4 + BLOCKS)  # ... the power of 2, ...
-FIRSTS = place(COUNTERS + 4 + 2 * BLOCKS)  # ... and the first round
+COUNT, NEWEST = map(place, range(COUNTERS, COUNTERS + 2))
+EXPANDED = place(COUNTERS + 2)  # rows when the blocks were last expanded about a fit; 0: never
+SIZES = place(COUNTERS + 3)  # of each block: rows, ...
+LEVELS = place(COUNTERS + 3 + BLOCKS)  # ... the power of 2, ...
+FIRSTS = place(COUNTERS + 3 + 2 * BLOCKS)  # ... and the first round
 ALL_C, BEFORE_C, AFTER_C, SOLVED = map(place, range(VECTORS, VECTORS + 4))
 C = place(VECTORS + 4)
 ALL_H, BEFORE_H, AFTER_H, ROOT = map(place, range(MATRICES, MATRICES + 4))
 H = place(MATRICES + 4)
 
 MORE = {
-    "more_counters": 4 + 3 * BLOCKS,
+    "more_counters": 3 + 3 * BLOCKS,
     "more_vectors": 4 + BLOCKS,
     "more_matrices": 4 + BLOCKS,
 }
@@ -76,7 +77,7 @@ MORE = {
 def watch(model: Model, adaptation: Adaptation, state: State, reward: float, s: int) -> None:
     """Restart if the reward of the row in ROW, of round s, makes the evidence strong enough."""
     _file_row(model, state, reward, s)
-    if not state.counters[RESTARTED]:  # else the blocks still wait for the new estimate
+    if state.counters[EXPANDED] > 0:
         _test(model, adaptation, state)
 
 
@@ -223,7 +224,6 @@ def _restart(model: Model, state: State, border: int) -> None:
     counters[COUNT] -= border
     counters[BEGUN] = counters[FIRSTS] - 1
     counters[EXPANDED] = 0
-    counters[RESTARTED] = 1
     forget_oldest(model, state, gone)
 
 
@@ -242,4 +242,3 @@ def _expand(model: Model, state: State) -> None:
             s += 1
         _add_block(state, block, ALL_C, ALL_H)
     counters[EXPANDED] = counters[TAIL] - counters[HEAD]
-    counters[RESTARTED] = 0
