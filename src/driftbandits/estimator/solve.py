@@ -21,12 +21,19 @@ from __future__ import annotations
 import math
 
 from driftbandits import links
-from driftbandits.estimator.expansion import anchor, curvature_remainder, evaluate, remainder
+from driftbandits.estimator.expansion import (
+    anchor,
+    evaluate,
+    order_within,
+    reach_of,
+    remainder,
+    sum_means,
+)
 from driftbandits.estimator.memory import rebuild
 from driftbandits.estimator.model import (
-    ANCHOR,
     BEND,
     CURVATURE,
+    CURVATURES,
     DAMPED_STEPS,
     DECREMENT,
     DESCENT_STEPS,
@@ -89,6 +96,8 @@ REACH = 0.5
 
 |mu''| <= mu' for every model here, so along a step p the curvature changes by at most e^(|a.p|).
 """
+_FIRST_LOOK = 1e-8
+"""Of MASS: what the first Newton step of a fit may leave out, for it is off by more than that."""
 _MOST_NEWTON_STEPS = 1000
 _MOST_DESCENT_STEPS = 100
 _ROUNDING = 1e-15
@@ -109,8 +118,10 @@ def fit(model: Model, state: State) -> None:
     else:
         if not state.counters[VALID]:
             anchor(model, state, FOR_THETA_HAT, THETA_HAT)
+        tolerance = _FIRST_LOOK * state.gauges[MASS]
         for _ in range(_MOST_NEWTON_STEPS):
-            if _newton_step(model, state):
+            tolerance = _newton_step(model, state, tolerance)
+            if tolerance == 0.0:
                 break
     state.counters[FITTED] = 1
     _project(model, state)
@@ -136,13 +147,18 @@ def _solve_ridge(model: Model, state: State) -> None:
 
 
 @inlined
-def _newton_step(model: Model, state: State) -> bool:
+def _newton_step(model: Model, state: State, tolerance: float) -> float:
     """Move theta_hat by one step, renewing the anchor where the expansion does not reach.
 
-    True when theta_hat is certified.
+    `tolerance` is what the expansion may leave out of g in this step. Returns that of the next
+    step, or 0 when theta_hat is certified.
     """
     vectors, matrices, gauges = state.vectors, state.matrices, state.gauges
-    evaluate(model, state, FOR_THETA_HAT, THETA_HAT)
+    start = reach_of(state, FOR_THETA_HAT, THETA_HAT)
+    order = order_within(model, state, FOR_THETA_HAT, start, tolerance)
+    if order == 0:
+        order = model.order
+    evaluate(model, state, FOR_THETA_HAT, THETA_HAT, order)
     if (
         not cholesky(matrices, J, FACTOR)
         and model.memory == WINDOW
@@ -150,7 +166,7 @@ def _newton_step(model: Model, state: State) -> bool:
     ):  # subtractions have eaten the digits: sum again
         rebuild(model, state)
         anchor(model, state, FOR_THETA_HAT, THETA_HAT)
-        return False
+        return tolerance
     for j in range(model.d):
         vectors[STEP, j] = vectors[B, j] - vectors[G, j]
     forward_solve(matrices, FACTOR, vectors, STEP)
@@ -159,30 +175,31 @@ def _newton_step(model: Model, state: State) -> bool:
     for j in range(model.d):
         vectors[POINT, j] = vectors[THETA_HAT, j] + vectors[STEP, j]
     state.counters[NEWTON_STEPS] += 1
-    from_anchor = distance(vectors, THETA_HAT, ANCHOR) == 0.0
     length = gauges[LONGEST] * norm(vectors, STEP)
-    if gauges[LONGEST] * distance(vectors, POINT, ANCHOR) > REACH:
-        if from_anchor:
+    reach = reach_of(state, FOR_THETA_HAT, POINT)
+    if reach > REACH:
+        if start == 0.0:
             _take_damped_step(model, state, length)
         anchor(model, state, FOR_THETA_HAT, THETA_HAT)
-        return False
+        return tolerance
     copy(vectors, POINT, THETA_HAT)
     condition = invert_factor(matrices, FACTOR, SHIFTED)
     # g and J are exact at the anchor: what a step from there leaves over is in `left` alone
-    lost = 0.0 if from_anchor else remainder(model, state, FOR_THETA_HAT, THETA_HAT)
+    lost = 0.0 if start == 0.0 else remainder(model, state, FOR_THETA_HAT, reach, order)
     # along a step that moves no a.theta by more than s, curvature changes by a factor e^s at most
     left = 0.5 * length * math.exp(length) * decrement
     bound = condition * lost + math.sqrt(condition) * left
     gauges[DECREMENT] = left
     gauges[ERROR_BOUND] = bound + condition * gauges[LEAK]
     if bound <= ERROR_TOLERANCE:
-        return True
+        return 0.0
     rounding = _ROUNDING * math.sqrt(condition) * (gauges[MASS] + norm(vectors, B))
     if decrement <= rounding and lost <= rounding:  # as exact as the sums themselves
-        return True
-    if condition * lost > 0.5 * ERROR_TOLERANCE:
+        return 0.0
+    tolerance = 0.5 * ERROR_TOLERANCE / condition
+    if remainder(model, state, FOR_THETA_HAT, reach, model.order) > tolerance:
         anchor(model, state, FOR_THETA_HAT, THETA_HAT)
-    return False
+    return tolerance
 
 
 @inlined
@@ -213,21 +230,18 @@ def _project(model: Model, state: State) -> None:
         inverse(matrices, FACTOR, M_INVERSE)
         if warm:
             achieved = _descend_in_ball(model, state)
-            copy(vectors, THETA, START)
     for j in range(model.d):  # the radial projection
-        vectors[THETA, j] = vectors[THETA_HAT, j] * (model.S / length)
-    if model.projection == EXACT:
-        if warm and achieved <= _squared_distance(model, state):
-            copy(vectors, START, THETA)
-        else:
+        vectors[POINT, j] = vectors[THETA_HAT, j] * (model.S / length)
+    if not warm or achieved > _distance_at_point(model, state):
+        copy(vectors, POINT, THETA)
+        if model.projection == EXACT:
             _descend_in_ball(model, state)
 
 
-@internal
+@inlined
 def _squared_distance(model: Model, state: State) -> float:
-    """||b - g(theta)||^2 in the norm of M^-1; leaves u in STEP, and b - g in G and J at theta."""
+    """||b - g||^2 in the norm of M^-1 for the g in G; leaves b - g there and u in STEP."""
     vectors = state.vectors
-    evaluate(model, state, _expansion_at(model, state, THETA), THETA)
     for j in range(model.d):
         vectors[G, j] = vectors[B, j] - vectors[G, j]
     multiply(state.matrices, M_INVERSE, vectors, G, STEP)
@@ -235,23 +249,38 @@ def _squared_distance(model: Model, state: State) -> float:
 
 
 @internal
-def _expansion_at(model: Model, state: State, point: int) -> int:
-    """An expansion that is exact at a point: theta_hat's, the projection's, or a new one there."""
-    which = FOR_THETA_HAT
-    while which <= FOR_THETA:
-        if model.link == links.IDENTITY or (
-            state.counters[VALID + which]
-            and remainder(model, state, which, point) <= ERROR_TOLERANCE * model.lam
-            and curvature_remainder(model, state, which, point)
-            <= ERROR_TOLERANCE * state.matrices[J, 0, 0]
-        ):
-            break
-        which += 1
-    if which > FOR_THETA:
-        anchor(model, state, FOR_THETA, point)
+def _distance_at_point(model: Model, state: State) -> float:
+    """The squared distance of g at POINT, by an expansion that reaches so far or by a pass."""
+    for which in range(FOR_THETA + 1):
+        if state.counters[VALID + which] or model.link == links.IDENTITY:
+            reach = reach_of(state, which, POINT)
+            order = order_within(model, state, which, reach, ERROR_TOLERANCE * model.lam)
+            if order > 0:
+                evaluate(model, state, which, POINT, order)
+                return _squared_distance(model, state)
+    sum_means(model, state, POINT)
+    return _squared_distance(model, state)
+
+
+@inlined
+def _look_from_theta(model: Model, state: State) -> int:
+    """G and J at theta, by theta_hat's expansion, the projection's, or a new one; says by which."""
+    for which in range(FOR_THETA + 1):
+        if state.counters[VALID + which] or model.link == links.IDENTITY:
+            reach = reach_of(state, which, THETA)
+            # J loses one power of the reach less than g
+            in_J = ERROR_TOLERANCE * state.matrices[J, 0, 0] / (model.order + 1.0)
+            tolerance = min(ERROR_TOLERANCE * model.lam, in_J * reach / state.gauges[LONGEST])
+            order = order_within(model, state, which, reach, tolerance)
+            if order > 0:
+                break
+    else:
         which = FOR_THETA
+        order = 1
+        anchor(model, state, FOR_THETA, THETA)
     if which == FOR_THETA:
         state.counters[IDLE] = 0
+    evaluate(model, state, which, THETA, max(order, min(2, model.order)))
     return which
 
 
@@ -261,8 +290,7 @@ def _descend_in_ball(model: Model, state: State) -> float:
 
     Each step minimises a quadratic model over the ball: Gauss-Newton's J M^-1 J, less BEND, the
     part of the true Hessian that is due to the curvature of g, where that leaves it positive.
-    BEND is taken once, at the start. A step is shortened until the distance falls. Returns the
-    squared distance.
+    A step is shortened until the distance falls. Returns the squared distance.
     """
     d, S = model.d, model.S
     vectors, matrices = state.vectors, state.matrices
@@ -270,6 +298,7 @@ def _descend_in_ball(model: Model, state: State) -> float:
     best = math.inf
     nu = 0.0
     for attempt in range(_MOST_DESCENT_STEPS):
+        which = _look_from_theta(model, state)
         reached = _squared_distance(model, state)
         state.counters[DESCENT_STEPS] += 1
         if reached > best * (1.0 + 1e-10) and shorten > 1e-6:
@@ -289,8 +318,10 @@ def _descend_in_ball(model: Model, state: State) -> float:
         state.gauges[KKT_RESIDUAL] = math.sqrt(off) / strength if strength > 0.0 else 0.0
         if state.gauges[KKT_RESIDUAL] <= KKT_TOLERANCE:
             break
-        if attempt == 0:
-            _set_bend(model, state)
+        if model.order > 1:
+            _set_bend(model, state, which)
+        elif attempt == 0:
+            _set_bend_by_difference(model, state)
         sandwich(matrices, J, M_INVERSE, SHIFTED, CURVATURE)
         copy(vectors, THETA, START)
         bent = 1.0
@@ -311,12 +342,30 @@ def _descend_in_ball(model: Model, state: State) -> float:
     return best
 
 
-@internal
-def _set_bend(model: Model, state: State) -> None:
-    """BEND := the derivative of J along u, which stands in STEP, by a difference over a short way.
+@inlined
+def _set_bend(model: Model, state: State, which: int) -> None:
+    """BEND := the derivative of J along u, which stands in STEP, after an evaluation at theta.
 
-    A few digits are enough: it only shapes the steps, the KKT residual decides when to stop.
+    C_3 of `evaluate` is the mean of the third derivative of Phi on the way from the anchor to
+    theta, and M_3 its value at the anchor: by the trapezium rule it is 2 C_3 - M_3 at theta. A few
+    digits are enough: BEND only shapes the steps, the KKT residual decides when to stop.
     """
+    ladder, moments = state.ladder, state.moments
+    for i in range(model.d):
+        for j in range(i + 1):
+            total = 0.0
+            product = ladder[1 + i, 4 + j]
+            for k in range(model.d):
+                cubic = ladder[product, 4 + k]
+                third = 2.0 * moments[CURVATURES, cubic] - moments[which, cubic]
+                total += third * state.vectors[STEP, k]
+            state.matrices[BEND, i, j] = total
+            state.matrices[BEND, j, i] = total
+
+
+@internal
+def _set_bend_by_difference(model: Model, state: State) -> None:
+    """BEND where the expansion has no third degree: by a difference of J over a short way."""
     d = model.d
     vectors, matrices = state.vectors, state.matrices
     length = state.gauges[LONGEST] * norm(vectors, STEP)
@@ -325,7 +374,9 @@ def _set_bend(model: Model, state: State) -> None:
         vectors[POINT, i] = vectors[THETA, i] + way * vectors[STEP, i]
         for j in range(d):
             matrices[BEND, i, j] = matrices[J, i, j]
-    evaluate(model, state, _expansion_at(model, state, POINT), POINT)
+    if model.link != links.IDENTITY:
+        anchor(model, state, FOR_THETA, POINT)
+    evaluate(model, state, FOR_THETA, POINT, 1)
     for i in range(d):
         for j in range(d):
             here = matrices[BEND, i, j]
