@@ -49,6 +49,7 @@ from driftbandits.estimator.model import (
 from driftbandits.policies import Policy, policy
 
 _EXPLAINED_DECISIONS = 1000
+_CLOCK, _TAIL = int(N), int(TAIL)  # plain numbers, as `item` takes them
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
@@ -127,11 +128,11 @@ class Agent:
             self._refuse(actions, verdict)
         self._shown = frozen(self._estimates.copy())
         self._shown_was_used = True
-        means, widths, scores = frozen(table)[:3]
+        frozen(table)
         decisions = []
         for rank in range(n):
-            index, t = int(picks[0, rank]), first + rank
-            decision = Decision(t, index, t, scores, means, widths, float(picks[1, rank]))
+            index, t = int(picks.item(0, rank)), first + rank
+            decision = Decision(t, index, t, picks.item(1, rank), table)
             self._pending[t] = actions[index : index + 1].copy()
             self._made[t] = Made(decision, self._shown, first - 1)
             decisions.append(decision)
@@ -231,10 +232,11 @@ class Agent:
 
     def _make_room(self) -> None:
         capacity = self._buffers.rows.shape[1]
-        if self._counters[TAIL] < capacity:
+        tail = self._counters.item(_TAIL)
+        if tail < capacity:
             return
         # Twice the room that the rows need, so that moving them to the front stays rare.
-        if 2 * (self._counters[TAIL] - self._counters[HEAD]) > capacity:
+        if 2 * (tail - self._counters[HEAD]) > capacity:
             self._hold(with_capacity(self._buffers, 2 * capacity))
 
     def withdraw(self, decision: Decision | int) -> None:
@@ -281,7 +283,7 @@ class Agent:
     @property
     def clock(self) -> int:
         """Decisions and ticks so far."""
-        return int(self._counters[N])
+        return self._counters.item(_CLOCK)
 
     @property
     def pending(self) -> tuple[int, ...]:

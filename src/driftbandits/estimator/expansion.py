@@ -76,11 +76,24 @@ def add_row(model: Model, state: State, which: int, row: int, weight: float) -> 
     links.derivatives(model.link, model.m, z, model.order, moments, DERIVATIVES)
     for n in range(model.order + 1):
         moments[DERIVATIVES, n] *= weight
-    moments[POWERS, 0] = 1.0
-    for i in range(1, ladder.shape[0]):
-        power = moments[POWERS, ladder[i, 0]] * vectors[row, ladder[i, 1]]
-        moments[POWERS, i] = power
-        moments[which, i] += moments[DERIVATIVES, ladder[i, 2] - 1] * power
+    M, powers = np.uint64(which), np.uint64(POWERS)
+    moments[powers, 0] = 1.0
+    last = vectors[row, model.d - 1]
+    i = _ONE
+    while i < ladder.shape[0]:  # run by run: all but its head are multiples of the last variable
+        derivative = moments[DERIVATIVES, ladder[i, 2] - 1]
+        power = moments[powers, ladder[i, 0]] * vectors[row, ladder[i, 1]]
+        moments[powers, i] = power
+        moments[M, i] += derivative * power
+        end = i + np.uint64(ladder[i, 3])
+        i += _ONE
+        if i < end:
+            parent = np.uint64(ladder[i, 0])
+            for k in range(end - i):
+                power = moments[powers, parent + k] * last
+                moments[powers, i + k] = power
+                moments[M, i + k] += derivative * power
+        i = end
     bound = links.derivative_bound(model.link, model.m, model.order + 1, z)
     state.gauges[MASS + which] += weight * bound * norm(vectors, row)
 
@@ -288,7 +301,15 @@ def evaluate(model: Model, state: State, which: int, point: int, order: int) -> 
 @inlined
 def reach_of(state: State, which: int, point: int) -> float:
     """How far a point is from an anchor, as the longest row sees it."""
-    return state.gauges[LONGEST] * distance(state.vectors, point, ANCHOR + which)
+    return float(state.gauges[LONGEST]) * distance(state.vectors, point, ANCHOR + which)
+
+
+@inlined
+def _mass(model: Model, state: State, which: int, reach: float) -> float:
+    """MASS without the derivative that it was summed with: that of order P + 1."""
+    highest = links.derivative_bound(model.link, model.m, model.order + 1, 0.0)
+    mass: float = state.gauges[MASS + which] / highest
+    return mass * math.exp(reach) if model.link == links.POISSON else mass
 
 
 @inlined
@@ -296,7 +317,8 @@ def remainder(model: Model, state: State, which: int, reach: float, order: int) 
     """Bound of what the expansion up to an order leaves out of g at a reach."""
     if model.link == links.IDENTITY:
         return 0.0
-    bound = float(state.gauges[MASS + which]) * _steepness(model, order, reach)
+    steepness = links.derivative_bound(model.link, model.m, order + 1, 0.0)
+    bound: float = _mass(model, state, which, reach) * steepness
     for n in range(1, order + 2):
         bound *= reach * float(_RECIPROCAL[n])
     return bound
@@ -307,18 +329,9 @@ def order_within(model: Model, state: State, which: int, reach: float, tolerance
     """The lowest order that leaves out of g no more than a tolerance; 0 where none does."""
     if model.link == links.IDENTITY:
         return 1
-    term = float(state.gauges[MASS + which]) * reach
+    term = _mass(model, state, which, reach) * reach
     for order in range(1, model.order + 1):
         term *= reach * _RECIPROCAL[order + 1]
-        if term * _steepness(model, order, reach) <= tolerance:
+        if term * links.derivative_bound(model.link, model.m, order + 1, 0.0) <= tolerance:
             return order
     return 0
-
-
-@inlined
-def _steepness(model: Model, order: int, reach: float) -> float:
-    """sup|mu^(order+1)| up to a reach, over what MASS was summed with."""
-    if model.link == links.POISSON:
-        return math.exp(reach)
-    highest = links.derivative_bound(model.link, model.m, model.order + 1, 0.0)
-    return links.derivative_bound(model.link, model.m, order + 1, 0.0) / highest
