@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import special
 
 import driftbandits as db
 import plain
@@ -140,6 +141,36 @@ def test_the_sums_kept_from_round_to_round_are_the_sums(name, options):
     for i, power in enumerate(powers[1:], start=1):
         expected = plain.moment(A, w, state.vectors[ANCHOR], power)
         assert abs(state.moments[FOR_THETA_HAT, i] - expected) <= 1e-11 * w.sum()
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(("name", "options"), [("SW-GLUCB", {"window": 40}), ("D-GLUCB", {})])
+@pytest.mark.parametrize("d", [1, 3, 4, 7])
+def test_what_is_carried_on_in_other_dimensions_is_a_fit_from_scratch(name, options, d):
+    """Estimate and projection, each begun from the last; in 7 dimensions by passes alone."""
+    T = 160
+    policy = db.policy(name, dim=d, horizon=T, S=0.7, **{**POLICIES[name], **options})
+    rng = np.random.default_rng(d)
+    offered = rng.normal(size=(T, 5, d))
+    offered /= np.linalg.norm(offered, axis=2, keepdims=True)  # so that L is 1 for both
+    truth = 3.0 * offered[0, 0]
+    agent = db.Agent(policy, seed=0)
+    rows, rewards, outside = [], [], 0
+    for t in range(T):
+        choice = agent.decide(offered[t])
+        if t >= 20 and t % 4 == 0:
+            kept = {"window": policy.window} if policy.window else {"discount": policy.discount}
+            fit = estimate(rows, rewards, link=policy.link, lam=policy.lam, S=0.7, **kept)
+            np.testing.assert_allclose(agent.theta_hat, fit.theta_hat, rtol=0, atol=TOLERANCE)
+            np.testing.assert_allclose(agent.theta, fit.theta, rtol=0, atol=TOLERANCE)
+            outside += np.linalg.norm(fit.theta_hat) > 0.7
+        rows.append(offered[t, choice.index])
+        rewards.append(float(rng.random() < special.expit(rows[-1] @ truth)))
+        agent.update(choice, rewards[-1])
+    assert outside > 10
+    assert agent.work["projections"] > 40
+    if d == 7:  # a comparison with the radial projection is a pass without an anchor
+        assert agent.work["passes"] > agent.work["anchors"] > T
 
 
 @pytest.mark.compiled

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from driftbandits import linalg
+from driftbandits.jit import LANES, row_product
 
 SIZES = (1, 2, 3, 5, 8, 13, 30, 100)
 every_size = pytest.mark.parametrize("d", SIZES)
@@ -48,7 +49,7 @@ def has_a_factor(A):
 
 def minimise_in_ball(A, c, S, guess=0.0):
     Ms, xs = stack(A), vectors(c)
-    sound = linalg.minimise_in_ball(Ms, 0, 1, 2, xs, 0, S, 1, 2, guess)
+    sound = linalg.minimise_in_ball(Ms, 0, 1, 2, xs, 0, S, 1, 2, guess, 0.0)
     np.testing.assert_array_equal(Ms[0], A)
     np.testing.assert_array_equal(xs[0], c)
     return sound, xs[1]
@@ -130,6 +131,27 @@ def test_a_product_of_matrices_need_not_be_symmetric():
     Ms = stack(A, B)
     linalg.multiply_matrices(Ms, 0, 1, 2)
     np.testing.assert_allclose(Ms[2], A @ B, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 8])
+def test_a_product_of_rows_of_lanes(blocks):
+    rng = np.random.default_rng(blocks)
+    x, y = rng.normal(size=(3, blocks * LANES)), rng.normal(size=(2, blocks * LANES))
+    for i in range(3):
+        for j in range(2):
+            assert row_product(x, i, y, j) == pytest.approx(x[i] @ y[j], rel=1e-13, abs=1e-13)
+
+
+@pytest.mark.compiled
+def test_a_product_of_rows_adds_in_its_own_order():
+    """Lane by lane, then vectors of four, then pairs: the same bits on every machine."""
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(2, 4 * LANES)), rng.normal(size=(2, 4 * LANES))
+    lanes = np.zeros(LANES)
+    for block in (x[1] * y[0]).reshape(-1, LANES):
+        lanes = lanes + block
+    a, b, c, d = ((lanes[0:4] + lanes[4:8]) + lanes[8:12]) + lanes[12:16]
+    assert row_product(x, 1, y, 0) == (a + b) + (c + d)
 
 
 def test_a_quadratic_form_is_never_negative():

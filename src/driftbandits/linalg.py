@@ -27,6 +27,7 @@ Floats = NDArray[np.float64]
 
 _SECULAR_STEPS = 60
 _SMALLEST_PIVOT = 1e-15
+_ROUNDING = 1e-13
 _TINY = 1e-300
 
 
@@ -182,14 +183,14 @@ def add_outer(Ms: Floats, A: int, weight: float, xs: Floats, x: int) -> None:
             Ms[A, i, j] += w * xs[x, j]
 
 
-@compiled
+@leaf
 def sandwich(Ms: Floats, A: int, B: int, scratch: int, out: int) -> None:
     """out := A B A for symmetric A and B."""
     multiply_matrices(Ms, A, B, scratch)
     multiply_matrices(Ms, scratch, A, out)
 
 
-@compiled
+@leaf
 def multiply_matrices(Ms: Floats, A: int, B: int, out: int) -> None:
     """out := A B; out is neither A nor B."""
     d = Ms.shape[1]
@@ -214,10 +215,12 @@ def minimise_in_ball(
     x: int,
     y: int,
     nu: float,
+    tolerance: float,
 ) -> bool:
     """x := argmin over ||x|| <= S of x'A x / 2 - c'x, from a guess of its multiplier nu >= 0.
 
-    False when A + nu I was not positive definite for some nu tried.
+    `tolerance` is how far off ||x||/S may be before x is scaled to the sphere. False when A + nu I
+    was not positive definite for some nu tried.
 
     The solution satisfies (A + nu I) x = c. When the free minimiser lies outside, nu is the root
     of 1/||x(nu)|| = 1/S, a concave increasing function of nu: Newton from the left never
@@ -244,7 +247,7 @@ def minimise_in_ball(
         forward_solve(Ms, C, xs, y)
         excess = length / S - 1.0
         nu = max(nu + excess * (length * length) / dot(xs, y, y), 0.0)
-        if abs(excess) <= 1e-13:
+        if abs(excess) <= max(tolerance, _ROUNDING):
             break
     scale = S / norm(xs, x)
     for i in range(d):

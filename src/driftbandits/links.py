@@ -69,10 +69,8 @@ _LOGISTIC_SUPREMA = _largest_derivatives()
 
 @leaf
 def sigmoid(z: float) -> float:
-    if z >= 0.0:
-        return 1.0 / (1.0 + math.exp(-z))
-    e = math.exp(z)
-    return e / (1.0 + e)
+    e = math.exp(-abs(z))
+    return (1.0 if z >= 0.0 else e) / (1.0 + e)  # no branch: signs cannot be foretold
 
 
 @leaf

@@ -55,6 +55,7 @@ from driftbandits.policies import Detection, Policy, last_detection, policy
 
 _EXPLAINED_DECISIONS = 1000
 _KEPT_DETECTIONS = 1000
+_CLOCK, _TAIL, _RADIUS = int(N), int(TAIL), int(RADIUS)  # plain numbers, as `item` takes them
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
@@ -133,12 +134,12 @@ class Agent:
             self._refuse(actions, verdict)
         self._shown = frozen(self._estimates.copy())
         self._shown_was_used = True
-        radius = float(self._buffers.gauges[RADIUS])
-        means, widths, scores = frozen(table)[:3]
+        radius = self._buffers.gauges.item(_RADIUS)
+        frozen(table)
         decisions = []
         for rank in range(n):
-            index, t = int(picks[0, rank]), first + rank
-            decision = Decision(t, index, t, scores, means, widths, float(picks[1, rank]))
+            index, t = int(picks.item(0, rank)), first + rank
+            decision = Decision(t, index, t, picks.item(1, rank), table)
             self._pending[t] = actions[index : index + 1].copy()
             self._made[t] = Made(decision, self._shown, radius)
             decisions.append(decision)
@@ -245,10 +246,11 @@ class Agent:
 
     def _make_room(self) -> None:
         capacity = self._buffers.rows.shape[1]
-        if self._counters[TAIL] < capacity:
+        tail = self._counters.item(_TAIL)
+        if tail < capacity:
             return
         # Twice the room that the rows need, so that moving them to the front stays rare.
-        if 2 * (self._counters[TAIL] - self._counters[HEAD]) > capacity:
+        if 2 * (tail - self._counters[HEAD]) > capacity:
             self._hold(with_capacity(self._buffers, 2 * capacity))
 
     def withdraw(self, decision: Decision | int) -> None:
@@ -295,7 +297,7 @@ class Agent:
     @property
     def clock(self) -> int:
         """Decisions and ticks so far."""
-        return int(self._counters[N])
+        return self._counters.item(_CLOCK)
 
     @property
     def pending(self) -> tuple[int, ...]:

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+_DOUBLE = np.dtype(np.float64)
 
 
 def numbers(label: str, given: Any) -> Floats:
     """An array as kernels take it; other layouts would make numba compile them once more."""
-    if isinstance(given, np.ndarray) and given.dtype == np.float64 and given.flags.carray:
+    if isinstance(given, np.ndarray) and given.dtype is _DOUBLE and given.flags.carray:
         return given
     try:
         array = np.asarray(given)

@@ -19,10 +19,25 @@ class Decision:
     id: int
     index: int
     round: int
-    scores: Floats
-    means: Floats
-    widths: Floats
     propensity: float
+    table: Floats
+    """Rows: means, widths and scores of every action; what follows are views of it."""
+
+    @property
+    def means(self) -> Floats:
+        return self._row(0)
+
+    @property
+    def widths(self) -> Floats:
+        return self._row(1)
+
+    @property
+    def scores(self) -> Floats:
+        return self._row(2)
+
+    def _row(self, i: int) -> Floats:
+        row: Floats = self.table[i]
+        return row
 
 
 class Explanation(NamedTuple):
@@ -62,7 +77,7 @@ class BadSaveFile(ValueError):
 
 def frozen(array: Floats) -> Floats:
     """What is handed out and also kept must not be written to."""
-    array.flags.writeable = False
+    array.setflags(write=False)
     return array
 
 
@@ -90,8 +105,8 @@ def unpacked_decisions(arrays: dict[str, NDArray[Any]]) -> Iterable[tuple[int, M
         ends,
         strict=True,
     ):
-        means = frozen(arrays["made_means"][end - size : end])
-        widths = frozen(arrays["made_widths"][end - size : end])
-        scores = frozen(means + widths)
-        decision = Decision(number, index, when, scores, means, widths, propensity)
+        means = arrays["made_means"][end - size : end]
+        widths = arrays["made_widths"][end - size : end]
+        table = frozen(np.stack([means, widths, means + widths]))
+        decision = Decision(number, index, when, propensity, table)
         yield number, Made(decision, frozen(estimates), radius)

@@ -11,7 +11,8 @@ g is at most
 
     MASS (L ||delta||)^(P+1) / (P+1)!,       MASS = sum_s w_s sup|mu^(P+1)| ||a_s||,
 
-which is the certificate that lets `fit` trust it, or pay for a new anchor.
+which is the certificate that lets `fit` trust it, or pay for a new anchor. Near the anchor a lower
+order than P keeps the same promise with fewer moments: each evaluation takes the lowest that does.
 
 Notation
 --------
@@ -19,6 +20,8 @@ P          order of the expansion of g (degree P+1 of Phi)
 delta      (d,)  theta - theta_0
 powers     (monomials,)  delta^i / i!
 which      0 or 1: the expansion for theta_hat, or for its projection
+reach      L ||delta||, which bounds every |a_s . delta|
+run        monomials that differ in their powers of the last two variables alone, in a row
 """
 
 from __future__ import annotations
@@ -42,6 +45,7 @@ from driftbandits.estimator.model import (
     SLOPES,
     TAIL,
     VALID,
+    Floats,
     G,
     J,
     Model,
@@ -49,10 +53,11 @@ from driftbandits.estimator.model import (
     State,
     V,
 )
-from driftbandits.jit import inlined, internal
+from driftbandits.jit import LANES, inlined, internal, place, row_product
 from driftbandits.linalg import copy, distance, dot, norm
 
-_BLOCK = 32
+_BLOCK = 128  # rows that a pass takes at once
+_ONE = np.uint64(1)  # indices that are unsigned need no look-out for negative ones
 _RECIPROCAL = np.array([0.0, *(1.0 / n for n in range(1, links.HIGHEST_DERIVATIVE + 3))])
 
 
@@ -71,74 +76,134 @@ def add_row(model: Model, state: State, which: int, row: int, weight: float) -> 
     links.derivatives(model.link, model.m, z, model.order, moments, DERIVATIVES)
     for n in range(model.order + 1):
         moments[DERIVATIVES, n] *= weight
-    moments[POWERS, 0] = 1.0
-    for i in range(1, ladder.shape[0]):
-        power = moments[POWERS, ladder[i, 0]] * vectors[row, ladder[i, 1]]
-        moments[POWERS, i] = power
-        moments[which, i] += moments[DERIVATIVES, ladder[i, 2] - 1] * power
+    M, powers = np.uint64(which), np.uint64(POWERS)
+    moments[powers, 0] = 1.0
+    last = vectors[row, model.d - 1]
+    i = _ONE
+    while i < ladder.shape[0]:  # run by run: all but its head are multiples of the last variable
+        derivative = moments[DERIVATIVES, ladder[i, 2] - 1]
+        power = moments[powers, ladder[i, 0]] * vectors[row, ladder[i, 1]]
+        moments[powers, i] = power
+        moments[M, i] += derivative * power
+        end = i + np.uint64(ladder[i, 3])
+        i += _ONE
+        if i < end:
+            parent = np.uint64(ladder[i, 0])
+            for k in range(end - i):
+                power = moments[powers, parent + k] * last
+                moments[powers, i + k] = power
+                moments[M, i + k] += derivative * power
+        i = end
     bound = links.derivative_bound(model.link, model.m, model.order + 1, z)
     state.gauges[MASS + which] += weight * bound * norm(vectors, row)
+
+
+# -- passes: rows in blocks, one lane each ---------------------------------------------------------
+
+_Z, _LENGTH, _WEIGHT, _SHARE = map(place, range(4))  # rows of `lanes`
+
+
+@inlined
+def block_width(state: State) -> int:
+    """Lanes of a block: as many as there are rows, rounded up, or a full block."""
+    rows = int(state.counters[TAIL] - state.counters[HEAD])
+    return min(_BLOCK, (rows + LANES - 1) // LANES * LANES)
+
+
+@inlined
+def load_block(
+    model: Model,
+    state: State,
+    point: int,
+    end: int,
+    weight: float,
+    block: Floats,
+    lanes: Floats,
+) -> float:
+    """The rows before `end`, as many as fit: coordinates to `block`; z, ||a|| and w to `lanes`.
+
+    `weight` is that of row `end`; returned is that of the oldest row loaded. Lanes without a row
+    are zero, and so is what they add to a sum.
+    """
+    width = block.shape[1]
+    start = max(state.counters[HEAD], end - width)
+    size = end - start
+    times = state.rows[model.d + 1]
+    newer = times[end] if end < state.counters[TAIL] else float(state.counters[N])
+    for lane in range(size, width):
+        lanes[_WEIGHT, lane] = 0.0
+    for lane in range(size - 1, -1, -1):
+        weight *= weight_of_age(model, newer - times[start + lane])
+        newer = times[start + lane]
+        lanes[_WEIGHT, lane] = weight
+    for lane in range(width):
+        lanes[_Z, lane] = 0.0
+        lanes[_LENGTH, lane] = 0.0
+    for j in range(model.d):
+        coordinate = state.vectors[point, j]
+        source = state.rows[j, start:end]  # a slice has no negative places to look out for
+        for lane in range(size):
+            block[j, lane] = source[lane]
+        for lane in range(size, width):
+            block[j, lane] = 0.0
+        for lane in range(width):
+            lanes[_Z, lane] += block[j, lane] * coordinate
+            lanes[_LENGTH, lane] += block[j, lane] * block[j, lane]
+    for lane in range(width):
+        lanes[_LENGTH, lane] = math.sqrt(lanes[_LENGTH, lane])
+    return weight
 
 
 @internal
 def anchor(model: Model, state: State, which: int, point: int) -> None:
     """Make the point in a vector the anchor of an expansion: one exact pass over the memory.
 
-    Rows are taken in blocks, newest first, and every sum is kept once per lane of the block, so
-    that the loops vectorise without being allowed to reorder a sum.
+    Powers are made degree by degree from one table into another: a loop that reads the table it
+    writes would not be vectorised.
     """
     d, P = model.d, model.order
-    ladder, moments, rows = state.ladder, state.moments, state.rows
+    ladder, moments, head = state.ladder, state.moments, state.counters[HEAD]
     count = ladder.shape[0]
-    sums = np.zeros((count, _BLOCK))
-    powers = np.ones((count, _BLOCK))
-    slopes = np.empty((P + 1, _BLOCK))
-    scratch = np.empty((3, _BLOCK))
-    block = np.empty((d, _BLOCK))
-    z, w, lengths = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
-    mass = 0.0
-    weight = 1.0
-    newer = float(state.counters[N])
+    moments[which] = 0.0
+    most = 1  # monomials of degree P, the highest whose powers are needed
+    for i in range(count):
+        most += ladder[i, 2] == P
+    width = block_width(state)
+    lower, powers = np.ones((most, width)), np.empty((most, width))
+    slopes, scratch = np.empty((P + 1, width)), np.empty((3, width))
+    block, lanes = np.empty((d, width)), np.empty((4, width))
+    mass, weight = 0.0, 1.0
     end = state.counters[TAIL]
-    while end > state.counters[HEAD]:
-        start = max(state.counters[HEAD], end - _BLOCK)
-        size = end - start
-        for lane in range(size):
-            z[lane] = 0.0
-            lengths[lane] = 0.0
-        for j in range(d):
-            coordinate = state.vectors[point, j]
-            source = rows[j, start:end]  # a slice has no negative places to look out for
-            for lane in range(size):
-                block[j, lane] = source[lane]
-                z[lane] += source[lane] * coordinate
-                lengths[lane] += source[lane] * source[lane]
-        for lane in range(size - 1, -1, -1):
-            weight *= weight_of_age(model, newer - rows[d + 1, start + lane])
-            newer = rows[d + 1, start + lane]
-            w[lane] = weight
-            bound = links.derivative_bound(model.link, model.m, P + 1, z[lane])
-            mass += weight * bound * math.sqrt(lengths[lane])
-        links.block_derivatives(model.link, model.m, z, size, P, scratch, slopes)
+    while end > head:
+        weight = load_block(model, state, point, end, weight, block, lanes)
+        links.block_derivatives(model.link, model.m, lanes[_Z], width, P, scratch, slopes)
         for n in range(P + 1):
-            for lane in range(size):
-                slopes[n, lane] *= w[lane]
-        for i in range(1, count):
-            parent, variable, degree = ladder[i, 0], ladder[i, 1], ladder[i, 2]
-            if degree <= P:
-                for lane in range(size):
-                    power = powers[parent, lane] * block[variable, lane]
-                    powers[i, lane] = power
-                    sums[i, lane] += power * slopes[degree - 1, lane]
-            else:
-                for lane in range(size):
-                    sums[i, lane] += powers[parent, lane] * block[variable, lane] * slopes[P, lane]
-        end = start
-    for i in range(1, count):
-        total = 0.0
-        for lane in range(_BLOCK):
-            total += sums[i, lane]
-        moments[which, i] = total
+            for lane in range(width):
+                slopes[n, lane] *= lanes[_WEIGHT, lane]
+        for lane in range(width):
+            bound = links.derivative_bound(model.link, model.m, P + 1, lanes[_Z, lane])
+            lanes[_SHARE, lane] = lanes[_WEIGHT, lane] * bound
+        mass += row_product(lanes, _LENGTH, lanes, _SHARE)
+        for lane in range(width):
+            lower[0, lane] = 1.0
+        below, first = 0, 1  # where the degrees begin that are read and made
+        for degree in range(1, P + 1):
+            last = first
+            while ladder[last, 2] == degree:
+                parent, variable = ladder[last, 0] - below, ladder[last, 1]
+                for lane in range(width):
+                    powers[last - first, lane] = lower[parent, lane] * block[variable, lane]
+                last += 1
+            for i in range(first, last):
+                moments[which, i] += row_product(powers, i - first, slopes, degree - 1)
+            below, first = first, last
+            lower, powers = powers, lower
+        for k in range(first - below):
+            for lane in range(width):
+                powers[k, lane] = lower[k, lane] * slopes[P, lane]
+        for i in range(first, count):
+            moments[which, i] += row_product(powers, ladder[i, 0] - below, block, ladder[i, 1])
+        end -= width
     copy(state.vectors, point, ANCHOR + which)
     state.gauges[MASS + which] = mass
     state.counters[VALID + which] = 1
@@ -146,67 +211,127 @@ def anchor(model: Model, state: State, which: int, point: int) -> None:
     state.counters[ANCHORS] += 1
 
 
+@internal
+def sum_means(model: Model, state: State, point: int) -> None:
+    """G := g(point), penalty included, by an exact pass that keeps nothing else."""
+    width = block_width(state)
+    means, scratch = np.empty((1, width)), np.empty((3, width))
+    block, lanes = np.empty((model.d, width)), np.empty((4, width))
+    weight = 1.0
+    for j in range(model.d):
+        state.vectors[G, j] = model.lam * state.vectors[point, j]
+    end = state.counters[TAIL]
+    while end > state.counters[HEAD]:
+        weight = load_block(model, state, point, end, weight, block, lanes)
+        links.block_derivatives(model.link, model.m, lanes[_Z], width, 0, scratch, means)
+        for lane in range(width):
+            means[0, lane] *= lanes[_WEIGHT, lane]
+        for j in range(model.d):
+            state.vectors[G, j] += row_product(block, j, means, 0)
+        end -= width
+    state.counters[PASSES] += 1
+
+
+# -- using an expansion ----------------------------------------------------------------------------
+
+
 @inlined
-def evaluate(model: Model, state: State, which: int, point: int) -> None:
-    """G := g(point) and J := J(point), penalty included, by the expansion.
+def evaluate(model: Model, state: State, which: int, point: int, order: int) -> None:
+    """G := g(point) and J := J(point), penalty included, by the expansion up to an order.
 
     Horner's rule on tensors: with S_n = M_n + S_{n+1} delta / n the gradient of Phi is S_1, and
     with C_n = M_n + C_{n+1} delta / (n-1) its Hessian is C_2; n is the degree, M_n the moments of
     that degree, and a product with delta lowers it by one.
     """
-    d, P = model.d, model.order
-    ladder, moments, vectors = state.ladder, state.moments, state.vectors
+    d = model.d
+    ladder, moments, vectors, matrices = state.ladder, state.moments, state.vectors, state.matrices
     if model.link == links.IDENTITY:  # c = 1, so V is J, and g is linear
         for j in range(d):
             vectors[G, j] = 0.0
             for k in range(d):
-                state.matrices[J, j, k] = state.matrices[V, j, k]
-                vectors[G, j] += state.matrices[V, j, k] * vectors[point, k]
+                matrices[J, j, k] = matrices[V, j, k]
+                vectors[G, j] += matrices[V, j, k] * vectors[point, k]
         return
-    i = ladder.shape[0] - 1
-    while ladder[i, 2] > P:
-        moments[SLOPES, i] = moments[which, i]
-        moments[CURVATURES, i] = moments[which, i]
-        i -= 1
-    while i > 0:
+    M, S, C = np.uint64(which), np.uint64(SLOPES), np.uint64(CURVATURES)
+    i = np.uint64(ladder.shape[0]) - _ONE
+    while ladder[i, 2] > order + 1:
+        i -= np.uint64(ladder[i, 3])
+    while ladder[i, 2] > order:
+        moments[S, i] = moments[M, i]
+        moments[C, i] = moments[M, i]
+        i -= _ONE
+    others = max(d - 2, 0)  # variables that are the same all along a run
+    second = _ONE if d > 1 else np.uint64(0)
+    along = vectors[point, others] - vectors[ANCHOR + which, others]
+    across = vectors[point, d - 1] - vectors[ANCHOR + which, d - 1] if d > 1 else 0.0
+    while ladder[i, 2] > 1:
         n = ladder[i, 2]
-        slope, curvature = 0.0, 0.0
-        for j in range(d):
-            delta = vectors[point, j] - vectors[ANCHOR + which, j]
-            up = ladder[i, 4 + j]
-            slope += moments[SLOPES, up] * delta
-            curvature += moments[CURVATURES, up] * delta
-        moments[SLOPES, i] = moments[which, i] + slope * _RECIPROCAL[n]
-        moments[CURVATURES, i] = moments[which, i] + curvature * _RECIPROCAL[n - 1]
-        i -= 1
+        length = np.uint64(ladder[i, 3])
+        start = i + _ONE - length
+        up = np.uint64(ladder[start, 4 + others])
+        for_slope, for_curvature = _RECIPROCAL[n], _RECIPROCAL[n - 1]
+        sx, sy, cx, cy = (
+            along * for_slope,
+            across * for_slope,
+            along * for_curvature,
+            across * for_curvature,
+        )
+        for k in range(length):
+            m = moments[M, start + k]
+            slope = moments[S, up + k] * sx + moments[S, up + k + second] * sy
+            curvature = moments[C, up + k] * cx + moments[C, up + k + second] * cy
+            for j in range(others):
+                delta = vectors[point, j] - vectors[ANCHOR + which, j]
+                higher = np.uint64(ladder[start, 4 + j]) + k
+                slope += moments[S, higher] * delta * for_slope
+                curvature += moments[C, higher] * delta * for_curvature
+            moments[S, start + k] = m + slope
+            moments[C, start + k] = m + curvature
+        i = start - _ONE
     for j in range(d):
-        first = ladder[0, 4 + j]
-        vectors[G, j] = model.lam * vectors[point, j] + moments[SLOPES, first]
-        for k in range(j + 1):
-            curvature = moments[CURVATURES, ladder[first, 4 + k]]
-            state.matrices[J, j, k] = curvature
-            state.matrices[J, k, j] = curvature
-        state.matrices[J, j, j] += model.lam
+        vectors[G, j] = model.lam * vectors[point, j] + moments[which, 1 + j]
+        for k in range(d):
+            second_degree = ladder[1 + j, 4 + k]
+            delta = vectors[point, k] - vectors[ANCHOR + which, k]
+            vectors[G, j] += moments[SLOPES, second_degree] * delta
+            matrices[J, j, k] = moments[CURVATURES, second_degree]
+        matrices[J, j, j] += model.lam
 
 
 @inlined
-def remainder(model: Model, state: State, which: int, point: int) -> float:
-    """Bound of what the expansion leaves out of g(point)."""
+def reach_of(state: State, which: int, point: int) -> float:
+    """How far a point is from an anchor, as the longest row sees it."""
+    return float(state.gauges[LONGEST]) * distance(state.vectors, point, ANCHOR + which)
+
+
+@inlined
+def _mass(model: Model, state: State, which: int, reach: float) -> float:
+    """MASS without the derivative that it was summed with: that of order P + 1."""
+    highest = links.derivative_bound(model.link, model.m, model.order + 1, 0.0)
+    mass: float = state.gauges[MASS + which] / highest
+    return mass * math.exp(reach) if model.link == links.POISSON else mass
+
+
+@inlined
+def remainder(model: Model, state: State, which: int, reach: float, order: int) -> float:
+    """Bound of what the expansion up to an order leaves out of g at a reach."""
     if model.link == links.IDENTITY:
         return 0.0
-    reach = state.gauges[LONGEST] * distance(state.vectors, point, ANCHOR + which)
-    bound = float(state.gauges[MASS + which])
-    for n in range(1, model.order + 2):
-        bound *= reach * _RECIPROCAL[n]
-    return bound * math.exp(reach) if model.link == links.POISSON else bound
+    steepness = links.derivative_bound(model.link, model.m, order + 1, 0.0)
+    bound: float = _mass(model, state, which, reach) * steepness
+    for n in range(1, order + 2):
+        bound *= reach * float(_RECIPROCAL[n])
+    return bound
 
 
 @inlined
-def curvature_remainder(model: Model, state: State, which: int, point: int) -> float:
-    """Bound of what the expansion leaves out of J(point): one power less of the distance."""
-    reach = state.gauges[LONGEST] * distance(state.vectors, point, ANCHOR + which)
-    if reach == 0.0:
-        return 0.0
-    lost = remainder(model, state, which, point)
-    bound: float = state.gauges[LONGEST] * lost * (model.order + 1.0) / reach
-    return bound
+def order_within(model: Model, state: State, which: int, reach: float, tolerance: float) -> int:
+    """The lowest order that leaves out of g no more than a tolerance; 0 where none does."""
+    if model.link == links.IDENTITY:
+        return 1
+    term = _mass(model, state, which, reach) * reach
+    for order in range(1, model.order + 1):
+        term *= reach * _RECIPROCAL[order + 1]
+        if term * links.derivative_bound(model.link, model.m, order + 1, 0.0) <= tolerance:
+            return order
+    return 0

@@ -49,7 +49,8 @@ def advance(model: Model, state: State, rounds: int) -> None:
     if model.memory == DISCOUNT:
         _decay(model, state, model.gamma if rounds == 1 else model.gamma**rounds)
     if model.memory in (WINDOW, DISCOUNT):
-        _forget(model, state)
+        if _oldest_has_left(model, state):
+            _forget(model, state)
         state.counters[FITTED] = 0
 
 
@@ -71,12 +72,18 @@ def _decay(model: Model, state: State, decay: float) -> None:
     state.gauges[LEAK] *= decay
 
 
-@internal
+@inlined
+def _oldest_has_left(model: Model, state: State) -> bool:
+    head = state.counters[HEAD]
+    oldest = state.counters[N] - state.counters[SPAN]
+    return bool(head < state.counters[TAIL] and state.rows[model.d + 1, head] <= oldest)
+
+
+@inlined
 def _forget(model: Model, state: State) -> None:
     """Drop the rows whose age has reached the span."""
     rows, counters, d = state.rows, state.counters, model.d
-    oldest = counters[N] - counters[SPAN]
-    while counters[HEAD] < counters[TAIL] and rows[d + 1, counters[HEAD]] <= oldest:
+    while _oldest_has_left(model, state):
         s = counters[HEAD]
         for j in range(d):
             state.vectors[ROW, j] = rows[j, s]
@@ -114,7 +121,7 @@ def absorb(model: Model, state: State, reward: float, s: int) -> None:
     state.counters[FITTED] = 0
 
 
-@internal
+@inlined
 def insert_row(model: Model, state: State, reward: float, s: float) -> None:
     rows, counters, d = state.rows, state.counters, model.d
     if counters[TAIL] == rows.shape[1]:  # full up to the end: move what lives to the front

@@ -143,12 +143,14 @@ def expansion_order(d: int, link_is_linear: bool) -> int:
 def ladder_of(d: int, order: int) -> Places:
     """Monomials in d variables of degree 0..order+1, by degree, each built from a parent.
 
-    Columns: parent, variable that multiplies the parent, degree, power of that variable, and then
-    for each variable j the index of this monomial times x_j (degree <= order only, else 0).
+    Columns: parent, variable that multiplies the parent, degree, length of the run that it is in
+    (the monomials that differ from it in their powers of the last two variables alone, which stand
+    in a row), and then for each variable j the index of this monomial times x_j (degree <= order
+    only, else 0).
     """
     exponents: list[tuple[int, ...]] = [(0,) * d]
     index: dict[tuple[int, ...], int] = {exponents[0]: 0}
-    built: list[tuple[int, int, int, int]] = [(0, 0, 0, 0)]
+    built: list[tuple[int, int, int, int]] = [(0, 0, 0, 1)]
     first = 0
     for degree in range(1, order + 2):
         last = len(exponents)
@@ -158,7 +160,7 @@ def ladder_of(d: int, order: int) -> Places:
                 child[j] += 1
                 index[tuple(child)] = len(exponents)
                 exponents.append(tuple(child))
-                built.append((parent, j, degree, child[j]))
+                built.append((parent, j, degree, 1 + (sum(child[-2:]) if d > 1 else 0)))
         first = last
     ladder = np.zeros((len(exponents), 4 + d), dtype=np.uint32)
     ladder[:, :4] = built

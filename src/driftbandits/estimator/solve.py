@@ -21,12 +21,19 @@ from __future__ import annotations
 import math
 
 from driftbandits import links
-from driftbandits.estimator.expansion import anchor, curvature_remainder, evaluate, remainder
+from driftbandits.estimator.expansion import (
+    anchor,
+    evaluate,
+    order_within,
+    reach_of,
+    remainder,
+    sum_means,
+)
 from driftbandits.estimator.memory import rebuild
 from driftbandits.estimator.model import (
-    ANCHOR,
     BEND,
     CURVATURE,
+    CURVATURES,
     DAMPED_STEPS,
     DECREMENT,
     DESCENT_STEPS,
@@ -89,6 +96,8 @@ REACH = 0.5
 
 |mu''| <= mu' for every model here, so along a step p the curvature changes by at most e^(|a.p|).
 """
+_FIRST_LOOK = 1e-8
+"""Of MASS: what the first Newton step of a fit may leave out, for it is off by more than that."""
 _MOST_NEWTON_STEPS = 1000
 _MOST_DESCENT_STEPS = 100
 _ROUNDING = 1e-15
@@ -109,8 +118,10 @@ def fit(model: Model, state: State) -> None:
     else:
         if not state.counters[VALID]:
             anchor(model, state, FOR_THETA_HAT, THETA_HAT)
+        tolerance = _FIRST_LOOK * state.gauges[MASS]
         for _ in range(_MOST_NEWTON_STEPS):
-            if _newton_step(model, state):
+            tolerance = _newton_step(model, state, tolerance)
+            if tolerance == 0.0:
                 break
     state.counters[FITTED] = 1
     _project(model, state)
@@ -136,13 +147,18 @@ def _solve_ridge(model: Model, state: State) -> None:
 
 
 @inlined
-def _newton_step(model: Model, state: State) -> bool:
+def _newton_step(model: Model, state: State, tolerance: float) -> float:
     """Move theta_hat by one step, renewing the anchor where the expansion does not reach.
 
-    True when theta_hat is certified.
+    `tolerance` is what the expansion may leave out of g in this step. Returns that of the next
+    step, or 0 when theta_hat is certified.
     """
     vectors, matrices, gauges = state.vectors, state.matrices, state.gauges
-    evaluate(model, state, FOR_THETA_HAT, THETA_HAT)
+    start = reach_of(state, FOR_THETA_HAT, THETA_HAT)
+    order = order_within(model, state, FOR_THETA_HAT, start, tolerance)
+    if order == 0:
+        order = model.order
+    evaluate(model, state, FOR_THETA_HAT, THETA_HAT, order)
     if (
         not cholesky(matrices, J, FACTOR)
         and model.memory == WINDOW
@@ -150,7 +166,7 @@ def _newton_step(model: Model, state: State) -> bool:
     ):  # subtractions have eaten the digits: sum again
         rebuild(model, state)
         anchor(model, state, FOR_THETA_HAT, THETA_HAT)
-        return False
+        return tolerance
     for j in range(model.d):
         vectors[STEP, j] = vectors[B, j] - vectors[G, j]
     forward_solve(matrices, FACTOR, vectors, STEP)
@@ -159,30 +175,31 @@ def _newton_step(model: Model, state: State) -> bool:
     for j in range(model.d):
         vectors[POINT, j] = vectors[THETA_HAT, j] + vectors[STEP, j]
     state.counters[NEWTON_STEPS] += 1
-    from_anchor = distance(vectors, THETA_HAT, ANCHOR) == 0.0
     length = gauges[LONGEST] * norm(vectors, STEP)
-    if gauges[LONGEST] * distance(vectors, POINT, ANCHOR) > REACH:
-        if from_anchor:
+    reach = reach_of(state, FOR_THETA_HAT, POINT)
+    if reach > REACH:
+        if start == 0.0:
             _take_damped_step(model, state, length)
         anchor(model, state, FOR_THETA_HAT, THETA_HAT)
-        return False
+        return tolerance
     copy(vectors, POINT, THETA_HAT)
     condition = invert_factor(matrices, FACTOR, SHIFTED)
     # g and J are exact at the anchor: what a step from there leaves over is in `left` alone
-    lost = 0.0 if from_anchor else remainder(model, state, FOR_THETA_HAT, THETA_HAT)
+    lost = 0.0 if start == 0.0 else remainder(model, state, FOR_THETA_HAT, reach, order)
     # along a step that moves no a.theta by more than s, curvature changes by a factor e^s at most
     left = 0.5 * length * math.exp(length) * decrement
     bound = condition * lost + math.sqrt(condition) * left
     gauges[DECREMENT] = left
     gauges[ERROR_BOUND] = bound + condition * gauges[LEAK]
     if bound <= ERROR_TOLERANCE:
-        return True
+        return 0.0
     rounding = _ROUNDING * math.sqrt(condition) * (gauges[MASS] + norm(vectors, B))
     if decrement <= rounding and lost <= rounding:  # as exact as the sums themselves
-        return True
-    if condition * lost > 0.5 * ERROR_TOLERANCE:
+        return 0.0
+    tolerance = 0.5 * ERROR_TOLERANCE / condition
+    if remainder(model, state, FOR_THETA_HAT, reach, model.order) > tolerance:
         anchor(model, state, FOR_THETA_HAT, THETA_HAT)
-    return False
+    return tolerance
 
 
 @inlined
@@ -194,140 +211,183 @@ def _take_damped_step(model: Model, state: State, length: float) -> None:
     state.counters[DAMPED_STEPS] += 1
 
 
-@internal
+@inlined
 def _project(model: Model, state: State) -> None:
     """theta := theta_hat, or its projection on the ball where it lies outside."""
-    vectors, matrices, counters = state.vectors, state.matrices, state.counters
-    length = norm(vectors, THETA_HAT)
     state.gauges[KKT_RESIDUAL] = 0.0
+    length = norm(state.vectors, THETA_HAT)
     if model.projection == NO_PROJECTION or length <= model.S:
-        copy(vectors, THETA_HAT, THETA)
-        counters[PROJECTED] = 0
-        return
-    warm = counters[PROJECTED] > 0 and model.projection == EXACT
+        copy(state.vectors, THETA_HAT, THETA)
+        state.counters[PROJECTED] = 0
+    else:
+        _project_from_outside(model, state, length)
+
+
+@internal
+def _project_from_outside(model: Model, state: State, length: float) -> None:
+    """theta := the projection of theta_hat, which is longer than S.
+
+    The exact one is a minimiser of ||b - g(theta)||_{M^-1} over the ball: descent from the last
+    projection, which must then be no worse than the radial one, or from the radial one.
+    """
+    vectors, matrices, counters = state.vectors, state.matrices, state.counters
+    from_last = counters[PROJECTED] > 0 and model.projection == EXACT
     counters[PROJECTED] = 1
     counters[PROJECTIONS] += 1
-    achieved = math.inf
-    if model.projection == EXACT:
-        cholesky(matrices, V2 if model.memory == DISCOUNT else V, FACTOR)
-        inverse(matrices, FACTOR, M_INVERSE)
-        if warm:
-            achieved = _descend_in_ball(model, state)
-            copy(vectors, THETA, START)
-    for j in range(model.d):  # the radial projection
-        vectors[THETA, j] = vectors[THETA_HAT, j] * (model.S / length)
-    if model.projection == EXACT:
-        if warm and achieved <= _squared_distance(model, state):
-            copy(vectors, START, THETA)
-        else:
-            _descend_in_ball(model, state)
-
-
-@internal
-def _squared_distance(model: Model, state: State) -> float:
-    """||b - g(theta)||^2 in the norm of M^-1; leaves u in STEP, and b - g in G and J at theta."""
-    vectors = state.vectors
-    evaluate(model, state, _expansion_at(model, state, THETA), THETA)
-    for j in range(model.d):
-        vectors[G, j] = vectors[B, j] - vectors[G, j]
-    multiply(state.matrices, M_INVERSE, vectors, G, STEP)
-    return dot(vectors, G, STEP)
-
-
-@internal
-def _expansion_at(model: Model, state: State, point: int) -> int:
-    """An expansion that is exact at a point: theta_hat's, the projection's, or a new one there."""
-    which = FOR_THETA_HAT
-    while which <= FOR_THETA:
-        if model.link == links.IDENTITY or (
-            state.counters[VALID + which]
-            and remainder(model, state, which, point) <= ERROR_TOLERANCE * model.lam
-            and curvature_remainder(model, state, which, point)
-            <= ERROR_TOLERANCE * state.matrices[J, 0, 0]
-        ):
-            break
-        which += 1
-    if which > FOR_THETA:
-        anchor(model, state, FOR_THETA, point)
-        which = FOR_THETA
-    if which == FOR_THETA:
-        state.counters[IDLE] = 0
-    return which
-
-
-@internal
-def _descend_in_ball(model: Model, state: State) -> float:
-    """theta := a minimiser of ||b - g(theta)||_{M^-1} over the ball, from where it stands.
-
-    Each step minimises a quadratic model over the ball: Gauss-Newton's J M^-1 J, less BEND, the
-    part of the true Hessian that is due to the curvature of g, where that leaves it positive.
-    BEND is taken once, at the start. A step is shortened until the distance falls. Returns the
-    squared distance.
-    """
-    d, S = model.d, model.S
-    vectors, matrices = state.vectors, state.matrices
-    shorten = 1.0
-    best = math.inf
-    nu = 0.0
+    if not from_last:
+        _set_radial(model, state, length)
+    if model.projection != EXACT:
+        return
+    cholesky(matrices, V2 if model.memory == DISCOUNT else V, FACTOR)
+    inverse(matrices, FACTOR, M_INVERSE)
+    best, shorten, residual = math.inf, 1.0, 0.0
+    fresh, comparing = True, False
     for attempt in range(_MOST_DESCENT_STEPS):
-        reached = _squared_distance(model, state)
-        state.counters[DESCENT_STEPS] += 1
+        which, reached = _look_from_theta(model, state, not comparing)
+        if comparing:
+            if best <= reached:
+                copy(vectors, START, THETA)
+                break
+            best, from_last, comparing, fresh = math.inf, False, False, True
+            continue
+        counters[DESCENT_STEPS] += 1
         if reached > best * (1.0 + 1e-10) and shorten > 1e-6:
             shorten *= 0.5
-            for j in range(d):
+            for j in range(model.d):
                 way = vectors[POINT, j] - vectors[START, j]
                 vectors[THETA, j] = vectors[START, j] + shorten * way
             continue
-        best = reached
-        multiply(matrices, J, vectors, STEP, PULL)
-        nu = max(dot(vectors, PULL, THETA), 0.0) / (S * S)
-        off = 0.0
-        for j in range(d):
-            difference = vectors[PULL, j] - nu * vectors[THETA, j]
-            off += difference * difference
-        strength = norm(vectors, PULL)
-        state.gauges[KKT_RESIDUAL] = math.sqrt(off) / strength if strength > 0.0 else 0.0
-        if state.gauges[KKT_RESIDUAL] <= KKT_TOLERANCE:
+        best, shorten = reached, 1.0
+        nu, residual = _measure_pull(model, state)
+        if residual > KKT_TOLERANCE and attempt < _MOST_DESCENT_STEPS - 2:
+            if model.order > 1:
+                _set_bend(model, state, which)
+            elif fresh:
+                _set_bend_by_difference(model, state)
+            fresh = False
+            _step_in_ball(model, state, nu, residual)
+            if distance(vectors, POINT, THETA) > 1e-14 * model.S:
+                copy(vectors, THETA, START)
+                copy(vectors, POINT, THETA)
+                continue
+        if not from_last:
             break
-        if attempt == 0:
-            _set_bend(model, state)
-        sandwich(matrices, J, M_INVERSE, SHIFTED, CURVATURE)
         copy(vectors, THETA, START)
-        bent = 1.0
-        while bent >= 0.0:
-            for i in range(d):
-                vectors[POINT, i] = vectors[PULL, i]
-                for j in range(d):
-                    matrices[MODEL, i, j] = matrices[CURVATURE, i, j] - bent * matrices[BEND, i, j]
-                    vectors[POINT, i] += matrices[MODEL, i, j] * vectors[THETA, j]
-            copy(vectors, POINT, STEP)
-            if minimise_in_ball(matrices, MODEL, SHIFTED, FACTOR, vectors, STEP, S, POINT, G, nu):
-                break
-            bent -= 1.0
-        if distance(vectors, POINT, THETA) <= 1e-14 * S:
+        _set_radial(model, state, length)
+        comparing = True
+    state.gauges[KKT_RESIDUAL] = residual
+
+
+@inlined
+def _set_radial(model: Model, state: State, length: float) -> None:
+    for j in range(model.d):
+        state.vectors[THETA, j] = state.vectors[THETA_HAT, j] * (model.S / length)
+
+
+@inlined
+def _look_from_theta(model: Model, state: State, with_J: bool) -> tuple[int, float]:
+    """||b - g(theta)||^2 in the norm of M^-1; leaves b - g in G, u in STEP and J.
+
+    By theta_hat's expansion, by the projection's, or else by a pass, which makes a new expansion
+    where J is wanted. Says by which expansion, and the squared distance.
+    """
+    vectors, gauges = state.vectors, state.gauges
+    which, order = FOR_THETA_HAT, 0
+    while which <= FOR_THETA and order == 0:
+        if state.counters[VALID + which] or model.link == links.IDENTITY:
+            reach = reach_of(state, which, THETA)
+            tolerance = ERROR_TOLERANCE * model.lam
+            if with_J:  # it loses one power of the reach less than g
+                in_J = ERROR_TOLERANCE * state.matrices[J, 0, 0] / (model.order + 1.0)
+                tolerance = min(tolerance, in_J * reach / gauges[LONGEST])
+            order = order_within(model, state, which, reach, tolerance)
+        which += order == 0
+    if order == 0 and with_J:
+        anchor(model, state, FOR_THETA, THETA)
+        which, order = FOR_THETA, 1
+    if order == 0:
+        sum_means(model, state, THETA)
+    else:
+        evaluate(model, state, which, THETA, max(order, min(2, model.order)))
+        if which == FOR_THETA:
+            state.counters[IDLE] = 0
+    for j in range(model.d):
+        vectors[G, j] = vectors[B, j] - vectors[G, j]
+    multiply(state.matrices, M_INVERSE, vectors, G, STEP)
+    return which, dot(vectors, G, STEP)
+
+
+@inlined
+def _measure_pull(model: Model, state: State) -> tuple[float, float]:
+    """PULL := J u; the multiplier nu that comes nearest, and the KKT residual."""
+    vectors = state.vectors
+    multiply(state.matrices, J, vectors, STEP, PULL)
+    nu = max(dot(vectors, PULL, THETA), 0.0) / (model.S * model.S)
+    off = 0.0
+    for j in range(model.d):
+        difference = vectors[PULL, j] - nu * vectors[THETA, j]
+        off += difference * difference
+    strength = norm(vectors, PULL)
+    return nu, math.sqrt(off) / strength if strength > 0.0 else 0.0
+
+
+@inlined
+def _step_in_ball(model: Model, state: State, nu: float, residual: float) -> None:
+    """POINT := the minimiser over the ball of a quadratic model of the squared distance.
+
+    Gauss-Newton's J M^-1 J, less BEND, the part of the true Hessian that is due to the curvature
+    of g, where that leaves it positive.
+    """
+    d, vectors, matrices = model.d, state.vectors, state.matrices
+    sandwich(matrices, J, M_INVERSE, SHIFTED, CURVATURE)
+    enough = 0.01 * residual * residual  # a step gains no more digits than that
+    bent = 1.0
+    while bent >= 0.0:
+        for i in range(d):
+            vectors[STEP, i] = vectors[PULL, i]
+            for j in range(d):
+                matrices[MODEL, i, j] = matrices[CURVATURE, i, j] - bent * matrices[BEND, i, j]
+                vectors[STEP, i] += matrices[MODEL, i, j] * vectors[THETA, j]
+        if minimise_in_ball(
+            matrices, MODEL, SHIFTED, FACTOR, vectors, STEP, model.S, POINT, G, nu, enough
+        ):
             break
-        copy(vectors, POINT, THETA)
-        shorten = 1.0
-    return best
+        bent -= 1.0
+
+
+@inlined
+def _set_bend(model: Model, state: State, which: int) -> None:
+    """BEND := the derivative of J along u, which stands in STEP, after an evaluation at theta.
+
+    C_3 of `evaluate` is the mean of the third derivative of Phi on the way from the anchor to
+    theta, and M_3 its value at the anchor: by the trapezium rule it is 2 C_3 - M_3 at theta. A few
+    digits are enough: BEND only shapes the steps, the KKT residual decides when to stop.
+    """
+    ladder, moments = state.ladder, state.moments
+    for i in range(model.d):
+        for j in range(i + 1):
+            total = 0.0
+            product = ladder[1 + i, 4 + j]
+            for k in range(model.d):
+                cubic = ladder[product, 4 + k]
+                third = 2.0 * moments[CURVATURES, cubic] - moments[which, cubic]
+                total += third * state.vectors[STEP, k]
+            state.matrices[BEND, i, j] = total
+            state.matrices[BEND, j, i] = total
 
 
 @internal
-def _set_bend(model: Model, state: State) -> None:
-    """BEND := the derivative of J along u, which stands in STEP, by a difference over a short way.
-
-    A few digits are enough: it only shapes the steps, the KKT residual decides when to stop.
-    """
-    d = model.d
-    vectors, matrices = state.vectors, state.matrices
+def _set_bend_by_difference(model: Model, state: State) -> None:
+    """BEND where the expansion has no third degree: by a difference of J over a short way."""
+    vectors, matrices, ladder = state.vectors, state.matrices, state.ladder
     length = state.gauges[LONGEST] * norm(vectors, STEP)
-    way = _SHORT_WAY / length if length > 0.0 else 0.0
-    for i in range(d):
-        vectors[POINT, i] = vectors[THETA, i] + way * vectors[STEP, i]
-        for j in range(d):
-            matrices[BEND, i, j] = matrices[J, i, j]
-    evaluate(model, state, _expansion_at(model, state, POINT), POINT)
-    for i in range(d):
-        for j in range(d):
-            here = matrices[BEND, i, j]
-            matrices[BEND, i, j] = (matrices[J, i, j] - here) / way if way > 0.0 else 0.0
-            matrices[J, i, j] = here
+    curved = length > 0.0 and model.link != links.IDENTITY
+    way = _SHORT_WAY / length if curved else 0.0
+    if curved:
+        for j in range(model.d):
+            vectors[POINT, j] = vectors[THETA, j] + way * vectors[STEP, j]
+        anchor(model, state, FOR_THETA, POINT)
+    for i in range(model.d):
+        for j in range(model.d):
+            there = state.moments[FOR_THETA, ladder[1 + i, 4 + j]] + (model.lam if i == j else 0.0)
+            matrices[BEND, i, j] = (there - matrices[J, i, j]) / way if curved else 0.0
