@@ -1,0 +1,167 @@
+"""From rounds to a value with an interval.
+
+Notation
+--------
+a, p, r    the logged action of a round, its propensity, its reward
+pi         (K,) the probabilities with which the target chooses among the actions of the round
+q          (K,) the reward model's guess of each action's mean reward
+w          pi(a) / p
+IPS        mean of w r                                  unbiased
+SNIPS      sum of w r / sum of w                        bias of order 1/n, less spread
+DR         mean of pi.q + w (r - q(a))                  unbiased, less spread if q is good
+           Dudik, Langford, Li (2011), Doubly Robust Policy Evaluation and Learning
+replay     mean of r over the rounds in which a learning target agreed with the log
+           Li, Chu, Langford, Wang (2011), Unbiased Offline Evaluation of Contextual-bandit-based
+           News Article Recommendation Algorithms; with unequal p rounds are thinned by c / p as in
+           Dudik, Erhan, Langford, Li (2012), Sample-efficient Nonstationary Policy Evaluation
+
+All intervals are of the central limit theorem: estimate +- z s.e., with the standard error of the
+mean, and for SNIPS that of a ratio (the delta method). They need some dozens of effective rounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftbandits.agent import Agent
+from driftbandits.estimator import estimate
+from driftbandits.evaluate.log import Floats, Log
+from driftbandits.policies import Policy
+from driftbandits.policies.scoring import CONSTANT, GREEDY, UCB
+from driftbandits.simulate import play
+
+
+class Value(NamedTuple):
+    """Mean reward a round with its interval; NaN where the rounds do not tell."""
+
+    value: float
+    low: float
+    high: float
+    rounds: float  # how many rounds of equal weight it is worth
+
+
+def mean_value(values: Floats, *, level: float) -> Value:
+    """The mean of independent values."""
+    n = values.size
+    centre = float(values.mean()) if n else math.nan
+    error = float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+    return _with_interval(centre, error, float(n), level)
+
+
+def weighted_mean(values: Floats, weights: Floats, *, level: float) -> Value:
+    """IPS: the mean of weights * values."""
+    whole = mean_value(weights * values, level=level)
+    return whole._replace(rounds=effective_rounds(weights))
+
+
+def ratio_of_means(values: Floats, weights: Floats, *, level: float) -> Value:
+    """SNIPS: the weights sum to one, whatever they are."""
+    total = float(weights.sum())
+    if not total > 0.0:
+        return Value(math.nan, math.nan, math.nan, 0.0)
+    centre = float((weights * values).sum()) / total
+    error = math.sqrt(float(((weights * (values - centre)) ** 2).sum())) / total
+    rounds = effective_rounds(weights)
+    return _with_interval(centre, error if rounds > 1.0 else math.nan, rounds, level)
+
+
+def _with_interval(centre: float, error: float, rounds: float, level: float) -> Value:
+    half = NormalDist().inv_cdf(0.5 + level / 2.0) * error
+    return Value(centre, centre - half, centre + half, rounds)
+
+
+def effective_rounds(weights: Floats) -> float:
+    """(sum w)^2 / sum w^2: how many rounds of equal weight tell as much."""
+    squares = float((weights**2).sum())
+    return float(weights.sum()) ** 2 / squares if squares > 0.0 else 0.0
+
+
+class Replay(NamedTuple):
+    """The rounds of a log that a learning policy could have lived through."""
+
+    accepted: NDArray[np.bool_]  # (n,) where it agreed with the log, after thinning
+    share: float  # of the rounds that are accepted if the log gave every action a chance
+
+
+def replay(log: Log, policy: Policy, *, seed: int) -> Replay:
+    """Let a policy decide on every logged set and learn where it agrees with the log.
+
+    A round is kept by a coin with probability c / p, c the smallest propensity of the log, and
+    accepted if the policy then chooses what was logged: with probability c, whatever was offered
+    and whatever the policy does. So accepted rounds are a fair sample of the rounds in which the
+    policy acts. Every round counts in its clock; its rewards are those of accepted rounds.
+    """
+    share = float(log.propensity.min())
+    coins = np.random.default_rng(seed).random(len(log))
+    keep = coins < share / log.propensity
+    run = play(policy, log.trace(keep=keep), seed, record=("chosen",))
+    return Replay(keep & (run.chosen == log.chosen), share)
+
+
+def choice_probabilities(agent: Agent, arms: Sequence[Floats]) -> Floats:
+    """pi of every set, one after the other, for an agent that stays as it is."""
+    policy = agent.policy
+    if policy.row.score not in (UCB, GREEDY, CONSTANT):
+        raise ValueError(
+            f"target must be a policy whose scores are no draws, so that its probabilities are "
+            f"known; got {policy.name}. It can be evaluated by replay."
+        )
+    sizes = np.array([len(actions) for actions in arms])
+    # A score depends on its own action alone, so that one set can hold all of them.
+    scores = Agent.from_bytes(agent.to_bytes()).decide(np.concatenate(arms)).scores
+    starts = np.cumsum(sizes) - sizes
+    best = scores == np.repeat(np.maximum.reduceat(scores, starts), sizes)
+    tied = np.repeat(np.add.reduceat(best.astype(np.int64), starts), sizes)
+    pi: Floats = (1.0 - policy.epsilon) * best / tied + policy.epsilon / np.repeat(sizes, sizes)
+    return pi
+
+
+def reward_model(log: Log, policy: Policy, *, rounds: slice, of: slice) -> Floats:
+    """q of every action offered in the rounds `of`, learned from `rounds` before them.
+
+    The target's link and memory, with an intercept. Without a reward to learn from it is 0.
+    """
+    known = np.flatnonzero(log.known[rounds]) + (rounds.start or 0)
+    offered = np.concatenate(log.arms[of])
+    if known.size == 0:
+        return np.zeros(len(offered))
+    fitted = estimate(
+        _with_constant(log.played[known]),
+        log.reward[known] - policy.centre,
+        link=policy.link,
+        lam=policy.lam,
+        window=policy.window,
+        discount=policy.discount,
+        projection="none",
+    )
+    return policy.centre + policy.link.mean(_with_constant(offered) @ fitted.theta_hat)
+
+
+def _with_constant(rows: Floats) -> Floats:
+    return np.hstack([rows, np.ones((len(rows), 1))])
+
+
+class Scored(NamedTuple):
+    """What IPS, SNIPS and DR need of some rounds, those with a known reward."""
+
+    weights: Floats  # w
+    rewards: Floats  # r
+    robust: Floats  # pi.q + w (r - q(a))
+
+
+def scored(log: Log, rounds: slice, probabilities: Floats, model: Floats) -> Scored:
+    """The rounds of a slice, under the target's probabilities and the reward model."""
+    sizes = log.sizes[rounds]
+    starts = np.cumsum(sizes) - sizes
+    at = starts + log.chosen[rounds]
+    weights = probabilities[at] / log.propensity[rounds]
+    rewards = log.reward[rounds]
+    robust = np.add.reduceat(probabilities * model, starts) + weights * (rewards - model[at])
+    known = log.known[rounds]
+    return Scored(weights[known], rewards[known], robust[known])

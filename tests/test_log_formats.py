@@ -1,0 +1,390 @@
+"""Logs in files: what goes in comes out, and what is no log is refused by name."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driftbandits.client.features import encode
+from driftbandits.evaluate import (
+    Log,
+    LoggedDecision,
+    log_of,
+    read_dsjson,
+    read_log,
+    read_parquet,
+    write_log,
+)
+from driftbandits.evaluate.dsjson import nanoseconds, timestamp
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+NAMES = st.text(min_size=1, max_size=8).filter(lambda text: text.isprintable())
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> Log:
+    dim, n = draw(st.integers(1, 3)), draw(st.integers(1, 5))
+    rows = []
+    for name in draw(st.lists(NAMES, min_size=n, max_size=n, unique=True)):
+        arm_ids = tuple(draw(st.lists(NAMES, min_size=1, max_size=4, unique=True)))
+        vector = st.lists(FINITE, min_size=dim, max_size=dim)
+        rows.append(
+            LoggedDecision(
+                name,
+                draw(st.integers(0, 2**62)),
+                arm_ids,
+                np.array([draw(vector) for _ in arm_ids]),
+                draw(st.integers(0, len(arm_ids) - 1)),
+                draw(st.floats(0, 1, exclude_min=True)),
+                draw(st.none() | FINITE.map(lambda x: x + 0.0)),
+            )
+        )
+    return log_of(rows)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".dsjson", ".json", ".jsonl"])
+@given(log=logs())
+def test_what_is_written_is_read(
+    suffix: str, log: Log, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("log") / f"log{suffix}"
+    write_log(log, path)
+    assert read_log(path) == log
+
+
+def small() -> Log:
+    return Log(
+        event_id=["first", "second"],
+        at=[1_612_456_289_246_000_000, 1_612_456_289_246_000_001],
+        arms=[[[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], [[0.25, 0.0]]],
+        chosen=[1, 0],
+        propensity=[0.5, 1.0],
+        reward=[1.0, math.nan],
+        arm_ids=[["tea", "milk", "mate"], ["tea"]],
+    )
+
+
+def test_a_different_log_is_not_equal() -> None:
+    log = small()
+    rows = list(log)
+    for change in (
+        {"reward": 0.5},
+        {"propensity": 0.25},
+        {"chosen": 0},
+        {"at": 5},
+        {"arms": rows[0].arms + 1.0},
+        {"arm_ids": ("tea", "milk", "rum")},
+        {"event_id": "third"},
+    ):
+        assert log_of([rows[0]._replace(**change), rows[1]]) != log
+    assert log_of(rows[::-1]) == log  # in order of time, whatever the order of lines
+    assert log_of(rows[:1]) != log
+
+
+def test_dsjson_is_what_vowpal_wabbit_reads(tmp_path: Path) -> None:
+    write_log(small(), tmp_path / "log.dsjson")
+    first, second = map(json.loads, (tmp_path / "log.dsjson").read_text().splitlines())
+    assert first == {
+        "_label_cost": -1.0,
+        "_label_probability": 0.5,
+        "_label_Action": 2,
+        "_labelIndex": 1,
+        "Timestamp": "2021-02-04T16:31:29.2460000Z",
+        "Version": "1",
+        "EventId": "first",
+        "a": [2, 1, 3],
+        "c": {
+            "_multi": [
+                {"_tag": "tea", "x": [1.0, 0.0]},
+                {"_tag": "milk", "x": [0.0, 1.0]},
+                {"_tag": "mate", "x": [0.5, 0.5]},
+            ]
+        },
+        "p": [0.5, 0.25, 0.25],
+    }
+    # Vowpal Wabbit reads a missing cost as 0; being told not to learn, it leaves the line alone.
+    assert "_label_cost" not in second
+    assert second["_skipLearn"] is True
+    assert second["p"] == [1.0]
+    assert second["Timestamp"] == "2021-02-04T16:31:29.246000001Z"
+
+
+# As such services wrote it: features by namespace, rewards observed (o), a model's name (VWState).
+FOREIGN = {
+    "_label_cost": -0.75,
+    "_label_probability": 0.8166667,
+    "_label_Action": 3,
+    "_labelIndex": 2,
+    "o": [{"v": 0.75, "EventId": "e1", "ActionTaken": False}],
+    "Timestamp": "2021-02-04T16:31:29.2460000Z",
+    "Version": "1",
+    "EventId": "e1",
+    "a": [3, 1, 2],
+    "c": {
+        "GUser": {"major": "biology", "age": 0.3},
+        "_synthetic": False,
+        "_multi": [
+            {"_tag": "tea", "i": {"constant": 1, "id": "tea"}, "j": [{"type": "hot"}]},
+            {"_tag": "cola", "i": {"constant": 1, "id": "cola"}, "j": [{"type": "cold"}]},
+            {"_tag": "mate", "i": {"constant": 1, "id": "mate"}},
+        ],
+    },
+    "p": [0.8166667, 0.0916667, 0.0916667],
+    "VWState": {"m": "ab/1"},
+}
+
+
+def written(folder: Path, *events: object) -> Path:
+    path = folder / "foreign.dsjson"
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    return path
+
+
+def test_a_log_from_elsewhere_is_hashed_into_vectors(tmp_path: Path) -> None:
+    (row,) = read_dsjson(written(tmp_path, FOREIGN), dim=16)
+    assert (row.event_id, row.at, row.chosen) == ("e1", 1_612_456_289_246_000_000, 2)
+    assert (row.propensity, row.reward) == (0.8166667, 0.75)
+    assert row.arm_ids == ("tea", "cola", "mate")
+    user = {"GUser": FOREIGN["c"]["GUser"]}
+    for x, action in zip(row.arms, FOREIGN["c"]["_multi"], strict=True):
+        features = {key: value for key, value in action.items() if key != "_tag"}
+        assert x.tolist() == encode(user, features, dim=16)
+    assert len({tuple(x) for x in row.arms.tolist()}) == 3
+
+
+def changed(**fields: object) -> dict[str, object]:
+    event = {**FOREIGN, **fields}
+    return {key: value for key, value in event.items() if value is not ...}
+
+
+@pytest.mark.parametrize(
+    ("event", "reward"),
+    [
+        (changed(_label_cost=0), 0.0),
+        (changed(_label_cost=-0.0, o=...), 0.0),  # the default reward of a service
+        (changed(_label_cost=2.5), -2.5),
+        (changed(_label_cost=...), None),
+        (changed(_skipLearn=True), None),  # never shown to anybody
+        (changed(_skipLearn=False), 0.75),
+    ],
+)
+def test_rewards_are_minus_costs(
+    event: dict[str, object], reward: float | None, tmp_path: Path
+) -> None:
+    (row,) = read_dsjson(written(tmp_path, event), dim=4)
+    assert row.reward == reward
+    assert reward is None or math.copysign(1.0, row.reward) == math.copysign(1.0, reward)
+
+
+@pytest.mark.parametrize(
+    ("event", "place"),
+    [
+        (changed(_label_Action=...), 2),
+        (changed(_labelIndex=...), 2),
+        (changed(_labelIndex=..., _label_Action=..., a=[2, 3, 1]), 1),
+        (changed(_labelIndex=0, _label_Action=1), 0),
+    ],
+)
+def test_the_chosen_action_is_told_in_three_ways(
+    event: dict[str, object], place: int, tmp_path: Path
+) -> None:
+    (row,) = read_dsjson(written(tmp_path, event), dim=4)
+    assert row.chosen == place
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        ([], "an event must be an object"),
+        ({"RewardValue": 1.0, "EventId": "e1"}, "c._multi must be the list of actions"),
+        (changed(c={"_multi": []}), "c._multi must hold one object for each action"),
+        (changed(c={"_multi": [1]}), "c._multi must hold one object for each action"),
+        (changed(_outcomes=[]), "one choice from one set"),
+        (changed(EventId=7), "EventId must be a text; got 7"),
+        (changed(Timestamp="yesterday"), "Timestamp must be like .*; got 'yesterday'"),
+        (changed(_label_probability=...), "_label_probability must be a number .*; got None"),
+        (changed(_label_probability="1"), "_label_probability must be a number .*; got '1'"),
+        (changed(_label_cost=True), "_label_cost must be a number; got True"),
+        (changed(_labelIndex=0), "must name one of the 3 actions"),
+        (changed(_labelIndex=3, _label_Action=4), "must name one of the 3 actions"),
+        (changed(pdrop=-0.1), "pdrop must be a number of at least 0"),
+    ],
+)
+def test_a_line_that_is_no_decision_is_refused(event: object, message: str, tmp_path: Path) -> None:
+    path = written(tmp_path, FOREIGN, event)
+    with pytest.raises(ValueError, match=f"(?s)line 2 of .*foreign.dsjson.*{message}"):
+        read_dsjson(path, dim=4)
+
+
+def test_without_a_dimension_every_action_needs_a_vector(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"every action must have a vector x.*give dim"):
+        read_dsjson(written(tmp_path, FOREIGN))
+
+
+def test_thinning_before_logging_must_be_even(tmp_path: Path) -> None:
+    other = changed(EventId="e2", pdrop=0.5)
+    assert len(read_dsjson(written(tmp_path, changed(pdrop=0.5), other), dim=4)) == 2
+    with pytest.raises(ValueError, match=r"pdrop must be the same in every line.*0.0 to 0.5"):
+        read_dsjson(written(tmp_path, FOREIGN, other), dim=4)
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        ("1970-01-01T00:00:00Z", 0),
+        ("1970-01-01T00:00:01.5", 1_500_000_000),
+        ("1970-01-01T02:00:00.000000001+02:00", 1),
+        ("1969-12-31T23:59:59.9Z", -100_000_000),
+        ("2019-08-13T20:40:28.7880000Z", 1_565_728_828_788_000_000),
+    ],
+)
+def test_times_are_exact(text: str, ns: int) -> None:
+    assert nanoseconds(text) == ns
+    assert nanoseconds(timestamp(ns)) == ns
+
+
+def test_empty_and_broken_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="must hold at least one event"):
+        read_dsjson(written(tmp_path), dim=4)
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    with pytest.raises(ValueError, match=r"line 1 of .*broken.json"):
+        read_log(broken)
+    wrong = tmp_path / "wrong.parquet"
+    wrong.write_bytes(b"not at all")
+    with pytest.raises(ValueError, match="must be a Parquet file"):
+        read_log(wrong)
+    with pytest.raises(FileNotFoundError):
+        read_log(tmp_path / "absent.parquet")
+    with pytest.raises(ValueError, match=r"must end in .parquet, .json, .dsjson or .jsonl"):
+        read_log(tmp_path / "log.csv")
+
+
+def test_parquet_of_other_programs(tmp_path: Path) -> None:
+    frame = pl.DataFrame(
+        {
+            "event_id": ["a", "b"],
+            "at": [20, 10],
+            "arms": [[[1.0], [2.0]], [[3.0]]],
+            "chosen": [1, 0],
+            "propensity": [0.5, 1.0],
+            "reward": [None, 1.0],
+        }
+    )
+    path = tmp_path / "log.parquet"
+    frame.write_parquet(path)
+    later, earlier = "a", "b"
+    log = read_parquet(path)
+    assert [row.event_id for row in log] == [earlier, later]
+    assert [row.arm_ids for row in log] == [("0",), ("0", "1")]
+    assert [row.reward for row in log] == [1.0, None]
+    microseconds = frame.with_columns(pl.from_epoch("at", "s").cast(pl.Datetime("us")))
+    microseconds.write_parquet(path)
+    assert read_parquet(path).at.tolist() == [10 * 10**9, 20 * 10**9]
+    frame.drop("arms").write_parquet(path)
+    with pytest.raises(ValueError, match=r"must have the columns .*; arms missing"):
+        read_parquet(path)
+    frame.with_columns(propensity=None).write_parquet(path)
+    with pytest.raises(ValueError, match="propensity must be known in every line"):
+        read_parquet(path)
+
+
+GOOD = {
+    "event_id": ["a", "b"],
+    "at": [1, 2],
+    "arms": [[[1.0], [0.5]], [[0.2]]],
+    "chosen": [1, 0],
+    "propensity": [0.5, 1.0],
+    "reward": [1.0, 0.0],
+}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"event_id": []}, "event_id must hold at least one decision"),
+        ({"event_id": ["a", "a"]}, "event_id must differ from row to row; got 'a' twice"),
+        ({"event_id": ["a", ""]}, "event_id must be texts that are not empty; row 1 has ''"),
+        ({"at": [2, 1]}, "at must not go back in time; got an earlier time in row 1"),
+        ({"at": [1.5, 2.5]}, "at must be 2 whole numbers.*type float64"),
+        ({"arms": [[[1.0]]]}, "arms must be 2 arrays, one for each decision; got 1"),
+        ({"arms": [[[1.0]], [[1.0, 2.0]]]}, r"arms must be arrays .* row 1 has shape \(1, 2\)"),
+        ({"arms": [[[1.0], [0.5]], [[math.nan]]]}, "arms must be finite; row 1 is not"),
+        ({"arms": [[["x"]], [[1.0]]]}, "arms must be an array"),
+        ({"chosen": [2, 0]}, "chosen must be an arm; row 0 has 2"),
+        ({"chosen": [-1, 0]}, "chosen must be an arm; row 0 has -1"),
+        ({"propensity": [0.5, 0.0]}, "propensity must be above 0 and at most 1; row 1 has 0.0"),
+        ({"propensity": [math.nan, 1.0]}, "propensity must be above 0 and at most 1; row 0"),
+        ({"propensity": [0.5, 1.1]}, "propensity must be above 0 and at most 1; row 1 has 1.1"),
+        ({"reward": [math.inf, 0.0]}, "reward must be finite, or NaN where unknown; row 0"),
+        ({"reward": ["x", 0.0]}, "reward must be numbers"),
+        ({"reward": [0.0]}, r"reward must be 2 numbers.*\(1,\)"),
+        ({"arm_ids": [["a", "a"], ["b"]]}, "arm_ids must be texts that differ"),
+        ({"arm_ids": [["a"], ["b"]]}, "arm_ids must have one name for each action"),
+    ],
+)
+def test_a_log_refuses_what_does_not_fit(wrong: dict[str, object], message: str) -> None:
+    assert len(Log(**GOOD)) == 2
+    with pytest.raises(ValueError, match=message):
+        Log(**{**GOOD, **wrong})
+
+
+def test_a_log_is_a_world_to_play() -> None:
+    trace = Log(**{**GOOD, "reward": [1.0, None]}).trace()
+    np.testing.assert_array_equal(trace.actions, [[[1.0], [0.5]], [[0.2], [0.0]]])
+    np.testing.assert_array_equal(trace.rewards, [[math.nan, 1.0], [math.nan, math.nan]])
+    np.testing.assert_array_equal(trace.available, [[True, True], [True, False]])
+
+
+# --- features ------------------------------------------------------------------------------------
+
+
+def test_features_are_added_up_with_their_products() -> None:
+    dim = 4096  # so large that these names do not meet
+
+    def entries(context: object, action: object) -> list[float]:
+        return sorted(abs(value) for value in encode(context, action, dim=dim) if value)
+
+    assert entries({}, {"price": 0.25}) == [0.25]
+    assert entries({"age": 0.5}, {"price": 0.25}) == [0.125, 0.25, 0.5]
+    assert entries({}, {"a": 0.1, "b": {"c": 0.2}, "d": [0.3, 0.4]}) == [0.1, 0.2, 0.3, 0.4]
+    assert entries({}, {"on": True, "off": False, "none": None, "_hidden": 1.0}) == [1.0]
+    one, other = encode({}, {"id": "tea"}, dim=dim), encode({}, {"id": "milk"}, dim=dim)
+    assert one != other
+    assert encode({}, [{"id": "tea"}], dim=dim) == one
+    assert encode({"id": "tea"}, {}, dim=dim) != one  # context and action are told apart
+    assert math.hypot(*encode({"x": 30.0}, {"y": -4.0}, dim=8)) == pytest.approx(1.0)
+
+
+def test_features_hash_alike_in_every_process() -> None:
+    program = "from driftbandits.client.features import encode\n"
+    program += "print(encode({'a': 'b'}, {'c': 0.5}, dim=5))"
+    run = [sys.executable, "-c", program]
+    seeds = [{"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "2"}]
+    out = [subprocess.run(run, env=env, check=True, capture_output=True).stdout for env in seeds]
+    assert out[0] == out[1]
+    assert json.loads(out[0]) == encode({"a": "b"}, {"c": 0.5}, dim=5)
+
+
+@pytest.mark.parametrize(
+    ("context", "action", "dim", "message"),
+    [
+        ({}, {}, 0, "dim must be an integer of at least 1; got 0"),
+        ({}, {}, True, "dim must be an integer of at least 1; got True"),
+        ({"a": {"b": math.nan}}, {}, 3, "context.a.b must be finite; got nan"),
+        ({}, {"a": {1}}, 3, "action.a must be a number, a text"),
+        ({"a": 1e308}, {"b": 1e308}, 3, "must be so small"),
+    ],
+)
+def test_features_that_are_none_are_refused(
+    context: object, action: object, dim: int, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        encode(context, action, dim=dim)
