@@ -1,1 +1,52 @@
-"""A client of the decision service."""
+"""A client of the decision service. It imports nothing of the library, and nothing heavy."""
+
+from driftbandits.client.answers import (
+    Arm,
+    Configuration,
+    Counts,
+    Decision,
+    Detection,
+    Event,
+    Events,
+    Health,
+    PolicyState,
+    PolicySummary,
+    Reward,
+)
+from driftbandits.client.clients import AsyncClient, Client
+from driftbandits.client.errors import (
+    BadRequest,
+    Conflict,
+    NoAnswer,
+    NotAllowed,
+    NotFound,
+    ServiceError,
+    SomeRefused,
+    TooMany,
+    Unavailable,
+)
+
+__all__ = [
+    "Arm",
+    "AsyncClient",
+    "BadRequest",
+    "Client",
+    "Configuration",
+    "Conflict",
+    "Counts",
+    "Decision",
+    "Detection",
+    "Event",
+    "Events",
+    "Health",
+    "NoAnswer",
+    "NotAllowed",
+    "NotFound",
+    "PolicyState",
+    "PolicySummary",
+    "Reward",
+    "ServiceError",
+    "SomeRefused",
+    "TooMany",
+    "Unavailable",
+]

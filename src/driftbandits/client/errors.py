@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class ServiceError(Exception):
-    """The service did not do what it was asked. `status` is 0 where no answer came."""
+    """The service did not do what it was asked.
 
-    def __init__(self, message: str, *, status: int = 0) -> None:
-        super().__init__(message)
+    status  of the answer; 0 where none came
+    code    the service's word for it
+    path    of the field at fault, as in $.arms[1].x[0]
+    """
+
+    def __init__(
+        self, message: str, *, status: int = 0, code: str = "", path: str | None = None
+    ) -> None:
+        super().__init__(message if path is None else f"{message} (at {path})")
         self.status = status
+        self.code = code
+        self.path = path
 
 
 class BadRequest(ServiceError):
@@ -42,14 +53,29 @@ class NoAnswer(Unavailable):
     """No answer came until patience ended: the service could not be reached, or took too long."""
 
 
-def error_of(status: int, message: str) -> ServiceError:
+class SomeRefused(ServiceError):
+    """Some of a batch were refused. `results` has the answer or the exception of every one."""
+
+    def __init__(self, results: Sequence[object]) -> None:
+        refused = [result for result in results if isinstance(result, ServiceError)]
+        super().__init__(
+            f"{len(refused)} of {len(results)} were refused; the first: {refused[0]}",
+            status=refused[0].status,
+            code=refused[0].code,
+        )
+        self.results = list(results)
+
+
+_KINDS: dict[int, type[ServiceError]] = {
+    401: NotAllowed,
+    403: NotAllowed,
+    404: NotFound,
+    409: Conflict,
+    429: TooMany,
+}
+
+
+def error_of(status: int, *, message: str, code: str = "", path: str | None = None) -> ServiceError:
     """The exception for an answer's status."""
-    kinds: dict[int, type[ServiceError]] = {
-        401: NotAllowed,
-        403: NotAllowed,
-        404: NotFound,
-        409: Conflict,
-        429: TooMany,
-    }
-    kind = kinds.get(status, Unavailable if status >= 500 else BadRequest)
-    return kind(f"{status}: {message}", status=status)
+    kind = _KINDS.get(status, Unavailable if status >= 500 else BadRequest)
+    return kind(f"{status}: {message}", status=status, code=code, path=path)
