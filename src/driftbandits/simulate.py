@@ -364,6 +364,7 @@ def _play(
             moments,
             ladder,
             seed,
+            0,
             offers,
             scores,
             picks,

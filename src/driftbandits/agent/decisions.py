@@ -50,6 +50,14 @@ class Made(NamedTuple):
     decision: Decision
     estimates: Floats  # (2, d): theta_hat, theta
     clock: int
+    radius: float | None = None  # None: a function of the clock
+
+
+class Waiting(NamedTuple):
+    """A decision whose reward has not come."""
+
+    round: int
+    action: Floats  # (1, dim)
 
 
 class UnknownDecision(ValueError):
@@ -66,7 +74,7 @@ def frozen(array: Floats) -> Floats:
     return array
 
 
-def packed_decisions(made: list[Made], d: int) -> dict[str, NDArray[Any]]:
+def packed_decisions(made: list[Made], d: int, *, with_radii: bool) -> dict[str, NDArray[Any]]:
     """Decisions of different sizes as a few flat arrays."""
     decisions = [m.decision for m in made]
     labels = [
@@ -79,20 +87,23 @@ def packed_decisions(made: list[Made], d: int) -> dict[str, NDArray[Any]]:
         "made_estimates": np.array([m.estimates for m in made]).reshape(-1, 2, d),
         "made_means": np.concatenate([x.means for x in decisions] or [np.empty(0)]),
         "made_widths": np.concatenate([x.widths for x in decisions] or [np.empty(0)]),
+        **({"made_radii": np.array([m.radius for m in made])} if with_radii else {}),
     }
 
 
 def unpacked_decisions(arrays: dict[str, NDArray[Any]]) -> Iterable[tuple[int, Made]]:
     ends = np.cumsum(arrays["made"][:, 4]).tolist()
-    for (number, index, when, clock, size), propensity, estimates, end in zip(
+    radii = arrays["made_radii"].tolist() if "made_radii" in arrays else [None] * len(ends)
+    for (number, index, when, clock, size), propensity, estimates, end, radius in zip(
         arrays["made"].tolist(),
         arrays["made_propensities"].tolist(),
         arrays["made_estimates"],
         ends,
+        radii,
         strict=True,
     ):
         means = frozen(arrays["made_means"][end - size : end])
         widths = frozen(arrays["made_widths"][end - size : end])
         scores = frozen(means + widths)
         decision = Decision(number, index, when, scores, means, widths, propensity)
-        yield number, Made(decision, frozen(estimates), clock)
+        yield number, Made(decision, frozen(estimates), clock, radius)

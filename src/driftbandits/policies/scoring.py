@@ -98,14 +98,37 @@ def radius(model: Model, scoring: Scoring, clock: int) -> float:
     """The confidence radius of round t = clock + 1."""
     t = clock + 1.0
     n = t - scoring.sample_lag
-    confidence = math.log(1.0 / scoring.delta)
     if model.memory == WINDOW:
-        confidence = theory.union_log_confidence(t, scoring.horizon, scoring.delta)
         n = min(n, float(model.span))
     elif model.memory == DISCOUNT:
         n = theory.discounted_count(model.gamma, n)
+    return _radius(model, scoring, t, n)
+
+
+@inlined
+def _radius(model: Model, scoring: Scoring, t: float, n: float) -> float:
+    """The confidence radius of the t-th decision, made from n rows that count."""
+    confidence = math.log(1.0 / scoring.delta)
+    if model.memory == WINDOW:
+        confidence = theory.union_log_confidence(t, scoring.horizon, scoring.delta)
     wide = theory.deviation(n, confidence, scoring.sigma, float(model.d), scoring.coefficient)
     return scoring.radius_scale * (wide + scoring.radius_offset)
+
+
+@inlined
+def radius_of(model: Model, scoring: Scoring, state: State, number: int) -> float:
+    """The radius of the next decision; `number` as in `decide`.
+
+    Where the clock counts no decisions it cannot say how many rows count. Their squared weights
+    are then measured: the deviation needs them only to bound a determinant by the trace.
+    """
+    if number == 0:
+        return radius(model, scoring, state.counters[N])
+    matrix = V2 if model.memory == DISCOUNT else V
+    n = -model.d * model.lam / model.c
+    for i in range(model.d):
+        n += state.matrices[matrix, i, i]
+    return _radius(model, scoring, float(number), max(n, 0.0) / (model.L * model.L))
 
 
 @inlined
@@ -189,13 +212,15 @@ def set_row(scoring: Scoring, actions: Floats, i: int, state: State) -> None:
 
 
 @inlined
-def score(model: Model, scoring: Scoring, state: State, actions: Floats, table: Floats) -> None:
+def score(
+    model: Model, scoring: Scoring, state: State, number: int, actions: Floats, table: Floats
+) -> None:
     """Rows of `table`: means, widths and scores of usable actions, under a fitted state."""
     vectors, matrices = state.vectors, state.matrices
     wide = 0.0
     if scoring.score == UCB:
         _make_bonus_matrix(scoring, state)
-        wide = scoring.bonus_scale * radius(model, scoring, state.counters[N])
+        wide = scoring.bonus_scale * radius_of(model, scoring, state, number)
     for i in range(actions.shape[0]):
         mean, width = 0.0, 0.0
         if scoring.score != CONSTANT:
@@ -256,14 +281,16 @@ def decide(
     moments: Floats,
     ladder: Places,
     seed: int,
+    number: int,
     actions: Floats,
     table: Floats,
     picks: Floats,
 ) -> int:
     """Choose distinct actions, best first, as the decisions of rounds N+1, N+2, ...
 
-    Everything is computed at the clock as it stands, which then counts the decisions. A set of
-    actions that cannot be used changes nothing. table (4, K) receives means, widths and scores,
+    Everything is computed at the clock as it stands, which then counts the decisions; with a
+    number above 0 it does not, and the decisions are number, number + 1, ... A set of actions
+    that cannot be used changes nothing. table (4, K) receives means, widths and scores,
     and its last row is scratch; picks (2, n) receives indices and propensities.
     """
     model, scoring = model_of(numbers), scoring_of(numbers)
@@ -272,15 +299,17 @@ def decide(
     if verdict != ACCEPTED:
         return verdict
     fit(model, state)
-    score(model, scoring, state, actions, table)
+    score(model, scoring, state, number, actions, table)
+    first = counters[N] + 1 if number == 0 else number
     for i in range(actions.shape[0]):
         table[3, i] = table[2, i]
     for rank in range(picks.shape[1]):
-        index, propensity = pick(scoring.epsilon, table, seed, counters[N] + 1 + rank)
+        index, propensity = pick(scoring.epsilon, table, seed, first + rank)
         picks[0, rank] = index
         picks[1, rank] = propensity
         table[3, index] = TAKEN
-    advance(model, state, picks.shape[1])
+    if number == 0:
+        advance(model, state, picks.shape[1])
     return ACCEPTED
 
 
@@ -337,6 +366,23 @@ def refit(
     """Bring the estimate up to date."""
     state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
     fit(model_of(numbers), state)
+
+
+@compiled
+def next_radius(
+    numbers: Floats,
+    rows: Floats,
+    counters: Ints,
+    gauges: Floats,
+    vectors: Floats,
+    matrices: Floats,
+    moments: Floats,
+    ladder: Places,
+    number: int,
+) -> float:
+    """The confidence radius of the next decision; `number` as in `decide`."""
+    state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
+    return radius_of(model_of(numbers), scoring_of(numbers), state, number)
 
 
 @compiled
