@@ -10,6 +10,7 @@ from driftbandits.evaluate.dsjson import read_dsjson, write_dsjson
 from driftbandits.evaluate.estimators import Value
 from driftbandits.evaluate.log import Log, LoggedDecision, log_of
 from driftbandits.evaluate.parquet import read_parquet, write_parquet
+from driftbandits.evaluate.stored import read_stored
 
 __all__ = [
     "Evaluation",
@@ -22,6 +23,7 @@ __all__ = [
     "read_dsjson",
     "read_log",
     "read_parquet",
+    "read_stored",
     "write_dsjson",
     "write_log",
     "write_parquet",
