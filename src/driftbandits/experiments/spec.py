@@ -90,6 +90,7 @@ class Experiment:
     players: Mapping[str, Policy | Restarted]
     sweep: str | None  # the experiment that this is a variant of
     variant: str | None
+    position: int  # of the variant in its file, from 1
     hindsight: bool = False
     """Are the players the points of a grid, to be tuned in hindsight?"""
 
@@ -112,6 +113,7 @@ class Experiment:
             "description": self.description,
             "sweep": self.sweep,
             "variant": self.variant,
+            "position": self.position,
             "hindsight": self.hindsight,
             "runs": self.runs,
             "hash": hashlib.sha256(text.encode()).hexdigest(),
@@ -163,7 +165,10 @@ def experiments_of(spec: Mapping[str, Any]) -> list[Experiment]:
         experiment
         for number, variant in enumerate(variants, 1)
         for experiment in _experiments(
-            _merged(spec, variant, f"sweep[{number}]"), of=spec, variant=variant["name"]
+            _merged(spec, variant, f"sweep[{number}]"),
+            of=spec["experiment"]["name"],
+            variant=variant["name"],
+            position=number,
         )
     ]
 
@@ -190,7 +195,11 @@ def _merged(spec: Mapping[str, Any], variant: Table, path: str) -> Table:
 
 
 def _experiments(
-    spec: Mapping[str, Any], *, of: Mapping[str, Any] | None = None, variant: str | None = None
+    spec: Mapping[str, Any],
+    *,
+    of: str | None = None,
+    variant: str | None = None,
+    position: int = 1,
 ) -> list[Experiment]:
     """The experiment, and the one of its grids where it has any."""
     heading = checks.table(spec, "experiment")
@@ -220,8 +229,9 @@ def _experiments(
         world=world,
         environment=options,
         players=_players("policies", checks.tables(spec, "policies"), spec, trace),
-        sweep=None if of is None else of["experiment"]["name"],
+        sweep=of,
         variant=variant,
+        position=position,
     )
     if "grid" not in spec:
         return [experiment]
