@@ -1,13 +1,17 @@
 """Off-policy values against worlds whose truth is known."""
 
+import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import driftbandits as db
-from driftbandits.evaluate import Log, evaluate
+from driftbandits.cli.commands import BAD_USAGE, DONE
+from driftbandits.cli.commands import run as run_command
+from driftbandits.evaluate import Log, evaluate, write_log
 from driftbandits.evaluate.estimators import (
     choice_probabilities,
     effective_rounds,
@@ -271,8 +275,6 @@ def test_a_log_that_never_tried_the_targets_choice_is_told():
 
 
 def test_as_a_dictionary_it_is_plain_json():
-    import json
-
     result = evaluate(World(2, 20).log(), db.policy("LinUCB", dim=3), windows=20)
     plain = json.loads(json.dumps(result.as_dict(), allow_nan=False))
     assert plain["target"] == "LinUCB"
@@ -306,3 +308,53 @@ def test_a_target_must_accept_the_rewards_and_the_actions():
         evaluate(world.log(reward=world.rewards + 3.0), db.policy("greedy", dim=3))
     with pytest.raises(ValueError, match="longer than L"):
         evaluate(world.log(arms=list(3 * world.actions)), db.policy("greedy", dim=3))
+
+
+# --- the command and the page --------------------------------------------------------------------
+
+
+def test_the_command_prints_what_the_function_finds(tmp_path, capsys):
+    log = World(11, 600).log()
+    write_log(log, tmp_path / "log.parquet")
+    command = ["evaluate", str(tmp_path / "log.parquet"), "--policy", "D-GLUCB", "--windows", "3"]
+    command += ["--policy", "random", "--discount", "0.99", "--bonus-scale", "0.1"]
+    assert run_command([*command, "--json"]) == DONE
+    printed = json.loads(capsys.readouterr().out)
+    options = {"dim": 3, "discount": 0.99, "bonus_scale": 0.1}
+    expected = [evaluate(log, db.policy(n, **options), windows=3) for n in ("D-GLUCB", "random")]
+    assert printed == [result.as_dict() for result in expected]
+    assert run_command(command) == DONE
+    out = capsys.readouterr().out
+    for result in expected:
+        for value in result.overall.values():
+            assert f"{value.value:.4f}" in out
+        for window in result.windows:
+            assert all(f"{value.value:.3f} ± " in out for value in window.values.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Missing option '--policy'"),
+        (["--policy", "UCB"], "name must be one of SW-GLUCB"),
+        (["--policy", "D-GLUCB"], "D-GLUCB needs discount="),
+        (["--policy", "random", "--of", "news"], "--of is for a store"),
+    ],
+)
+def test_the_command_refuses_in_one_line(arguments, message, tmp_path, capsys):
+    write_log(World(0, 10).log(), tmp_path / "log.parquet")
+    assert run_command(["evaluate", str(tmp_path / "log.parquet"), *arguments]) == BAD_USAGE
+    assert capsys.readouterr().err.startswith(f"Error: {message}")
+
+
+def test_the_page_does_what_it_says(capsys):
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    names = {"__name__": "pasted"}
+    exec(compile(program, "evaluation.md", "exec"), names)
+    best = names["means"].max(axis=1).mean()
+    overall = names["result"].overall
+    assert capsys.readouterr().out.count("\n") == len(overall) == 5
+    for name in ("SNIPS", "DR"):
+        assert overall["logged"].high < overall[name].low
+        assert overall[name].value == pytest.approx(best, abs=0.05)
+    assert names["result"].notes == []

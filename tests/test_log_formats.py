@@ -12,6 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import driftbandits as db
+from driftbandits import store
+from driftbandits.cli.commands import BAD_USAGE, DONE, FAILED, run
 from driftbandits.client.features import encode
 from driftbandits.evaluate import (
     Log,
@@ -20,9 +23,13 @@ from driftbandits.evaluate import (
     read_dsjson,
     read_log,
     read_parquet,
+    read_stored,
     write_log,
 )
 from driftbandits.evaluate.dsjson import nanoseconds, timestamp
+from driftbandits.service.fold import Fold
+from driftbandits.store import Entry
+from driftbandits.store.records import Decided, Rewarded, packed
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 NAMES = st.text(min_size=1, max_size=8).filter(lambda text: text.isprintable())
@@ -49,7 +56,7 @@ def logs(draw: st.DrawFn) -> Log:
     return log_of(rows)
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".dsjson", ".json", ".jsonl"])
+@pytest.mark.parametrize("suffix", [".parquet", ".dsjson"])
 @given(log=logs())
 def test_what_is_written_is_read(
     suffix: str, log: Log, tmp_path_factory: pytest.TempPathFactory
@@ -69,6 +76,14 @@ def small() -> Log:
         reward=[1.0, math.nan],
         arm_ids=[["tea", "milk", "mate"], ["tea"]],
     )
+
+
+def test_the_name_of_a_file_tells_its_format(tmp_path: Path) -> None:
+    for suffix in (".dsjson", ".json", ".jsonl", ".JSON"):
+        write_log(small(), tmp_path / f"log{suffix}")
+        assert read_dsjson(tmp_path / f"log{suffix}") == small()
+    write_log(small(), tmp_path / "log.parquet")
+    assert read_parquet(tmp_path / "log.parquet") == small()
 
 
 def test_a_different_log_is_not_equal() -> None:
@@ -388,3 +403,170 @@ def test_features_that_are_none_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         encode(context, action, dim=dim)
+
+
+# --- stores --------------------------------------------------------------------------------------
+
+
+def some_log(n: int = 60) -> Log:
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 4, size=n)
+    return Log(
+        event_id=[f"e{t}" for t in range(n)],
+        at=10**18 + np.arange(n) * 10**9,
+        arms=[rng.uniform(-0.5, 0.5, size=(size, 3)) for size in sizes],
+        chosen=[int(rng.integers(size)) for size in sizes],
+        propensity=1.0 / sizes,
+        reward=np.where(rng.random(n) < 0.8, (rng.random(n) < 0.5).astype(float), np.nan),
+    )
+
+
+@pytest.fixture
+def imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """The address of a store with a policy that was warmed by a log."""
+    write_log(some_log(), tmp_path / "old.parquet")
+    url = f"sqlite:///{tmp_path / 'bandits.db'}"
+    command = ["log", "import", str(tmp_path / "old.parquet"), "--store", url, "--as", "news"]
+    assert run([*command, "--policy", "D-GLUCB", "--discount", "0.99", "--seed", "3"]) == DONE
+    known = int(some_log().known.sum())
+    assert capsys.readouterr().out == f"60 decisions, {known} with a reward\n"
+    return url
+
+
+def test_an_imported_log_warms_a_policy(imported: str) -> None:
+    with store.open(imported) as opened, opened.read() as session:
+        fold = Fold("news")
+        fold.replay(store.checked(session.all_events("news"), after=fold.head))
+    assert fold.differences == 0
+    assert [version.record.mode for version in fold.versions] == ["apprentice", "online"]
+    log = some_log()
+    agent = db.Agent(db.policy("D-GLUCB", dim=3, discount=0.99))
+    for row in log:
+        agent.tick()
+        if row.reward is not None:
+            agent.learn(row.arms[[row.chosen]], [row.reward], ages=[0])
+    np.testing.assert_allclose(fold.playing.theta_hat, agent.theta_hat, atol=1e-9)
+    assert np.linalg.norm(agent.theta_hat) > 0.01
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".dsjson"])
+def test_what_was_imported_can_be_exported(imported: str, suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"new{suffix}"
+    assert run(["log", "export", imported, str(path), "--policy", "news"]) == DONE
+    # Whoever decided did so without a chance, for all that the store knows.
+    assert read_log(path) == log_of([row._replace(propensity=1.0) for row in some_log()])
+
+
+def test_a_file_can_be_exported_to_another_format(tmp_path: Path) -> None:
+    source, target = written(tmp_path, FOREIGN), tmp_path / "log.parquet"
+    assert run(["log", "export", str(source), str(target), "--dim", "8"]) == DONE
+    assert read_log(target) == read_dsjson(source, dim=8)
+
+
+def test_learned_rewards_count_and_late_ones_where_nothing_was(tmp_path: Path) -> None:
+    x = np.array([[1.0, 0.0], [0.0, 0.5]])
+
+    def decided(number: int, arms: np.ndarray = x) -> Decided:
+        scores = np.zeros(len(arms)).tobytes()
+        names = tuple("ab"[: len(arms)])
+        return Decided(1, names, arms.tobytes(), -1, 1, 1, number, 0.5, scores, "")
+
+    entries = [
+        Entry(store.DECISION, "old", 1, packed(decided(1, np.ones((2, 3))))),
+        *(Entry(store.DECISION, f"e{i}", 1 + i, packed(decided(1 + i))) for i in range(1, 6)),
+        Entry(store.REWARD, "e1", 10, packed(Rewarded(1.0, ""))),
+        Entry(store.DEFAULT, "e2", 11, packed(Rewarded(0.0, ""))),
+        Entry(store.LATE, "e2", 12, packed(Rewarded(1.0, ""))),
+        Entry(store.LATE, "e3", 13, packed(Rewarded(0.25, ""))),
+    ]
+    with store.open(f"sqlite:///{tmp_path / 'bandits.db'}") as opened:
+        with opened.write() as session:
+            session.create("news")
+            session.create("empty")
+            session.lock(["news"])
+            session.append("news", entries)
+            session.erase("news", session.matching("news", event_id="e5"))
+        with opened.read() as session:
+            log = read_stored(session, "news")
+            assert [(row.event_id, row.at, row.reward) for row in log] == [
+                ("e1", 2, 1.0),
+                ("e2", 3, 0.0),
+                ("e3", 4, 0.25),
+                ("e4", 5, None),
+            ]
+            np.testing.assert_array_equal(log.arms[0], x)
+            assert next(iter(log))._replace(arms=x) == LoggedDecision(
+                "e1", 2, ("a", "b"), x, 1, 0.5, 1.0
+            )
+            with pytest.raises(ValueError, match="policy must be one of empty, news; got 'old'"):
+                read_stored(session, "old")
+            with pytest.raises(ValueError, match="'empty' must have decided at least once"):
+                read_stored(session, "empty")
+
+
+INTO = ("--store", "{url}", "--policy", "random", "--as")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["export", "{url}", "x.parquet"], BAD_USAGE, "--policy must say whose log"),
+        (["export", "{log}", "x.parquet", "--policy", "a"], BAD_USAGE, "--policy is for a store"),
+        (
+            ["export", "sqlite:///{folder}/no.db", "x.json", "--policy", "a"],
+            BAD_USAGE,
+            "there is no",
+        ),
+        (["export", "{url}", "x.parquet", "--policy", "a"], FAILED, "policy must be one of news"),
+        (["export", "{log}", "x.csv"], FAILED, "path must end in .parquet"),
+        (["import", "{log}", "--as", "b"], BAD_USAGE, "Missing option '--store'"),
+        (["import", "{log}", *INTO, "news"], FAILED, "name must be that of a new policy; 'news'"),
+        (["import", "{log}", *INTO, "_"], FAILED, "name must match"),
+        (["import", "{log}", *INTO, "b", "--policy", "D-GLUCB"], BAD_USAGE, "D-GLUCB needs disc"),
+        (["import", "{bad}", *INTO, "b"], FAILED, "event_id must match"),
+        (["import", "{high}", *INTO, "b"], FAILED, "reward must be a number in [0, 1]"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_moved_is_refused_and_changes_nothing(
+    arguments: list[str],
+    code: int,
+    message: str,
+    imported: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = list(some_log())
+    write_log(log_of([rows[0]._replace(event_id="white space")]), tmp_path / "bad.parquet")
+    write_log(log_of([*rows[:5], rows[-1]._replace(reward=9.0)]), tmp_path / "high.parquet")
+    places = {
+        "url": imported,
+        "folder": tmp_path,
+        "log": tmp_path / "old.parquet",
+        "bad": tmp_path / "bad.parquet",
+        "high": tmp_path / "high.parquet",
+    }
+    before = sorted(path.name for path in tmp_path.iterdir())
+    assert run(["log", *(text.format(**places) for text in arguments)]) == code
+    assert capsys.readouterr().err.startswith(f"Error: {message}")
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    with store.open(imported) as opened, opened.read() as session:
+        assert session.policies() == ["news"]
+
+
+@pytest.mark.parametrize("command", [["log"], ["log", "import"], ["log", "export"], ["evaluate"]])
+def test_help_shows_an_example_and_loads_nothing_heavy(command: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from driftbandits.cli.commands import run\n"
+        f"assert run([*{command!r}, '--help']) == 0\n"
+        "heavy = {'numba', 'numpy', 'polars', 'apsw', 'starlette', 'httpx', 'rich'}\n"
+        "print(sorted(heavy & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "[]"
+    example = f"driftbandits {' '.join(command)}"
+    assert any(line.strip().startswith(example) for line in lines)

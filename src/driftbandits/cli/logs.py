@@ -82,7 +82,7 @@ def export(*, source: str, target: Path, policy: str | None, dim: int | None) ->
     """
     from driftbandits.evaluate import write_log
 
-    found = _read(source, policy=policy, dim=dim)
+    found = _read(source, policy=policy, dim=dim, option="--policy")
     write_log(found, target)
     click.echo(_size(found))
 
@@ -91,16 +91,16 @@ def _size(found: Log) -> str:
     return f"{len(found)} decisions, {int(found.known.sum())} with a reward"
 
 
-def _read(source: str, *, policy: str | None, dim: int | None) -> Log:
+def _read(source: str, *, policy: str | None, dim: int | None, option: str) -> Log:
     """The log of a policy in a store, or the one in a file."""
     from driftbandits.evaluate import read_log, read_stored
 
     if "://" not in source:
         if policy is not None:
-            raise click.UsageError("--policy is for a store; a file has one log")
+            raise click.UsageError(f"{option} is for a store; a file has one log")
         return read_log(source, dim=dim)
     if policy is None:
-        raise click.UsageError("--policy must say whose log to take from the store")
+        raise click.UsageError(f"{option} must say whose log to take from the store")
     from driftbandits import store
 
     file = source.removeprefix("sqlite:///")
@@ -146,13 +146,14 @@ def import_(
     from driftbandits.evaluate import read_log
 
     found = read_log(source, dim=dim)
-    wanted = {"name": policy, "dim": found.dim, **_given(arguments)}
+    wanted = {"dim": found.dim, **_given(arguments)}
+    _policy(policy, **wanted)  # complains about what it cannot be made from
     with store.open(url) as opened:
         warm(
             opened,
             name,
             found,
-            arguments=wanted,
+            arguments={"name": policy, **wanted},
             seed=seed,
             half_life_s=half_life_s,
             window_s=window_s,
@@ -193,7 +194,7 @@ def evaluate(
     """
     from driftbandits.evaluate import evaluate as evaluate_on
 
-    found = _read(source, policy=of, dim=dim)
+    found = _read(source, policy=of, dim=dim, option="--of")
     policies = [_policy(name, dim=found.dim, **_given(arguments)) for name in names]
     results = [
         evaluate_on(found, policy, windows=windows, level=level, seed=seed) for policy in policies
