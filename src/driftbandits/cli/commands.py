@@ -13,6 +13,7 @@ import click
 
 from driftbandits.cli.execution import Failed, ProgressBars, executor_of
 from driftbandits.cli.logs import evaluate, log
+from driftbandits.cli.serving import COMMANDS
 from driftbandits.cli.tables import print_table
 
 if TYPE_CHECKING:
@@ -373,3 +374,5 @@ def simulate(
 
 group.add_command(log)
 group.add_command(evaluate)
+for command in COMMANDS:
+    group.add_command(command)

@@ -8,7 +8,7 @@ is cut off by the server, and its commit fails.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import psycopg
@@ -42,6 +42,9 @@ class PostgresSession(Session):
     def run(self, sql: str, values: Row = ()) -> Iterable[Row]:
         cursor = self._connection.execute(_placed(sql), tuple(values), binary=True)
         return cursor.fetchall() if cursor.description else ()
+
+    def run_for_ids(self, sql: str, number: int, event_ids: Sequence[str]) -> Iterable[Row]:
+        return self.run(sql.format(ids="event_id = ANY (?)"), (number, list(event_ids)))
 
     def run_many(self, sql: str, values: Iterable[Row]) -> None:
         with self._connection.cursor() as cursor:

@@ -73,6 +73,10 @@ class Session(ABC):
     @abstractmethod
     def run_many(self, sql: str, values: Iterable[Row]) -> None: ...
 
+    @abstractmethod
+    def run_for_ids(self, sql: str, number: int, event_ids: Sequence[str]) -> Iterable[Row]:
+        """The rows of a statement whose `{ids}` says that event_id is one of these."""
+
     for_update = ""
     """What makes a SELECT lock its rows until the transaction ends."""
 
@@ -168,21 +172,21 @@ class Session(ABC):
             yield from events
             after = events[-1].seq
 
-    def known(self, policy: str, event_id: str) -> Known:
-        """What the log holds about an event_id, erased or not."""
+    def known(self, policy: str, event_ids: Iterable[str]) -> dict[str, Known]:
+        """What the log holds about each event_id, erased or not."""
         row = self._existing(policy)
-        found = self._in_places(policy, row.number, event_id)
-        if not found and row.erasures:
-            found = self._in_places(policy, row.number, self.token(policy, event_id))
-        return Known(found.get(1), found.get(2), found.get(3))
-
-    def _in_places(self, policy: str, number: int, event_id: str) -> dict[int, Event]:
-        rows = self.run(
-            f"SELECT place, {_EVENT_COLUMNS} FROM event "
-            "WHERE policy = ? AND event_id = ? AND place > 0",
-            (number, event_id),
-        )
-        return {place: Event(policy, *values) for place, *values in rows}
+        wanted = {event_id: event_id for event_id in event_ids}
+        if row.erasures:
+            wanted.update({self.token(policy, event_id): event_id for event_id in event_ids})
+        found: dict[str, dict[int, Event]] = {}
+        for place, *values in self.run_for_ids(
+            f"SELECT place, {_EVENT_COLUMNS} FROM event WHERE policy = ? AND {{ids}} AND place > 0",
+            row.number,
+            list(wanted),
+        ):
+            event = Event(policy, *values)
+            found.setdefault(wanted[event.event_id], {})[place] = event
+        return {id: Known(at.get(1), at.get(2), at.get(3)) for id, at in found.items()}
 
     # -- erasure ---------------------------------------------------------------------------------
 
@@ -212,6 +216,10 @@ class Session(ABC):
             clauses, values = [*clauses, "at_ns < ?"], [*values, before_ns]
         sql = f"SELECT seq, salt FROM event WHERE {' AND '.join(clauses)} ORDER BY seq"
         return [seq for seq, salt in self.run(sql, values) if salt]
+
+    def erasures(self, policy: str) -> int:
+        """How often events of this policy were erased."""
+        return self._existing(policy).erasures
 
     def erase(self, policy: str, seqs: Sequence[int]) -> None:
         """Take the content out of events of a locked policy; their place in the chain stays."""
