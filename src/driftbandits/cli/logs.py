@@ -142,18 +142,18 @@ def import_(
     Every decision is recorded as one of somebody else's, at its own time, with its reward.
     """
     from driftbandits import store
-    from driftbandits.cli.warming import warm
+    from driftbandits.cli.warming import by_time, warm
     from driftbandits.evaluate import read_log
 
     found = read_log(source, dim=dim)
-    wanted = {"dim": found.dim, **_given(arguments)}
-    _policy(policy, **wanted)  # complains about what it cannot be made from
+    given = _given(arguments) | by_time(half_life_s=half_life_s, window_s=window_s)
+    made = _policy(policy, dim=found.dim, **given)
     with store.open(url) as opened:
         warm(
             opened,
             name,
             found,
-            arguments={"name": policy, **wanted},
+            policy=made,
             seed=seed,
             half_life_s=half_life_s,
             window_s=window_s,

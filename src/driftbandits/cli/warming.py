@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
 from driftbandits.evaluate import Log, LoggedDecision
-from driftbandits.service.fold import Fold, Offer
+from driftbandits.policies import Policy
+from driftbandits.service.fold import TICKS, Fold, Offer
 from driftbandits.service.wire import ID_PATTERN, NAME_PATTERN
 from driftbandits.store import CONFIGURED, DECISION, Entry, Store
 from driftbandits.store.records import Configured, Rewarded, packed
@@ -18,12 +18,19 @@ KEY = "import"
 """Stands where events have the id of the key that they came with."""
 
 
+def by_time(*, half_life_s: float | None, window_s: float | None) -> dict[str, float | int]:
+    """The arguments of a policy that forgets by the clock, which the service lets tick."""
+    if half_life_s is not None:
+        return {"discount": 0.5 ** (1.0 / TICKS)}
+    return {} if window_s is None else {"window": TICKS}
+
+
 def warm(
     store: Store,
     name: str,
     log: Log,
     *,
-    arguments: dict[str, Any],
+    policy: Policy,
     seed: int,
     half_life_s: float | None = None,
     window_s: float | None = None,
@@ -36,7 +43,7 @@ def warm(
     _check(name, log)
     apprentice = Configured(
         version=1,
-        arguments=arguments,
+        arguments=policy.arguments,
         seed=seed,
         mode="apprentice",
         reward_wait_s=None,

@@ -33,7 +33,7 @@ Answer = TypeVar("Answer")
 
 # Everything that changes something carries an event_id or says the whole configuration, so that
 # trying again cannot do it twice.
-_WORTH_ANOTHER_TRY = frozenset({429, 500, 502, 503, 504, 507})
+_WORTH_ANOTHER_TRY = frozenset({429, 502, 503, 504})
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 
 _encoder = msgspec.json.Encoder(enc_hook=lambda value: value.tolist())
@@ -182,11 +182,9 @@ def events(policy: str, *, after: int, limit: int | None) -> Call[Events]:
 
 def health() -> Call[Health]:
     def read(status: int, content: bytes) -> Health:
-        try:
-            said = msgspec.json.decode(content, type=dict[str, Any]).get("status", "")
-        except msgspec.DecodeError:
-            said = f"answered {status}"
-        return Health(ready=status == 200, status=str(said))
+        if status == 200:
+            return Health(ready=True, status="ok")
+        return Health(ready=False, status=str(refusal(status, content)))
 
     return Call("GET", "/readyz", None, read, retried=False)
 

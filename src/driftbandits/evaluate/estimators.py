@@ -114,7 +114,7 @@ def choice_probabilities(agent: Agent, arms: Sequence[Floats]) -> Floats:
         )
     sizes = np.array([len(actions) for actions in arms])
     # A score depends on its own action alone, so that one set can hold all of them.
-    scores = Agent.from_bytes(agent.to_bytes()).decide(np.concatenate(arms)).scores
+    scores = agent.preview(np.concatenate(arms), seed=0).scores
     starts = np.cumsum(sizes) - sizes
     best = scores == np.repeat(np.maximum.reduceat(scores, starts), sizes)
     tied = np.repeat(np.add.reduceat(best.astype(np.int64), starts), sizes)
