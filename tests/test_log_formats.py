@@ -28,6 +28,7 @@ from driftbandits.evaluate import (
 )
 from driftbandits.evaluate.dsjson import nanoseconds, timestamp
 from driftbandits.service.fold import Fold
+from driftbandits.service.logs import parquet
 from driftbandits.store import Entry
 from driftbandits.store.records import Decided, Rewarded, packed
 
@@ -488,6 +489,8 @@ def test_learned_rewards_count_and_late_ones_where_nothing_was(tmp_path: Path) -
             session.erase("news", session.matching("news", event_id="e5"))
         with opened.read() as session:
             log = read_stored(session, "news")
+            (tmp_path / "events.parquet").write_bytes(parquet(session.events("news")))
+            assert read_log(tmp_path / "events.parquet") == log  # as the service gives its events
             assert [(row.event_id, row.at, row.reward) for row in log] == [
                 ("e1", 2, 1.0),
                 ("e2", 3, 0.0),
@@ -500,7 +503,7 @@ def test_learned_rewards_count_and_late_ones_where_nothing_was(tmp_path: Path) -
             )
             with pytest.raises(ValueError, match="policy must be one of empty, news; got 'old'"):
                 read_stored(session, "old")
-            with pytest.raises(ValueError, match="'empty' must have decided at least once"):
+            with pytest.raises(ValueError, match="events must hold at least one decision"):
                 read_stored(session, "empty")
 
 

@@ -58,9 +58,9 @@ def log() -> None:
 
     \b
     Examples:
-      driftbandits log export sqlite:///bandits.db news.parquet --policy news
-      driftbandits log import old.dsjson --store sqlite:///bandits.db --as news --policy D-GLUCB \\
-          --dim 32 --discount 0.999
+      driftbandits log export sqlite:///driftbandits.db news.parquet --policy news
+      driftbandits log import old.dsjson --store sqlite:///driftbandits.db --as news \\
+          --policy D-GLUCB --dim 32 --discount 0.999
     """
 
 
@@ -74,7 +74,7 @@ def export(*, source: str, target: Path, policy: str | None, dim: int | None) ->
 
     \b
     Examples:
-      driftbandits log export sqlite:///bandits.db news.parquet --policy news
+      driftbandits log export sqlite:///driftbandits.db news.parquet --policy news
       driftbandits log export old.dsjson old.parquet --dim 32
 
     The name of a file tells its format: .parquet, or .dsjson, .json and .jsonl for the format of
@@ -136,8 +136,8 @@ def import_(
 
     \b
     Example:
-      driftbandits log import old.dsjson --store sqlite:///bandits.db --as news --policy D-GLUCB \\
-          --dim 32 --discount 0.999
+      driftbandits log import old.dsjson --store sqlite:///driftbandits.db --as news \\
+          --policy D-GLUCB --dim 32 --discount 0.999
 
     Every decision is recorded as one of somebody else's, at its own time, with its reward.
     """

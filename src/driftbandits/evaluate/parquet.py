@@ -2,6 +2,8 @@
 
 Columns: event_id (text), at (UTC, nanoseconds), arms (list of lists of numbers), arm_ids (list of
 texts), chosen (from 0), propensity, reward (null where unknown). arm_ids may be missing.
+
+The events that the service gives as Parquet, one line an event, are read as well.
 """
 
 from __future__ import annotations
@@ -10,7 +12,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from driftbandits.evaluate.joining import Join
 from driftbandits.evaluate.log import Log, LoggedDecision, log_of
+from driftbandits.store import DECISION
 
 REQUIRED = ("event_id", "at", "arms", "chosen", "propensity", "reward")
 
@@ -33,6 +39,8 @@ def read_parquet(path: str | os.PathLike[str]) -> Log:
             raise ValueError(
                 f"path must be a Parquet file; {str(path)!r} is not: {error}"
             ) from None
+    if "kind" in frame.columns:
+        return _joined(frame)
     missing = [name for name in REQUIRED if name not in frame.columns]
     if missing:
         raise ValueError(
@@ -53,6 +61,29 @@ def read_parquet(path: str | os.PathLike[str]) -> Log:
             for ids, event_id, at, arms, *rest in zip(names, *lists.values(), strict=True)
         ]
     )
+
+
+def _joined(frame: Any) -> Log:
+    """The log that a table of the service's events tells."""
+    join = Join()
+    for event in frame.sort("seq").iter_rows(named=True):
+        if event["erased"]:
+            continue
+        if event["kind"] == DECISION:
+            join.decided(
+                LoggedDecision(
+                    event_id=event["event_id"],
+                    at=event["at_ns"],
+                    arm_ids=tuple(event["arm_ids"]),
+                    arms=np.array(event["x"]),
+                    chosen=event["index"],
+                    propensity=event["propensity"],
+                    reward=None,
+                )
+            )
+        elif event["value"] is not None:
+            join.came_of(event["event_id"], event["kind"], event["value"])
+    return join.log()
 
 
 def _places(arms: list[Any]) -> tuple[str, ...]:
