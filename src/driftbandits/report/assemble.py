@@ -82,14 +82,18 @@ def _outside_a_suite(studies: Studies) -> Studies:
 
 
 def _lead(studies: Studies) -> str:
-    parts = [f'<p class="finding">{_finding(studies)}</p>']
+    alone = _outside_a_suite(studies)
+    findings = [_finding(alone)] if alone else []
+    if worlds := suite.worlds_of(studies):
+        findings.append(finding(worlds, suite.lines_of(worlds)))
+    parts = [f'<p class="finding">{text}</p>' for text in findings]
     missing = {study.name: study.missing for study in studies.values() if study.missing}
     if missing:
         words = [
             f"{escape(name)} ({counted(count, 'run')} to go)" for name, count in missing.items()
         ]
         parts.append(f'<p class="notice">Not finished yet: {joined(words)}.</p>')
-    key = _key_figures(_outside_a_suite(studies))
+    key = _key_figures(alone)
     if key:
         items = "\n".join(f"<div><dt>{what}</dt><dd>{value}</dd></div>" for what, value in key)
         parts.append(f'<dl class="key">\n{items}\n</dl>')
@@ -103,8 +107,6 @@ def _finding(studies: Studies) -> str:
         forgetting = [label for name in FORGETTING if (label := base.labelled(name))]
         if stationary is not None and forgetting:
             return _paper_finding(base, forgetting, stationary)
-    if worlds := suite.worlds_of(studies):
-        return finding(worlds, suite.lines_of(worlds))
     study = next(iter(studies.values())) if base is None else base
     best = claims.ordering(study)[0]
     what = {

@@ -11,7 +11,7 @@ cut into halves, even and odd, and each half is compared with the point that was
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -63,22 +63,27 @@ class World:
         return _regrets(self.study, self.replicates)[label]
 
     @cached_property
-    def best(self) -> Tuned:
-        """The best single-memory policy."""
-        return self.tuned(lambda point: not point["restart"])
+    def single_memory(self) -> list[Point]:
+        return [point for point in self.grid.policies.values() if not point["restart"]]
 
     @cached_property
-    def best_stationary(self) -> Tuned:
-        """The policy that keeps everything, with its best bonus."""
-        return self.tuned(lambda point: kind(point) == "LogisticUCB")
+    def best(self) -> Tuned:
+        """The best single-memory policy."""
+        return self._tuned(self.single_memory)
+
+    @cached_property
+    def best_stationary(self) -> Tuned | None:
+        """The policy that keeps everything, with its best bonus; None where the grid has none."""
+        points = [point for point in self.single_memory if kind(point) == "LogisticUCB"]
+        return self._tuned(points) if points else None
 
     @cached_property
     def best_restarted(self) -> Tuned | None:
         """What restarts at the true changes, with its best bonus; None where nothing jumps."""
-        return self.tuned(lambda point: bool(point["restart"])) if self.jumps else None
+        points = [point for point in self.grid.policies.values() if point["restart"]]
+        return self._tuned(points) if points and self.jumps else None
 
-    def tuned(self, wanted: Callable[[Point], bool]) -> Tuned:
-        points = [point for point in self.grid.policies.values() if wanted(point)]
+    def _tuned(self, points: Sequence[Point]) -> Tuned:
         own = _regrets(self.grid, self.replicates)
         values = np.array([own[point["label"]] for point in points])  # (points, runs)
         odd = np.array(self.replicates) % 2 == 1
@@ -119,17 +124,23 @@ def _regrets(study: Study, replicates: Sequence[int]) -> dict[str, Floats]:
 
 def ratio_of_means(one: Floats, other: Floats) -> Estimate:
     """Both played the same runs, so the error is that of what one has beyond its share."""
+    if other.mean() <= 0.0:
+        return Estimate(math.nan, math.nan)
     ratio = float(one.mean() / other.mean())
     beyond = estimate(one - ratio * other)
     return Estimate(ratio, beyond.se / float(other.mean()))
 
 
 def geometric_mean(values: Iterable[float]) -> float:
-    """
+    """The n-th root of the product of n numbers.
+
     >>> geometric_mean([1.0, 4.0])
     2.0
     """
-    return math.exp(math.fsum(logs := [math.log(value) for value in values]) / len(logs))
+    given = list(values)
+    if min(given) <= 0.0:
+        return 0.0
+    return math.exp(math.fsum(math.log(value) for value in given) / len(given))
 
 
 def members(studies: Mapping[str, Study]) -> set[str]:
@@ -148,11 +159,12 @@ def _own_name(grid: Study) -> str:
 
 def worlds_of(studies: Mapping[str, Study]) -> list[World]:
     """The worlds that have both policies and a grid, in the order of their file."""
-    found = [
+    paired = [
         World(studies[_own_name(grid)], grid)
         for grid in studies.values()
         if grid.spec.get("hindsight") and _own_name(grid) in studies
     ]
+    found = [world for world in paired if world.replicates and world.single_memory]
     return sorted(found, key=lambda world: int(world.study.spec["position"]))
 
 
@@ -208,7 +220,7 @@ FALSE_ALARMS = "suite-false-alarms"
 
 
 class Goal(NamedTuple):
-    """A number of the untuned policy that should be at most `reach`, better at most `dream`."""
+    """A number that should be at most `reach`, better at most `dream`."""
 
     what: str
     reached: Estimate
@@ -222,9 +234,11 @@ class Goal(NamedTuple):
         return "reached" if self.reached.mean <= self.reach else "not reached"
 
 
-def goals_of(worlds: Sequence[World], studies: Mapping[str, Study]) -> list[Goal]:
-    """Those that the runs tell something of; none where the untuned policy has not played."""
-    label = worlds[0].study.labelled(UNTUNED)
+def goals_of(
+    worlds: Sequence[World], studies: Mapping[str, Study], *, policy: str = UNTUNED
+) -> list[Goal]:
+    """Those that the runs tell something of; none where the policy has not played."""
+    label = worlds[0].study.labelled(policy)
     own = next((line for line in lines_of(worlds) if line.policy == label), None)
     if own is None:
         return []
@@ -233,7 +247,7 @@ def goals_of(worlds: Sequence[World], studies: Mapping[str, Study]) -> list[Goal
         regret = world.regret(own.policy)
         if world.name == "paper":
             goals.append(Goal("paper’s world, mean regret", estimate(regret), 85.0, 55.0))
-        if world.name == "stationary":
+        if world.name == "stationary" and world.best_stationary is not None:
             over = ratio_of_means(regret, world.best_stationary.regret)
             what = "stationary world, over LogisticUCB with the best bonus scale"
             goals.append(Goal(what, over, 1.5, 1.1))
@@ -241,11 +255,11 @@ def goals_of(worlds: Sequence[World], studies: Mapping[str, Study]) -> list[Goal
     goals.append(Goal(what, own.ratios[own.worst], 1.5, 1.0))
     what = "geometric mean over all worlds, same comparison"
     goals.append(Goal(what, Estimate(own.overall, math.nan), 1.1, 0.8))
-    return [*goals, *_false_alarms(studies.get(FALSE_ALARMS)), *_cost(own)]
+    return [*goals, *_false_alarms(studies.get(FALSE_ALARMS), policy), *_cost(own)]
 
 
-def _false_alarms(study: Study | None) -> list[Goal]:
-    label = None if study is None else study.labelled(UNTUNED)
+def _false_alarms(study: Study | None, policy: str) -> list[Goal]:
+    label = None if study is None else study.labelled(policy)
     if study is None or label is None or "detections" not in study.runs.columns:
         return []
     mine = study.runs.filter(pl.col("policy") == label)["detections"].cast(pl.Float64)

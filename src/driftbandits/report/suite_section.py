@@ -33,12 +33,11 @@ def suite_section(book: Book, studies: Studies) -> Section | None:
         return None
     lines = suite.lines_of(worlds)
     parts = [
-        f"<p>{finding(worlds, lines)}</p>",
+        _how(worlds),
         _goals(book, suite.goals_of(worlds, studies)),
         _ratios(book, worlds, lines),
         _detections(book, worlds, lines),
         _measures(book, worlds),
-        _caveats(worlds),
     ]
     return Section("suite", "Many worlds", "\n".join(part for part in parts if part))
 
@@ -50,6 +49,22 @@ def finding(worlds: Sequence[World], lines: Sequence[Line]) -> str:
         "policy with one memory reaches when its window or discount and its bonus are tuned in "
         f"hindsight for each world: {best.overall:.2f} times that regret in the geometric mean, "
         f"and {best.ratios[best.worst].mean:.2f} times in its worst world, {escape(best.worst)}."
+    )
+
+
+def _how(worlds: Sequence[World]) -> str:
+    """How the comparison is made, and what flatters whom."""
+    runs = sorted({len(world.replicates) for world in worlds})
+    disagree = [escape(world.name) for world in worlds if len(world.best.points) > 1]
+    differ = f" Where two are named below, the halves differ: {joined(disagree)}."
+    return (
+        "<p>In every world, each policy is held against the policy with a single memory whose "
+        "window or discount and bonus turned out best there. That one is chosen on one half of "
+        f"the {joined([str(count) for count in runs])} runs and compared on the other half, both "
+        f"ways round, so that it is not flattered by the choice.{differ if disagree else ''} The "
+        "grids use the radial projection, which is cheaper than the exact one. All policies are "
+        "told the reward model; horizon, number of changes and the lengths of theta and of "
+        "actions are told to all that the file of the suite does not keep from them.</p>"
     )
 
 
@@ -157,21 +172,18 @@ def _detections(book: Book, worlds: Sequence[World], lines: Sequence[Line]) -> s
 
 def _measures(book: Book, worlds: Sequence[World]) -> str:
     """One line a world: what its ratios are measured by."""
-    rows = []
-    for world in worlds:
-        restarted = world.best_restarted
-        nothing = Estimate(math.nan, math.nan)
-        rows.append(
-            (
-                world.name,
-                world.study.title,
-                len(world.replicates),
-                _points(world.best),
-                *estimate(world.best.regret),
-                *estimate(world.best_stationary.regret),
-                *(nothing if restarted is None else estimate(restarted.regret)),
-            )
+    rows = [
+        (
+            world.name,
+            world.study.title,
+            len(world.replicates),
+            _points(world.best),
+            *_regret(world.best),
+            *_regret(world.best_stationary),
+            *_regret(world.best_restarted),
         )
+        for world in worlds
+    ]
     names = ["world", "title", "runs", "best", "mean", "se", "stationary", "stationary_se"]
     names += ["restarted", "restarted_se"]
     columns = [
@@ -186,6 +198,10 @@ def _measures(book: Book, worlds: Sequence[World]) -> str:
     caption = "The worlds, and what each ratio above is measured by: regret, mean ± s.e."
     frame = pl.DataFrame(rows, schema=names, orient="row")
     return book.table("suite-worlds", frame, columns, caption)
+
+
+def _regret(tuned: Tuned | None) -> Estimate:
+    return Estimate(math.nan, math.nan) if tuned is None else estimate(tuned.regret)
 
 
 def _points(tuned: Tuned) -> str:
@@ -204,21 +220,3 @@ def point_words(point: Point) -> str:
     if point["discount"] is not None:
         words.append(f"discount {point['discount']:g}")
     return ", ".join([*words, f"bonus × {point['bonus_scale']:g}"])
-
-
-def _caveats(worlds: Sequence[World]) -> str:
-    runs = sorted({len(world.replicates) for world in worlds})
-    disagree = [world.name for world in worlds if len(world.best.points) > 1]
-    text = (
-        f"<p>Each world has {joined([f'{count}' for count in runs])} runs. The best of a grid is "
-        "chosen on one half of the runs and compared on the other, both ways round, so that it "
-        "is not flattered by having been chosen"
-    )
-    if disagree:
-        text += f"; where two are named, the halves chose differently ({joined(disagree)})"
-    return (
-        f"{text}. The grids use the radial projection, which is cheaper than the exact one. All "
-        "policies are told the reward model; horizon, number of changes and the lengths of theta "
-        "and of actions are told to all but those that the suite’s file says know nothing "
-        "else.</p>"
-    )
