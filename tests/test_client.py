@@ -2,20 +2,28 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from driftbandits import client as clients
+from driftbandits.cli.commands import run as run_command
 from driftbandits.client import AsyncClient, Client
+from driftbandits.client.features import encode
+from driftbandits.client.personalizer import Personalizer
+from driftbandits.evaluate import Log, write_log
+from experiment_checks import driftbandits
 
 DECISION = {
     "event_id": "e1",
@@ -314,3 +322,213 @@ def test_the_module_is_light() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == ["['driftbandits']", "[]"]
+
+
+# --- the service ---------------------------------------------------------------------------------
+
+
+class Server:
+    """A `driftbandits serve` that can be killed and started again on the same port and store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = f"sqlite:///{folder / 'bandits.db'}"
+        self._port = 0
+        self.url, self.key = "", ""
+        self.start()
+
+    def start(self) -> None:
+        self._process = driftbandits("serve", "--store", self.store, "--port", self._port)
+        address, _, *first_key = self._said(2 if self.key else 3)
+        self.url = address.split()[-1]
+        self._port = int(self.url.rpartition(":")[2])
+        if first_key:
+            self.key = first_key[0].split()[-1]
+
+    def _said(self, lines: int) -> list[str]:
+        assert self._process.stdout is not None
+        return [self._process.stdout.readline() for _ in range(lines)]
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("service"))
+    yield server
+    server.kill()
+
+
+ARMS = {"a": [1.0, 0.0], "b": [0.0, 0.5]}
+
+
+def test_every_call_of_the_service(server: Server, make: Any) -> None:
+    policy = f"news-{make.__name__}"
+    with make(server.url, server.key) as client:
+        made = client.put_policy(policy, "D-GLUCB", dim=2, discount=0.9, epsilon=0.2, seed=1)
+        assert (made.policy, made.version, made.counts.decisions) == (policy, 1, 0)
+        assert made.configuration.arguments["discount"] == 0.9
+        assert client.health() == clients.Health(True, "ok")
+
+        decision = client.decide(policy, ARMS, event_id="e1")
+        assert decision.arm == list(ARMS)[decision.index]
+        assert decision.event_id == "e1"
+        assert len(decision.scores) == 2
+        assert client.decide(policy, ARMS, event_id="e1") == decision
+        assert client.reward(policy, "e1", 1.0).status == "learned"
+        assert client.reward(policy, "e1", 1.0).status == "duplicate"
+
+        many = client.decide_many(policy, [{"arms": ARMS, "event_id": f"m{i}"} for i in range(3)])
+        assert [decision.event_id for decision in many] == ["m0", "m1", "m2"]
+        told = client.reward_many(policy, {"m0": 0.0, "m1": 1.0})
+        assert [reward.status for reward in told] == ["learned", "learned"]
+
+        state = client.policy(policy)
+        assert (state.pending, state.counts.decisions, state.counts.rewards) == (1, 4, 3)
+        assert state.counts.duplicates == 2
+        assert any(value != 0.0 for value in state.theta_hat)
+        (line,) = [line for line in client.policies() if line.policy == policy]
+        assert (line.name, line.mode, line.counts) == ("D-GLUCB", "online", state.counts)
+
+        page = client.events(policy, limit=3)
+        rest = client.events(policy, after=page.next)
+        events = [*page.events, *rest.events]
+        assert [event.seq for event in events] == list(range(1, state.seq + 1))
+        assert [event.kind for event in events[:3]] == ["configured", "decision", "duplicate"]
+        assert events[1].arms == [clients.Arm(name, x) for name, x in ARMS.items()]
+        assert events[1].propensity == decision.propensity
+
+
+def test_what_the_service_refuses(server: Server, make: Any) -> None:
+    policy = f"strict-{make.__name__}"
+    with make(server.url, server.key) as client:
+        client.put_policy(policy, "greedy", dim=2)
+        client.decide(policy, ARMS, event_id="e1")
+        with pytest.raises(clients.Conflict, match=r"409: .*e1"):
+            client.decide(policy, {"a": [0.5, 0.5]}, event_id="e1")
+        with pytest.raises(clients.NotFound, match=r"404: .*nothing"):
+            client.decide("nothing", ARMS)
+        with pytest.raises(clients.NotFound, match=r"404: .*never"):
+            client.reward(policy, "never", 1.0)
+        with pytest.raises(clients.BadRequest, match="x must have 2 numbers") as caught:
+            client.decide(policy, {"a": [1.0]})
+        assert (caught.value.status, caught.value.path) == (422, "$.arms[0].x")
+        with pytest.raises(clients.BadRequest) as caught:
+            client.reward(policy, "e1", float("nan"))  # no JSON number: sent as null
+        assert caught.value.path == "$.value"
+        with pytest.raises(clients.BadRequest, match="discount"):
+            client.put_policy(f"{policy}-2", "D-GLUCB", dim=2)
+        with pytest.raises(clients.SomeRefused) as some:
+            client.reward_many(policy, {"e1": 1.0, "never": 0.0})
+        learned, unknown = some.value.results
+        assert learned == clients.Reward("learned")
+        assert isinstance(unknown, clients.NotFound)
+    with make(server.url, "not-a-key") as stranger, pytest.raises(clients.NotAllowed, match="401"):
+        stranger.policies()
+
+
+def test_a_log_can_be_imported_while_the_service_runs(server: Server, tmp_path: Path) -> None:
+    log = Log(["e1", "e2"], [1, 2], [[[1.0, 0.0]]] * 2, [0, 0], [1.0, 1.0], [1.0, 1.0])
+    write_log(log, tmp_path / "old.parquet")
+    command = ["log", "import", str(tmp_path / "old.parquet"), "--store", server.store]
+    assert run_command([*command, "--as", "warm", "--policy", "greedy"]) == 0
+    with Client(server.url, server.key) as client:
+        state = client.policy("warm")
+        assert (state.version, state.configuration.mode, state.counts.rewards) == (2, "online", 2)
+        assert state.theta_hat[0] > 0.0
+        assert client.decide("warm", ARMS).arm == "a"
+        # The same configuration again is no change, so that what was learned stays.
+        assert client.put_policy("warm", "greedy", dim=2).version == 2
+
+
+def test_nothing_is_lost_or_doubled_while_the_server_is_killed(server: Server) -> None:
+    rounds, threads = 40, 3
+
+    def play(thread: int) -> None:
+        with Client(server.url, server.key, timeout=5.0) as client:
+            for i in range(rounds):
+                decision = client.decide("killed", ARMS, event_id=f"{thread}-{i}")
+                status = client.reward("killed", decision.event_id, 1.0).status
+                assert status in ("learned", "duplicate")  # the first answer may have been lost
+                done.release()
+
+    done = threading.Semaphore(0)
+    with Client(server.url, server.key) as client:
+        client.put_policy("killed", "greedy", dim=2, epsilon=0.5)
+    with ThreadPoolExecutor(threads) as pool:
+        playing = [pool.submit(play, thread) for thread in range(threads)]
+        for _ in range(2):
+            for _ in range(rounds // 2):
+                assert done.acquire(timeout=60)
+            server.kill()
+            server.start()
+        for future in playing:
+            future.result(timeout=120)
+    with Client(server.url, server.key) as client:
+        state = client.policy("killed")
+        assert (state.counts.decisions, state.counts.rewards) == (rounds * threads,) * 2
+        assert (state.pending, state.counts.conflicts, state.counts.late) == (0, 0, 0)
+
+
+# --- Personalizer --------------------------------------------------------------------------------
+
+REQUEST = {
+    "contextFeatures": [{"time": "morning"}, {"weather": {"rain": 0.2}}],
+    "actions": [
+        {"id": "soup", "features": [{"kind": "hot"}]},
+        {"id": "salad", "features": [{"kind": "cold", "price": 0.5}]},
+        {"id": "cake", "features": []},
+    ],
+}
+
+
+def test_a_rank_request_is_answered_in_personalizers_shape(server: Server) -> None:
+    with Client(server.url, server.key) as client:
+        client.put_policy("menu", "greedy", dim=16, epsilon=0.3)
+        menu = Personalizer(client, "menu", dim=16)
+        answer = menu.rank({**REQUEST, "eventId": "order", "excludedActions": ["salad"]})
+        assert set(answer) == {"ranking", "eventId", "rewardActionId"}
+        assert answer["eventId"] == "order"
+        ranking = answer["ranking"]
+        assert ranking[1] == {"id": "salad", "probability": 0.0}  # excluded, in its place
+        assert ranking[0]["id"] == answer["rewardActionId"]
+        assert {entry["id"] for entry in ranking} == {"soup", "salad", "cake"}
+        assert sum(entry["probability"] for entry in ranking) == pytest.approx(1.0)
+        menu.activate("order")
+        menu.reward("order", 1.0)
+        assert menu.rank(REQUEST)["eventId"] not in ("", "order")
+        (event,) = [e for e in client.events("menu").events if e.event_id == "order" and e.arms]
+        assert event.arms is not None
+        assert [arm.id for arm in event.arms] == ["soup", "cake"]
+        context, soup = REQUEST["contextFeatures"], REQUEST["actions"][0]["features"]
+        assert event.arms[0].x == encode(context, soup, dim=16)
+        assert client.policy("menu").counts.rewards == 1
+
+
+def test_what_personalizer_had_and_we_refuse(server: Server) -> None:
+    with Client(server.url, server.key) as client:
+        client.put_policy("waiting", "greedy", dim=4, reward_wait_s=600.0)
+        menu = Personalizer(client, "waiting", dim=4)
+        with pytest.raises(ValueError, match="deferActivation must not be used with policy"):
+            menu.rank({**REQUEST, "deferActivation": True})
+        with pytest.raises(ValueError, match="actions must hold one that is not in excluded"):
+            menu.rank({**REQUEST, "excludedActions": ["soup", "salad", "cake"]})
+        with pytest.raises(ValueError, match="actions must be a list"):
+            menu.rank({})
+        with pytest.raises(ValueError, match="actions must have different ids"):
+            menu.rank({"actions": [{"id": "a"}, {"id": "a"}]})
+        client.put_policy("patient", "greedy", dim=4)
+        deferred = Personalizer(client, "patient", dim=4).rank({**REQUEST, "deferActivation": True})
+        assert deferred["rewardActionId"] in ("soup", "salad", "cake")
+
+
+def test_the_migration_page_does_what_it_says(server: Server) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "personalizer.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    program = program.replace("http://127.0.0.1:8080", server.url).replace('"..."', "KEY")
+    names: dict[str, Any] = {"KEY": server.key}
+    exec(compile(program, "personalizer.md", "exec"), names)
+    with names["client"] as client:
+        assert names["answer"]["eventId"] == "order-1"
+        assert client.policy("lunch").counts.rewards == 1

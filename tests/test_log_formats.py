@@ -448,6 +448,27 @@ def test_an_imported_log_warms_a_policy(imported: str) -> None:
             agent.learn(row.arms[[row.chosen]], [row.reward], ages=[0])
     np.testing.assert_allclose(fold.playing.theta_hat, agent.theta_hat, atol=1e-9)
     assert np.linalg.norm(agent.theta_hat) > 0.01
+    assert run(["verify", "--store", imported]) == DONE
+
+
+def test_an_imported_policy_can_forget_by_the_clock(tmp_path: Path) -> None:
+    """A reward of an hour ago counts half with a half-life of an hour."""
+    hour = 3600 * 10**9
+    rows = [
+        LoggedDecision(f"e{i}", at, ("a",), np.array([[1.0]]), 0, 1.0, value)
+        for i, (at, value) in enumerate([(hour, 1.0), (2 * hour, 0.0)])
+    ]
+    write_log(log_of(rows), tmp_path / "old.parquet")
+    url = f"sqlite:///{tmp_path / 'bandits.db'}"
+    command = ["log", "import", str(tmp_path / "old.parquet"), "--store", url]
+    command += ["--as", "news", "--policy", "D-LinUCB", "--lam", "1"]
+    assert run([*command, "--half-life-s", "3600"]) == DONE
+    with store.open(url) as opened, opened.read() as session:
+        fold = Fold("news")
+        fold.replay(store.checked(session.all_events("news"), after=fold.head))
+    assert fold.differences == 0
+    assert fold.playing.theta_hat[0] == pytest.approx(0.5 / (1.0 + 0.5 + 1.0), rel=1e-6)
+    assert run(["verify", "--store", url]) == DONE
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".dsjson"])
