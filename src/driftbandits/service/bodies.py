@@ -40,28 +40,9 @@ def decoded(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
         raise Refused(400, "malformed", f"the body is not JSON: {error}", path="$") from None
     # Every key is known to the struct, so strings can be counted: more of them, or escapes, are
     # looked at closely.
-    if b"\\" in raw or raw.count(b'"') != 2 * _strings(value):
+    if b"\\" in raw or raw.count(b'"') != 2 * value.strings:
         _refuse_flaws(raw)
     return value
-
-
-def _strings(value: Any) -> int:
-    """How many strings the shortest JSON of a value has: its keys and its texts."""
-    if isinstance(value, str):
-        return 1
-    if isinstance(value, list):
-        # Lists of numbers have none; their first element tells.
-        if value and isinstance(value[0], float):
-            return 0
-        return sum(map(_strings, value))
-    if isinstance(value, msgspec.Struct):
-        total = 0
-        for name in value.__struct_fields__:
-            field = getattr(value, name)
-            if field is not None and field is not msgspec.UNSET:
-                total += 1 + _strings(field)
-        return total
-    return 0
 
 
 def _refuse_flaws(raw: bytes) -> None:

@@ -12,6 +12,7 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
+from driftbandits.policies import ACCEPTED, check_actions
 from driftbandits.service import snapshots, wire
 from driftbandits.service.desk import Desk
 from driftbandits.service.fold import Fold, Offer, Version
@@ -108,15 +109,14 @@ class Decide(Command):
             raise invalid(
                 f"x must have {policy.dim} numbers; got {offer.x.shape[1]}", "$.arms[0].x"
             )
-        if policy.too_long == "refuse":
-            lengths = np.sqrt(np.einsum("ij,ij->i", offer.x, offer.x))
+        if check_actions(policy.numbers, offer.x) != ACCEPTED:
+            lengths = np.linalg.norm(offer.x, axis=1)
             longest = int(np.argmax(lengths))
-            if lengths[longest] > policy.L * (1.0 + 1e-9):
-                raise invalid(
-                    f"x must not be longer than L = {policy.L:g}; its length is "
-                    f"{lengths[longest]:.6g}. Configure a larger L, or too_long = 'rescale'.",
-                    f"$.arms[{longest}].x",
-                )
+            raise invalid(
+                f"x must not be longer than L = {policy.L:g}; its length is "
+                f"{lengths[longest]:.6g}. Configure a larger L, or too_long = 'rescale'.",
+                f"$.arms[{longest}].x",
+            )
         if fold.version.record.mode == "apprentice" and offer.baseline < 0:
             raise invalid(
                 "an apprentice needs the caller's baseline, the id of an arm", "$.baseline"

@@ -30,6 +30,11 @@ Mode = Literal["online", "apprentice", "frozen"]
 class Request(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A body; a field that is not listed is refused."""
 
+    @property
+    def strings(self) -> int:
+        """How many strings its shortest JSON has, keys and texts; -1: nobody has counted."""
+        return -1
+
 
 class Answer(msgspec.Struct, gc=False):
     """A body."""
@@ -52,6 +57,10 @@ class DecisionRequest(Request):
     arms: Annotated[list[Arm], Meta(min_length=1, max_length=MOST_ARMS)]
     baseline: ArmId | None = None
 
+    @property
+    def strings(self) -> int:
+        return 3 + 3 * len(self.arms) + 2 * (self.baseline is not None)
+
 
 class DecisionAnswer(Answer):
     """`model_seq` is the last event that the decision knew of."""
@@ -70,6 +79,10 @@ class DecisionsRequest(Request):
 
     decisions: Annotated[list[DecisionRequest], Meta(min_length=1, max_length=MOST_IN_A_BATCH)]
 
+    @property
+    def strings(self) -> int:
+        return 1 + sum(decision.strings for decision in self.decisions)
+
 
 # -- rewards -------------------------------------------------------------------------------------
 
@@ -79,6 +92,10 @@ class RewardRequest(Request):
 
     event_id: EventId
     value: Value
+
+    @property
+    def strings(self) -> int:
+        return 3
 
 
 class RewardAnswer(Answer):
@@ -91,6 +108,10 @@ class RewardsRequest(Request):
     """Many rewards, learned one after the other."""
 
     rewards: Annotated[list[RewardRequest], Meta(min_length=1, max_length=MOST_IN_A_BATCH)]
+
+    @property
+    def strings(self) -> int:
+        return 1 + 3 * len(self.rewards)
 
 
 # -- errors --------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 CONFIGURED, DECISION = "configured", "decision"
@@ -115,28 +115,17 @@ def link_checksum(
     return hashlib.blake2b(previous + text + digest, digest_size=16).digest()
 
 
-def chained(policy: str, head: Head, entries: Iterable[Entry]) -> list[Event]:
+def chained(policy: str, head: Head, entries: Sequence[Entry]) -> list[Event]:
     """The entries as events that follow `head`."""
     seq, _, checksum = head
+    salts = os.urandom(_SALT_SIZE * len(entries))
     events = []
-    for entry in entries:
+    for i, (kind, event_id, at_ns, body) in enumerate(entries):
         seq += 1
-        salt = os.urandom(_SALT_SIZE)
-        digest = content_digest(salt, entry.event_id, entry.body)
-        checksum = link_checksum(checksum, policy, seq, entry.at_ns, entry.kind, digest)
-        events.append(
-            Event(
-                policy,
-                seq,
-                entry.at_ns,
-                entry.kind,
-                entry.event_id,
-                entry.body,
-                salt,
-                digest,
-                checksum,
-            )
-        )
+        salt = salts[_SALT_SIZE * i : _SALT_SIZE * (i + 1)]
+        digest = content_digest(salt, event_id, body)
+        checksum = link_checksum(checksum, policy, seq, at_ns, kind, digest)
+        events.append(Event(policy, seq, at_ns, kind, event_id, body, salt, digest, checksum))
     return events
 
 
