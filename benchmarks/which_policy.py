@@ -64,31 +64,32 @@ def play(policy: db.Policy, trace: db.Trace) -> OneRun:
 
 
 def recent_mean(values: Floats) -> Floats:
-    """The mean of the last RECENT values, of fewer at the start."""
+    """The mean of the last RECENT values; not a number while there are fewer."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
-    end = np.arange(1, len(values) + 1)
-    start = np.maximum(0, end - RECENT)
-    mean: Floats = (sums[end] - sums[start]) / (end - start)
+    mean: Floats = np.full(len(values), np.nan)
+    mean[RECENT - 1 :] = (sums[RECENT:] - sums[:-RECENT]) / RECENT
     return mean
 
 
 def draw(run: OneRun, trace: db.Trace, name: str) -> Figure:
-    rounds = np.arange(1, trace.horizon + 1)
+    shown = np.arange(RECENT, trace.horizon, 10)  # more points than that are not seen
+    rounds = shown + 1
     figure = Figure(figsize=(WIDTH, 4.6), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
-    above.plot(rounds, recent_mean(trace.means.max(axis=1)), color=QUIET, lw=1, label="best action")
-    above.plot(rounds, recent_mean(run.paid), color=INK, label=name)
+    best = recent_mean(trace.means.max(axis=1))
+    above.plot(rounds, best[shown], color=QUIET, lw=1, label="best action")
+    above.plot(rounds, recent_mean(run.paid)[shown], color=INK, label=name)
+    above.set_ylim(bottom=0.0)
     above.set_ylabel(f"reward rate,\nlast {RECENT} rounds")
     for i, colour in enumerate(COLOURS):
-        below.plot(rounds, trace.theta[:, i], color=colour, lw=1, ls=(0, (1, 1)))
-        below.plot(rounds, run.estimate[:, i], color=colour, label=f"coordinate {i + 1}")
+        below.plot(rounds, trace.theta[shown, i], color=colour, lw=1, ls=(0, (1, 1)))
+        below.plot(rounds, run.estimate[shown, i], color=colour, label=f"coordinate {i + 1}")
     below.plot([], [], color=QUIET, lw=1, ls=(0, (1, 1)), label="the truth")
     below.set_ylabel("theta and its estimate")
-    below.set_ylim(-2.2, 2.2)  # the first rounds of a memory say anything
     below.set_xlabel("round")
-    for axes in (above, below):
+    for axes, corner in ((above, "lower right"), (below, "upper right")):
         _mark(axes, trace, run)
-        axes.legend(loc="lower right", ncols=4)
+        axes.legend(loc=corner, ncols=4)
     return figure
 
 
