@@ -189,6 +189,7 @@ def test_ratios_are_to_the_best_that_the_other_half_chose(
     own = final_regret(results, f"suite-{name}")
     (world,) = (w for w in suite.worlds_of(studies) if w.name == name)
     assert world.best.regret.tolist() == best_by_halves(single)
+    assert world.best.flattered == pytest.approx(min(map(np.mean, single.values())))
     assert world.best_stationary is not None
     assert world.best_stationary.regret.tolist() == best_by_halves(stationary)
     for line in suite.lines_of(suite.worlds_of(studies)):
