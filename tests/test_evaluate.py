@@ -126,6 +126,7 @@ def test_too_few_rounds_have_no_interval():
     assert math.isnan(ratio_of_means(np.ones(2), np.array([0.0, 1.0]), level=0.9).high)
 
 
+@pytest.mark.compiled
 def test_a_frozen_target_is_estimated_without_bias_and_covered():
     agent, runs = greedy_agent(), 150
     big = World(10**6, 100_000)
@@ -160,6 +161,7 @@ def test_a_reward_model_is_learned_from_earlier_windows_only():
     np.testing.assert_array_equal(nothing, np.zeros(800))
 
 
+@pytest.mark.compiled
 def test_a_learning_target_is_replayed_without_bias():
     """Against the same policy living in the world, with the rewards of a share c of its rounds."""
     policy = db.policy("LogisticUCB", dim=3, bonus_scale=0.05, S=2.0)
@@ -193,12 +195,12 @@ def test_a_learning_target_is_replayed_without_bias():
 
 
 def test_accepted_rounds_are_where_the_policy_agrees():
-    world = World(1, 500, arms=2, taste=np.zeros(3))
+    world = World(1, 150, arms=2, taste=np.zeros(3))
     policy = db.policy("D-GLUCB", dim=3, discount=0.95)
     accepted, share = replay(world.log(), policy, seed=4)
     assert share == 0.5
     agent = db.Agent(policy, seed=4)
-    for t in range(500):
+    for t in range(150):
         decision = agent.decide(world.actions[t])
         assert accepted[t] == (decision.index == world.chosen[t])
         if accepted[t]:
@@ -208,6 +210,7 @@ def test_accepted_rounds_are_where_the_policy_agrees():
 # --- the whole -----------------------------------------------------------------------------------
 
 
+@pytest.mark.compiled
 def test_windows_follow_a_world_that_turns_around():
     n = 4000
     theta = np.where(np.arange(n)[:, None] < n // 2, THETA, -THETA)
@@ -257,11 +260,11 @@ def test_rewards_that_are_not_known_are_left_out_and_told():
 
 
 def test_a_log_that_never_tried_the_targets_choice_is_told():
-    world = World(9, 1000)
+    world = World(9, 300)
     favourite = world.probabilities.argmax(axis=1)
     log = world.log(
         chosen=favourite,
-        propensity=np.ones(1000),
+        propensity=np.ones(300),
         reward=world.outcomes[world.rows, favourite],
     )
     notes = evaluate(log, db.policy("greedy", dim=3)).notes
@@ -314,7 +317,7 @@ def test_a_target_must_accept_the_rewards_and_the_actions():
 
 
 def test_the_command_prints_what_the_function_finds(tmp_path, capsys):
-    log = World(11, 600).log()
+    log = World(11, 150).log()
     write_log(log, tmp_path / "log.parquet")
     command = ["evaluate", str(tmp_path / "log.parquet"), "--policy", "D-GLUCB", "--windows", "3"]
     command += ["--policy", "random", "--discount", "0.99", "--bonus-scale", "0.1"]
@@ -347,6 +350,7 @@ def test_the_command_refuses_in_one_line(arguments, message, tmp_path, capsys):
     assert capsys.readouterr().err.startswith(f"Error: {message}")
 
 
+@pytest.mark.compiled
 def test_the_page_does_what_it_says(capsys):
     (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     names = {"__name__": "pasted"}
