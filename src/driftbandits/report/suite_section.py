@@ -101,7 +101,7 @@ def _ratios(book: Book, worlds: Sequence[World], lines: Sequence[Line]) -> str:
         _heat("overall", "geometric mean"),
         _heat("worst", "worst world"),
         *(_heat(name, escape(name)) for name in names),
-        plain("cost", f"cost over {suite.BASELINE}", ".2g"),
+        plain("cost", f"cost over {suite.BASELINE}", ".2f"),
     ]
     caption = (
         "Mean regret over that of the best single-memory policy tuned in hindsight: below 1 (blue) "
