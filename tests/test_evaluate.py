@@ -99,6 +99,32 @@ def test_probabilities_are_those_of_the_agents_own_decisions(name, options):
     np.testing.assert_allclose(pi[3], 1 / 3)
 
 
+class Whimsical(db.Agent):
+    """An agent that does not go by its scores."""
+
+    def preview(self, actions, *, seed):
+        choice = super().preview(actions, seed=seed)
+        choice.propensity = 0.7
+        return choice
+
+
+def test_a_target_that_draws_its_scores_can_only_be_replayed():
+    log = World(0, 60).log()
+    with pytest.raises(ValueError, match=r"greedy draws its scores.*only replay can evaluate it"):
+        evaluate(log, Whimsical(db.policy("greedy", dim=3)))
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("name", db.policy_names())
+def test_every_policy_can_be_a_target(name):
+    result = evaluate(World(4, 200).log(), db.policy(name, dim=3, horizon=200), windows=2)
+    frozen = {"IPS", "SNIPS", "DR"} & set(result.overall)
+    assert "replay" in result.overall
+    assert len(frozen) == 3 or any("only replay" in note for note in result.notes)
+    for value in result.overall.values():
+        assert 0.0 < value.value < 1.2
+
+
 # --- values and intervals ------------------------------------------------------------------------
 
 

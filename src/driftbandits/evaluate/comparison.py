@@ -13,6 +13,7 @@ from driftbandits.agent import Agent
 from driftbandits.environments import checks
 from driftbandits.evaluate.estimators import (
     Scored,
+    UnknownProbabilities,
     Value,
     choice_probabilities,
     mean_value,
@@ -156,24 +157,37 @@ def _add_frozen(
     seed: int,
 ) -> None:
     """IPS, SNIPS and DR of a target that stays as it is through each window."""
-    agent = Agent(target, seed=seed) if isinstance(target, Policy) else target
-    pieces: list[Scored] = []
-    for window in parts:
-        if isinstance(target, Agent) or window.first > 0:
-            piece = scored(
-                log,
-                window.rounds,
-                choice_probabilities(agent, log.arms[window.rounds]),
-                reward_model(log, agent.policy, rounds=slice(0, window.first), of=window.rounds),
-            )
-            window.values.update(_frozen_values(piece, level))
-            pieces.append(piece)
-        if isinstance(target, Policy):
-            _learn(agent, log, window.rounds)
+    try:
+        pieces = _frozen_pieces(log, target, parts, seed=seed)
+    except UnknownProbabilities as error:
+        if isinstance(target, Agent):
+            raise
+        notes.append(str(error))
+        return
+    for window, piece in pieces:
+        window.values.update(_frozen_values(piece, level))
     if pieces:
-        whole = Scored(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
+        columns = zip(*(piece for _, piece in pieces), strict=True)
+        whole = Scored(*(np.concatenate(column) for column in columns))
         overall.update(_frozen_values(whole, level))
         notes += _support_note("weights", whole.weights, f"{IPS}, {SNIPS} and {DR}")
+
+
+def _frozen_pieces(
+    log: Log, target: Policy | Agent, parts: list[Window], *, seed: int
+) -> list[tuple[Window, Scored]]:
+    """The rounds of each window with the target as it was at its beginning."""
+    agent = Agent(target, seed=seed) if isinstance(target, Policy) else target
+    pieces = []
+    for window in parts:
+        rounds = window.rounds
+        if isinstance(target, Agent) or window.first > 0:
+            pi = choice_probabilities(agent, log.arms[rounds])
+            model = reward_model(log, agent.policy, rounds=slice(0, window.first), of=rounds)
+            pieces.append((window, scored(log, rounds, pi, model)))
+        if isinstance(target, Policy):
+            _learn(agent, log, rounds)
+    return pieces
 
 
 def _frozen_values(piece: Scored, level: float) -> dict[str, Value]:

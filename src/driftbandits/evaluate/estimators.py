@@ -33,8 +33,10 @@ from driftbandits.agent import Agent
 from driftbandits.estimator import estimate
 from driftbandits.evaluate.log import Floats, Log
 from driftbandits.policies import Policy
-from driftbandits.policies.scoring import CONSTANT, GREEDY, UCB
 from driftbandits.simulate import play
+
+_CHECKED_SETS = 20
+"""So many sets are decided on one by one, to see that scores tell the probabilities."""
 
 
 class Value(NamedTuple):
@@ -104,21 +106,27 @@ def replay(log: Log, policy: Policy, *, seed: int) -> Replay:
     return Replay(keep & (run.chosen == log.chosen), share)
 
 
+class UnknownProbabilities(ValueError):
+    """A target that does not choose by its scores: it can be replayed and nothing else."""
+
+
 def choice_probabilities(agent: Agent, arms: Sequence[Floats]) -> Floats:
     """pi of every set, one after the other, for an agent that stays as it is."""
-    policy = agent.policy
-    if policy.row.score not in (UCB, GREEDY, CONSTANT):
-        raise ValueError(
-            f"target must be a policy whose scores are no draws, so that its probabilities are "
-            f"known; got {policy.name}. It can be evaluated by replay."
-        )
     sizes = np.array([len(actions) for actions in arms])
     # A score depends on its own action alone, so that one set can hold all of them.
     scores = agent.preview(np.concatenate(arms), seed=0).scores
     starts = np.cumsum(sizes) - sizes
     best = scores == np.repeat(np.maximum.reduceat(scores, starts), sizes)
     tied = np.repeat(np.add.reduceat(best.astype(np.int64), starts), sizes)
-    pi: Floats = (1.0 - policy.epsilon) * best / tied + policy.epsilon / np.repeat(sizes, sizes)
+    epsilon = agent.policy.epsilon
+    pi: Floats = (1.0 - epsilon) * best / tied + epsilon / np.repeat(sizes, sizes)
+    for t in range(0, len(arms), max(1, len(arms) // _CHECKED_SETS)):
+        choice = agent.preview(arms[t], seed=t)
+        if not math.isclose(pi[starts[t] + choice.index], choice.propensity, rel_tol=1e-9):
+            raise UnknownProbabilities(
+                f"{agent.policy.name} draws its scores, so that its probabilities are not known: "
+                "only replay can evaluate it"
+            )
     return pi
 
 
