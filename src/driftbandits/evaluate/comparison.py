@@ -217,9 +217,8 @@ def _support_note(what: str, ratios: Floats, estimators: str) -> list[str]:
     if abs(average - 1.0) <= _SUSPICIOUS * error:
         return []
     return [
-        f"{what} are {average:.2f} of what they must be on average: the logged propensities are "
-        f"not those of the log, or it never tried what the target chooses. Do not trust "
-        f"{estimators}."
+        f"{what} are {average:.2f} of what they must be on average: the log's propensities are not "
+        f"the true ones, or it never tried what the target chooses. Do not trust {estimators}."
     ]
 
 
