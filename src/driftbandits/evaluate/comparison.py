@@ -20,6 +20,7 @@ from driftbandits.evaluate.estimators import (
     ratio_of_means,
     replay,
     reward_model,
+    robust_mean,
     scored,
     weighted_mean,
 )
@@ -97,7 +98,7 @@ def evaluate(
     DR's reward model in a window is learned from the windows before.
 
     windows  parts of the log with equally many rounds
-    level    of the intervals, which are of the central limit theorem
+    level    of the intervals, see `estimators`
     """
     if not isinstance(log, Log):
         raise ValueError(f"log must be a Log, as read_log gives; got {log!r}")
@@ -191,12 +192,10 @@ def _frozen_pieces(
 
 
 def _frozen_values(piece: Scored, level: float) -> dict[str, Value]:
-    robust = mean_value(piece.robust, level=level)
-    weighted = weighted_mean(piece.rewards, piece.weights, level=level)
     return {
-        IPS: weighted,
+        IPS: weighted_mean(piece.rewards, piece.weights, level=level),
         SNIPS: ratio_of_means(piece.rewards, piece.weights, level=level),
-        DR: robust._replace(rounds=weighted.rounds),
+        DR: robust_mean(piece.robust, piece.weights, level=level),
     }
 
 
