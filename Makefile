@@ -23,7 +23,7 @@ INSTALLED := $(VENV)/package-installed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help test install system lint types imports tests coverage slow bench bench-peers reproduce suite lock format clean
+.PHONY: help test install system lint types imports tests coverage slow bench bench-peers bench-service reproduce suite lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -122,6 +122,10 @@ bench-peers: $(PEERS_INSTALLED) ## the paper's problem played by other libraries
 	@echo "==> bench-peers: regret and time per round of other libraries and ours"
 	@OPENBLAS_NUM_THREADS=1 $(PEERS)/bin/python benchmarks/peers/compare.py
 	@$(PEERS)/bin/python benchmarks/tables.py
+
+bench-service: $(INSTALLED) ## durable decide + reward pairs a second of the decision service
+	@echo "==> bench-service: a server on SQLite, d = 10, 10 arms, and its callers"
+	@OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/service.py
 
 reproduce: $(INSTALLED) ## the experiments of the paper, into results/ (RUNS=500)
 	@echo "==> reproduce: $(RUNS) runs of the paper's experiments, into results/"
