@@ -663,6 +663,20 @@ def test_erasure_takes_a_persons_events_and_leaves_what_was_learned(store_url):
         assert not any(b"ann:" in event.body or "ann:" in event.event_id for event in stored)
 
 
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({}, "$"),
+        ({"older_than_days": -1}, "$.older_than_days"),
+        ({"older_than_days": 1e308}, "$.older_than_days"),
+        ({"prefix": ""}, "$.prefix"),
+        ({"event_ids": ["a b"]}, "$.event_ids[0]"),
+    ],
+)
+def test_bad_erasures_name_the_field(refusing, body, path):
+    assert problem(refusing.post(f"{NEWS}/erasures", json=body), 422)["path"] == path
+
+
 def test_retention_erases_what_is_old(tmp_path):
     clock = Clock()
     url = f"sqlite:///{tmp_path}/log.db"

@@ -400,7 +400,8 @@ def policy_answer(fold: Fold) -> wire.PolicyAnswer:
         theta=agent.theta.tolist(),
         radius=radius if math.isfinite(radius) else 0.0,
         effective_sample_size=fold.effective_sample_size,
-        detections=[],
+        # Policies that restart report what they detected; the others have nothing to say.
+        detections=[wire.Detection(*found) for found in getattr(agent, "detections", ())],
         pending=len(fold.pending),
         counts=counts(fold),
     )

@@ -220,12 +220,12 @@ class Counts(Answer):
 
 
 class Detection(Answer):
-    """A change that the policy noticed."""
+    """A change that the policy noticed in `round`, and believes to have come before `change`."""
 
     round: int
-    at: str
+    change: int
     statistic: float
-    change: int | None
+    threshold: float
 
 
 class PolicyAnswer(Answer):
@@ -335,7 +335,7 @@ class ErasureRequest(Request):
 
     event_ids: Annotated[list[EventId], Meta(max_length=10_000)] | None = None
     prefix: EventId | None = None
-    older_than_days: Annotated[float, Meta(ge=0)] | None = None
+    older_than_days: Annotated[float, Meta(ge=0, le=36_600)] | None = None
 
 
 class ErasureAnswer(Answer):
