@@ -223,9 +223,10 @@ class Detection(Answer):
     """A change that the policy noticed in `round`, and believes to have come before `change`."""
 
     round: int
-    change: int
+    at: str
     statistic: float
     threshold: float
+    change: int | None
 
 
 class PolicyAnswer(Answer):
