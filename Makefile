@@ -3,6 +3,7 @@
 
 PYTHON   ?= python3
 RUNS     ?= 500
+SUITE_RUNS ?= 40
 WORKERS  ?= 2
 # The browser that the report tests drive: a command, or a path where it is installed otherwise.
 CHROMIUM ?= chromium
@@ -22,7 +23,7 @@ INSTALLED := $(VENV)/package-installed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help test install system lint types imports tests coverage slow bench bench-peers reproduce lock format clean
+.PHONY: help test install system lint types imports tests coverage slow bench bench-peers bench-service reproduce suite lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,7 +103,7 @@ slow: $(INSTALLED) ## the long studies, with fresh random examples
 	@HYPOTHESIS_PROFILE=explore $(BIN)/pytest -n $(WORKERS) -m slow
 
 bench: $(INSTALLED) ## every benchmark, one after the other
-	@for script in $(filter-out %/yardstick.py %/tables.py,$(wildcard benchmarks/*.py)); do \
+	@for script in $(filter-out %/yardstick.py %/tables.py %/which_policy.py,$(wildcard benchmarks/*.py)); do \
 	  echo "==> bench: $$script"; OPENBLAS_NUM_THREADS=1 $(BIN)/python $$script || exit 1; \
 	done
 	@$(BIN)/python benchmarks/tables.py
@@ -122,9 +123,20 @@ bench-peers: $(PEERS_INSTALLED) ## the paper's problem played by other libraries
 	@OPENBLAS_NUM_THREADS=1 $(PEERS)/bin/python benchmarks/peers/compare.py
 	@$(PEERS)/bin/python benchmarks/tables.py
 
+bench-service: $(INSTALLED) ## durable decide + reward pairs a second of the decision service
+	@echo "==> bench-service: a server on SQLite, d = 10, 10 arms, and its callers"
+	@OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/service.py
+
 reproduce: $(INSTALLED) ## the experiments of the paper, into results/ (RUNS=500)
 	@echo "==> reproduce: $(RUNS) runs of the paper's experiments, into results/"
 	@$(BIN)/driftbandits reproduce --runs $(RUNS) --out results
+
+suite: $(INSTALLED) ## every policy in many worlds, into results/suite/ and docs/ (SUITE_RUNS=40)
+	@echo "==> suite: $(SUITE_RUNS) runs of each world of experiments/suite.toml, into results/suite/"
+	@$(BIN)/driftbandits run suite --runs $(SUITE_RUNS) --out results/suite
+	@$(BIN)/driftbandits report results/suite --title "Forgetting in many worlds"
+	@echo "==> suite: the table and the picture of docs/which-policy.md"
+	@$(BIN)/python benchmarks/which_policy.py
 
 # One version of each package for every Python, so that no check depends on the Python it runs on.
 lock: $(INSTALLED) ## write the pins again (LOCK_FLAGS=--upgrade for newer versions)

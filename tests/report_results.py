@@ -114,3 +114,39 @@ def own(out: Path) -> None:
         title=NASTY,
         runs=2,
     )
+
+
+def suite(out: Path) -> None:
+    """Three small worlds with grids: one that jumps, one that turns, one that rests."""
+    spec: dict[str, Any] = {
+        "experiment": {"name": "suite", "runs": 6, "every": 50, "theta_every": 100},
+        "environment": {"name": "abrupt", "horizon": 200, "changes": 2},
+        "policies": [
+            {"name": "D-GLUCB"},
+            {"name": "SW-GLUCB", "label": "SW-GLUCB x0.1", "bonus_scale": 0.1},
+            {"name": "random", "knows": []},
+        ],
+        "axes": {"window": [40, 80], "discount": [0.95, 0.98], "bonus_scale": [0.0, 0.1]},
+        "grid": [
+            {"name": "SW-GLUCB", "over": ["window", "bonus_scale"]},
+            {"name": "D-GLUCB", "over": ["discount", "bonus_scale"]},
+            {"name": "LogisticUCB", "over": ["bonus_scale"]},
+            {
+                "name": "LogisticUCB",
+                "label": "LogisticUCB restarted",
+                "restart": "changes",
+                "over": ["bonus_scale"],
+            },
+        ],
+        "sweep": [
+            {"name": "paper", "title": NASTY, "environment": {}},
+            {"name": "turn", "environment": {"name": "drift", "horizon": 200}},
+            {
+                "name": "stationary",
+                "environment": {"name": "stationary", "horizon": 200},
+                "axes": {"window": [150]},
+            },
+        ],
+    }
+    for experiment in experiments_of(spec):
+        run_experiment(experiment, out=out)

@@ -82,7 +82,7 @@ REFUSED = [
     ({"policies": [{"name": "UCB"}]}, r"policies\[1\].name must be one of SW-GLUCB, .*'UCB'"),
     (
         {"policies": [{"name": "LinUCB"}, {"name": "SW-GLUCB", "windw": 3}]},
-        r"policies\[2\].windw: unknown key; allowed: label, name, restart, dim",
+        r"policies\[2\].windw: unknown key; allowed: label, name, restart, knows, dim",
     ),
     (
         {"policies": [{"name": "SW-GLUCB", "window": 0}]},
@@ -106,6 +106,26 @@ REFUSED = [
         r'policies\[1\].restart: must be "changes" or a list of rounds above 1; got \'never\'',
     ),
     ({"policies": [{"name": "LinUCB", "restart": [1]}]}, r"policies\[1\].restart: must be"),
+    (
+        {"policies": [{"name": "LinUCB", "knows": "link"}]},
+        r"policies\[1\].knows: must be a list out of dim, link, .*; got 'link'",
+    ),
+    ({"policies": [{"name": "LinUCB", "knows": ["lnk"]}]}, r"policies\[1\].knows: must be a list"),
+    ({"axes": {"windw": [3]}, "grid": []}, "axes.windw: unknown key; allowed: dim, link"),
+    ({"axes": {"window": 3}, "grid": []}, "axes.window: must be a list of numbers; got 3"),
+    ({"axes": {"window": []}, "grid": []}, r"axes.window: must be a list of numbers; got \[\]"),
+    ({"axes": {"window": ["3"]}, "grid": []}, r"axes.window: must be a list of numbers"),
+    ({"grid": []}, r"grid: must be at least one \[\[grid\]\] table"),
+    (
+        {"axes": {"window": [3]}, "grid": [{"name": "SW-GLUCB", "over": ["discount"]}]},
+        r"grid\[1\].over: must be a list out of window; got \['discount'\]",
+    ),
+    ({"axes": {"window": [3]}, "grid": [{"over": ["window"]}]}, r"grid\[1\].name: must be given"),
+    (
+        {"axes": {"window": [3, 0]}, "grid": [{"name": "SW-GLUCB", "over": ["window"]}]},
+        r"grid\[2\].window must be an integer of at least 1; got 0",
+    ),
+    ({"sweep": [{"name": "a", "axes": 3}]}, r"sweep\[1\].axes: must be a table; got 3"),
     ({"defaults": {"name": "LinUCB"}}, "defaults.name: unknown key; allowed: dim, link"),
     ({"defaults": 3}, "defaults: must be a table; got 3"),
     ({"sweep": []}, r"sweep: must be at least one \[\[sweep\]\] table"),

@@ -30,6 +30,7 @@ WIDTHS = {"desk": (1400, 1000), "phone": (390, 844)}
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("results")
     report_results.several(directory)
+    report_results.suite(directory)
     return write_report(directory)
 
 
@@ -95,6 +96,18 @@ def test_wide_tables_scroll_in_their_own_box(page: Page) -> None:
         assert any(beyond > 0 for beyond, _ in hidden)
     else:
         assert all(beyond <= 0 for beyond, _ in hidden)
+
+
+def test_policies_stay_in_sight_when_the_worlds_scroll(page: Page) -> None:
+    box = page.locator(".heat .table").first
+    box.evaluate("(e) => { e.scrollLeft = 1000; }")
+    first = box.locator("tbody th").first
+    assert first.evaluate(
+        "(e) => e.getBoundingClientRect().left - e.closest('.table').getBoundingClientRect().left"
+    ) == pytest.approx(0, abs=1)
+    widest = max(row.bounding_box()["width"] for row in box.locator("tbody th").all())
+    assert widest < box.bounding_box()["width"] / 2
+    box.evaluate("(e) => { e.scrollLeft = 0; }")
 
 
 def test_tick_labels_can_be_read(page: Page) -> None:

@@ -380,6 +380,7 @@ def _play(
             moments,
             ladder,
             seed,
+            0,
             offers,
             scores,
             picks,

@@ -1,8 +1,12 @@
 """Decisions now, rewards whenever they come, a state that survives.
 
 Time belongs to the decision. The clock counts decisions and ticks; a reward is learned with the age
-of its decision, however late it arrives. An `Agent` may be used by several threads: every
-method takes the agent's lock, so calls happen one after the other, in some order.
+of its decision, however late it arrives. With clock="ticks" decisions do not move the clock and
+ticks alone do, so that an application can count time in its own unit; decisions are then counted
+apart, and randomness is a function of (seed, count).
+
+An `Agent` may be used by several threads: every method takes the agent's lock, so calls happen one
+after the other, in some order.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from driftbandits.agent.decisions import (
     Floats,
     Made,
     UnknownDecision,
+    Waiting,
     frozen,
     packed_decisions,
     unpacked_decisions,
@@ -53,6 +58,9 @@ from driftbandits.estimator.model import (
 )
 from driftbandits.policies import Detection, Policy, last_detection, policy
 
+CLOCKS = ("decisions", "ticks")
+"""What the clock counts: decisions and ticks, or ticks alone."""
+
 _EXPLAINED_DECISIONS = 1000
 _KEPT_DETECTIONS = 1000
 _CLOCK, _TAIL, _RADIUS = int(N), int(TAIL), int(RADIUS)  # plain numbers, as `item` takes them
@@ -71,18 +79,23 @@ class Agent:
     'learned'
     """
 
-    def __init__(self, policy: Policy, *, seed: int = 0) -> None:
+    def __init__(self, policy: Policy, *, seed: int = 0, clock: str = "decisions") -> None:
         if not isinstance(policy, Policy):
             raise ValueError(f"policy must come from driftbandits.policy(...); got {policy!r}")
         check_count("seed", seed, least=0, most=2**63 - 1)
+        if clock not in CLOCKS:
+            raise ValueError(f"clock must be one of {', '.join(CLOCKS)}; got {clock!r}")
         self.policy = policy
         self.seed = int(seed)
+        self._counts_apart = clock == "ticks"
+        self._issued = 0  # decisions, where they are counted apart
+        self._last_expired = 0
         self.late = 0
         """Rewards that came too late to matter."""
         self._keeps_rows = keeps_rows(policy.model)
         self._reward_range = policy.reward_range()
         self._lock = threading.RLock()
-        self._pending: dict[int, Floats] = {}  # by round: the action (1, dim)
+        self._pending: dict[int, Waiting] = {}  # by id, in the order of their rounds
         self._made: dict[int, Made] = {}
         self._detections: deque[Detection] = deque(maxlen=_KEPT_DETECTIONS)
         self._shown: Floats | None = None
@@ -102,16 +115,27 @@ class Agent:
     @overload
     def decide(self, actions: ArrayLike, *, n: int) -> list[Decision]: ...
 
-    def decide(self, actions: ArrayLike, *, n: int | None = None) -> Decision | list[Decision]:
+    @overload
+    def decide(self, actions: ArrayLike, *, played: int) -> Decision: ...
+
+    def decide(
+        self, actions: ArrayLike, *, n: int | None = None, played: int | None = None
+    ) -> Decision | list[Decision]:
         """Choose one of `actions` (K, dim); with n, a ranked list of n of them.
+
+        With `played` the caller plays that row whatever is chosen, and its reward is learned.
 
         A ranked list is n decisions made at once: each place has its own round, id and
         reward, all are scored by the same estimate, and none repeats an action.
         """
         rows = self._checked_actions(actions)
+        if played is not None:
+            if n is not None:
+                raise ValueError(f"give n or played, not both; got n = {n!r}, played = {played!r}")
+            check_count("played", played, least=0, most=len(rows) - 1)
         if n is None:
             with self._lock:
-                return self._decide(rows, 1)[0]
+                return self._decide(rows, 1, played=played)[0]
         check_count("n", n, least=1, most=len(rows))
         with self._lock:
             return self._decide(rows, int(n))
@@ -126,10 +150,24 @@ class Agent:
                 self._check_lengths(rows)
             return [self._decide(rows, 1)[0] for rows in checked]
 
-    def _decide(self, actions: Floats, n: int) -> list[Decision]:
+    def preview(self, actions: ArrayLike, *, seed: int) -> Decision:
+        """What would be decided now, with the draws of this seed; nothing changes, the id is 0."""
+        rows = self._checked_actions(actions)
+        check_count("seed", seed, least=0, most=2**63 - 1)
+        table, picks = np.empty((4, len(rows))), np.empty((2, 1))
+        with self._lock:
+            number = self._issued + 1 if self._counts_apart else 0
+            beside = copy_of(self._buffers)
+            verdict = policies.decide(*beside, int(seed), number, rows, table, picks)
+        if verdict != policies.ACCEPTED:
+            self._refuse(rows, verdict)
+        return Decision(0, int(picks[0, 0]), 0, float(picks[1, 0]), frozen(table))
+
+    def _decide(self, actions: Floats, n: int, *, played: int | None = None) -> list[Decision]:
         table, picks = np.empty((4, len(actions))), np.empty((2, n))
-        first = self.clock + 1
-        verdict = policies.decide(*self._buffers, self.seed, actions, table, picks)
+        clock = self.clock
+        number = self._issued + 1 if self._counts_apart else 0
+        verdict = policies.decide(*self._buffers, self.seed, number, actions, table, picks)
         if verdict != policies.ACCEPTED:
             self._refuse(actions, verdict)
         self._shown = frozen(self._estimates.copy())
@@ -138,11 +176,16 @@ class Agent:
         frozen(table)
         decisions = []
         for rank in range(n):
-            index, t = int(picks.item(0, rank)), first + rank
-            decision = Decision(t, index, t, picks.item(1, rank), table)
-            self._pending[t] = actions[index : index + 1].copy()
-            self._made[t] = Made(decision, self._shown, radius)
+            index, t = int(picks.item(0, rank)), clock + 1 + rank
+            id = t
+            if self._counts_apart:
+                id, t = number + rank, clock
+            decision = Decision(id, index, t, picks.item(1, rank), table)
+            row = index if played is None else played
+            self._pending[id] = Waiting(t, actions[row : row + 1].copy())
+            self._made[id] = Made(decision, self._shown, radius)
             decisions.append(decision)
+        self._issued += n
         self._expire()
         return decisions
 
@@ -152,16 +195,26 @@ class Agent:
             del self._made[next(iter(self._made))]
         while self._pending:
             oldest = next(iter(self._pending))
-            if not self._is_forgotten(oldest):
+            if not self._is_past(self._pending[oldest].round):
                 break
             del self._pending[oldest]
+            self._last_expired = oldest
 
-    def _is_forgotten(self, t: int) -> bool:
+    def _is_past(self, t: int) -> bool:
         """Whether round t lies before the policy's memory."""
         counters = self._counters
         if counters[BEGUN] > 0 and t <= counters[BEGUN]:
             return True
         return bool(0 < counters[SPAN] <= counters[N] - t)
+
+    def _is_forgotten(self, number: int) -> bool:
+        """Whether a decision that does not wait is too old to matter."""
+        return number <= self._last_expired if self._counts_apart else self._is_past(number)
+
+    @property
+    def issued(self) -> int:
+        """The id of the last decision; rounds that only ticked are counted unless apart."""
+        return self._issued if self._counts_apart else self.clock
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -206,9 +259,9 @@ class Agent:
         number = int(number)
         if number in self._pending:
             return number
-        if not 1 <= number <= self.clock:
+        if not 1 <= number <= self.issued:
             raise UnknownDecision(
-                f"decision {number} was never issued; this agent's are 1 to {self.clock}"
+                f"decision {number} was never issued; this agent's are 1 to {self.issued}"
             )
         if not self._is_forgotten(number):
             raise UnknownDecision(
@@ -227,11 +280,11 @@ class Agent:
         )
 
     def _learn_pending(self, number: int, reward: float) -> str:
-        action = self._pending.pop(number, None)
-        if action is None:
+        waiting = self._pending.pop(number, None)
+        if waiting is None:
             self.late += 1
             return "late"
-        self._absorb(action, 0, reward, number)
+        self._absorb(waiting.action, 0, reward, waiting.round)
         return "learned"
 
     def _absorb(self, actions: Floats, index: int, reward: float, s: int) -> None:
@@ -304,6 +357,28 @@ class Agent:
         """Decisions that wait for a reward."""
         with self._lock:
             return tuple(self._pending)
+
+    def waits_for(self, decision: Decision | int) -> bool:
+        """Whether a reward for this decision would be learned."""
+        return (decision.id if isinstance(decision, Decision) else decision) in self._pending
+
+    @property
+    def effective_sample_size(self) -> float | None:
+        """(sum w)^2 / sum w^2 over what is remembered; None for a model that keeps no rows."""
+        if not self._keeps_rows:
+            return None
+        with self._lock:
+            head, tail = self._counters[HEAD], self._counters[TAIL]
+            ages = self.clock - self._buffers.rows[-1, head:tail]
+            weights = policies.weights_of_ages(self.policy, self._buffers, ages)
+        return float(weights.sum() ** 2 / np.square(weights).sum()) if weights.size else 0.0
+
+    @property
+    def radius(self) -> float:
+        """The confidence radius of the next decision, bonus_scale included; 0 without a bonus."""
+        with self._lock:
+            number = self._issued + 1 if self._counts_apart else 0
+            return float(policies.next_bonus_factor(*self._buffers, number))
 
     @property
     def theta_hat(self) -> Floats:
@@ -420,12 +495,18 @@ class Agent:
     def from_bytes(cls, content: bytes, *, source: str = "the content") -> Self:
         """An agent from what `to_bytes` gave."""
         arrays, meta = savefile.unpacked(content, source)
-        agent = cls(policy(**meta["policy"]), seed=meta["seed"])
+        apart = meta.get("apart")
+        clock = "decisions" if apart is None else "ticks"
+        agent = cls(policy(**meta["policy"]), seed=meta["seed"], clock=clock)
+        if apart is not None:
+            agent._issued, agent._last_expired = apart
         agent.late = meta["late"]
         agent._hold(revived(agent.policy.numbers, arrays))
+        ids = arrays["pending"].tolist()
+        rounds = ids if apart is None else arrays["pending_rounds"].tolist()
         agent._pending = {
-            t: action[None, :]
-            for t, action in zip(arrays["pending"].tolist(), arrays["pending_actions"], strict=True)
+            number: Waiting(t, action[None, :])
+            for number, t, action in zip(ids, rounds, arrays["pending_actions"], strict=True)
         }
         agent._made = dict(unpacked_decisions(arrays))
         agent._detections.extend(map(Detection.from_row, arrays["detections"]))
@@ -439,7 +520,7 @@ class Agent:
             **essence(self._buffers),
             **packed_decisions(list(self._made.values()), self.policy.model_dim),
             "pending": np.array(list(self._pending), dtype=np.int64),
-            "pending_actions": np.array([action[0] for action in self._pending.values()]).reshape(
+            "pending_actions": np.array([w.action[0] for w in self._pending.values()]).reshape(
                 -1, self.policy.dim
             ),
             "detections": np.array(self._detections, dtype=np.float64).reshape(-1, 4),
@@ -451,4 +532,8 @@ class Agent:
             "seed": self.seed,
             "late": self.late,
         }
+        if self._counts_apart:
+            rounds = [waiting.round for waiting in self._pending.values()]
+            arrays["pending_rounds"] = np.array(rounds, dtype=np.int64)
+            meta["apart"] = [self._issued, self._last_expired]
         return arrays, meta

@@ -67,6 +67,13 @@ class Made(NamedTuple):
     radius: float
 
 
+class Waiting(NamedTuple):
+    """A decision whose reward has not come."""
+
+    round: int
+    action: Floats  # (1, dim)
+
+
 class UnknownDecision(ValueError):
     """A reward for a decision that is not waiting for one."""
 

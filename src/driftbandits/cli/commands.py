@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from driftbandits.cli.execution import Failed, ProgressBars, executor_of
+from driftbandits.cli.logs import evaluate, log
+from driftbandits.cli.serving import COMMANDS
+from driftbandits.cli.tables import print_table
 
 if TYPE_CHECKING:
     from driftbandits.experiments import Experiment
@@ -230,7 +232,7 @@ def policies() -> None:
         None: "any",
     }
     other_names = {name: alias for alias, name in ALIASES.items()}
-    _print_table(
+    print_table(
         ("policy", "memory", "link", "citation"),
         [
             (
@@ -301,7 +303,7 @@ def tune(*, dim: int, horizon: int, changes: int | None, **arguments: Any) -> No
         ):
             vacuous = f", more than the {most:.0f} that can be lost" if bound > most else ""
             rows.append((f"regret bound, Theorem {number}", f"{bound:.0f}{vacuous}"))
-    _print_table(("quantity", "value"), rows)
+    print_table(("quantity", "value"), rows)
 
 
 @group.command()
@@ -373,18 +375,10 @@ def simulate(
                 f"{microseconds:.1f}",
             )
         )
-    _print_table(("policy", "regret", "s.e.", "5 %", "95 %", "us a round"), rows)
+    print_table(("policy", "regret", "s.e.", "5 %", "95 %", "us a round"), rows)
 
 
-def _print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    # In a pipe every row stays on its line.
-    Console(width=None if sys.stdout.isatty() else 10_000).print(table)
+group.add_command(log)
+group.add_command(evaluate)
+for command in COMMANDS:
+    group.add_command(command)

@@ -5,9 +5,10 @@ run_experiment(experiment, out="results")
 load("results/abrupt2d").runs
 """
 
+from driftbandits.experiments.checks import SpecError
 from driftbandits.experiments.results import Results, load
 from driftbandits.experiments.run import LocalWorkers, RunFailed, run_experiment
-from driftbandits.experiments.spec import Experiment, SpecError, published, read_experiments
+from driftbandits.experiments.spec import Experiment, published, read_experiments
 
 __all__ = [
     "Experiment",

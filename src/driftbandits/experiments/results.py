@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from driftbandits.experiments.blocks import Block
-from driftbandits.experiments.spec import SpecError
+from driftbandits.experiments.checks import SpecError
 
 if TYPE_CHECKING:
     import polars as pl

@@ -17,11 +17,20 @@
     label = "D-GLUCB"            # what the policy is called in the results; its name unless given
     name = "D-GLUCB"
     restart = "changes"          # optional: forget everything at the true changes, or at [rounds]
+    knows = ["link", "m"]        # optional: all that it is told of the world and [defaults]
+
+    [axes]                       # optional: values to try for some arguments of a policy
+    bonus_scale = [0.0, 0.1, 1.0]
+
+    [[grid]]                     # optional: a policy for every combination of some axes. All grids
+    name = "LogisticUCB"         # make an experiment of their own, name-hindsight, on the same
+    over = ["bonus_scale"]       # draws, of which only the end of each run is kept
 
     [[sweep]]                    # optional: one experiment for each, called name-variant
     name = "1500"
     environment = { horizon = 1500 }   # merged into [environment]; with a name, instead of it
     defaults = { S = 5.0 }             # merged into [defaults]
+    axes = { bonus_scale = [0.0] }     # merged into [axes]
 
 A policy's `dim`, `horizon` and `changes` come from the world where they are left out; `changes` is
 the number of jumps of a run, and unknown (the paper's second rule) where the world drifts or does
@@ -33,10 +42,9 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -44,26 +52,25 @@ from typing import Any
 import numpy as np
 
 from driftbandits.environments import Environment, Trace, environment, environment_names
+from driftbandits.experiments import checks, grid
+from driftbandits.experiments.checks import SpecError, Table
 from driftbandits.policies import Policy, policy
 from driftbandits.simulate import Restarted, draw_trace
-
-Table = dict[str, Any]
 
 DEFAULT_EVERY = 10
 DEFAULT_THETA_EVERY = 1000
 
-_SECTIONS = ("experiment", "environment", "defaults", "policies", "sweep")
+ONLY_THE_END = 10**9
+"""More rounds than any run has: a curve with this step is its last point."""
+
+_SECTIONS = ("experiment", "environment", "defaults", "policies", "axes", "grid", "sweep")
 _EXPERIMENT_KEYS = (
     *("name", "title", "description", "runs", "seed"),
     *("every", "theta_every", "coverage"),
 )
-_VARIANT_KEYS = ("name", "title", "environment", "defaults")
+_VARIANT_KEYS = ("name", "title", "environment", "defaults", "axes")
+_LINE_KEYS = ("label", "name", "restart", "knows")
 _POLICY_ARGUMENTS = tuple(key for key in inspect.signature(policy).parameters if key != "name")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]*")
-
-
-class SpecError(ValueError):
-    """A spec that cannot be run; the message names the key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +90,9 @@ class Experiment:
     players: Mapping[str, Policy | Restarted]
     sweep: str | None  # the experiment that this is a variant of
     variant: str | None
+    position: int  # of the variant in its file, from 1
+    hindsight: bool = False
+    """Are the players the points of a grid, to be tuned in hindsight?"""
 
     @property
     def spec(self) -> Table:
@@ -103,6 +113,8 @@ class Experiment:
             "description": self.description,
             "sweep": self.sweep,
             "variant": self.variant,
+            "position": self.position,
+            "hindsight": self.hindsight,
             "runs": self.runs,
             "hash": hashlib.sha256(text.encode()).hexdigest(),
             **deciding,
@@ -120,7 +132,7 @@ def published() -> dict[str, Path]:
 def read_experiments(
     path: str | Path, *, runs: int | None = None, options: Mapping[str, Any] | None = None
 ) -> list[Experiment]:
-    """The experiments of a TOML file: one, or one for each variant of its sweep.
+    """The experiments of a TOML file: one, or one for each variant of its sweep, and their grids.
 
     `runs` stands in for the file's own number; `options` are added to the world's.
     """
@@ -139,46 +151,62 @@ def read_experiments(
 
 def experiments_of(spec: Mapping[str, Any]) -> list[Experiment]:
     """The same from the contents of a file."""
-    _check_keys("", spec, _SECTIONS)
+    checks.keys("", spec, _SECTIONS)
     if "sweep" not in spec:
-        return [_experiment(spec)]
-    variants = _tables(spec, "sweep")
+        return _experiments(spec)
+    variants = checks.tables(spec, "sweep")
     names = []
     for number, variant in enumerate(variants, 1):
         path = f"sweep[{number}]"
-        _check_keys(f"{path}.", variant, _VARIANT_KEYS)
-        names.append(_name(f"{path}.name", variant.get("name")))
-    _check_distinct("sweep", "name", names)
+        checks.keys(f"{path}.", variant, _VARIANT_KEYS)
+        names.append(checks.name(f"{path}.name", variant.get("name")))
+    checks.distinct("sweep", "name", names)
     return [
-        _experiment(_merged(spec, variant, f"sweep[{number}]"), of=spec, variant=variant["name"])
+        experiment
         for number, variant in enumerate(variants, 1)
+        for experiment in _experiments(
+            _merged(spec, variant, f"sweep[{number}]"),
+            of=spec["experiment"]["name"],
+            variant=variant["name"],
+            position=number,
+        )
     ]
 
 
 def _merged(spec: Mapping[str, Any], variant: Table, path: str) -> Table:
-    own = _table(variant, "environment", path=f"{path}.", default={})
-    shared = {} if "name" in own else _table(spec, "environment")
-    defaults = _table(spec, "defaults", default={})
-    heading = dict(_table(spec, "experiment"))
-    heading["name"] = f"{_name('experiment.name', heading.get('name'))}-{variant['name']}"
+    own = checks.table(variant, "environment", path=f"{path}.", default={})
+    shared = {} if "name" in own else checks.table(spec, "environment")
+    heading = dict(checks.table(spec, "experiment"))
+    heading["name"] = f"{checks.name('experiment.name', heading.get('name'))}-{variant['name']}"
     if "title" in variant:
         heading["title"] = variant["title"]
     return {
         **spec,
         "experiment": heading,
         "environment": {**shared, **own},
-        "defaults": {**defaults, **_table(variant, "defaults", path=f"{path}.", default={})},
+        **{
+            section: {
+                **checks.table(spec, section, default={}),
+                **checks.table(variant, section, path=f"{path}.", default={}),
+            }
+            for section in ("defaults", "axes")
+        },
     }
 
 
-def _experiment(
-    spec: Mapping[str, Any], *, of: Mapping[str, Any] | None = None, variant: str | None = None
-) -> Experiment:
-    heading = _table(spec, "experiment")
-    _check_keys("experiment.", heading, _EXPERIMENT_KEYS)
-    name = _name("experiment.name", heading.get("name"))
-    seed = _integer("experiment.seed", heading.get("seed", 0), least=0)
-    options = _table(spec, "environment")
+def _experiments(
+    spec: Mapping[str, Any],
+    *,
+    of: str | None = None,
+    variant: str | None = None,
+    position: int = 1,
+) -> list[Experiment]:
+    """The experiment, and the one of its grids where it has any."""
+    heading = checks.table(spec, "experiment")
+    checks.keys("experiment.", heading, _EXPERIMENT_KEYS)
+    name = checks.name("experiment.name", heading.get("name"))
+    seed = checks.integer("experiment.seed", heading.get("seed", 0), least=0)
+    options = checks.table(spec, "environment")
     world, trace = _world(options, seed)
     coverage = heading.get("coverage", False)
     if not isinstance(coverage, bool):
@@ -187,23 +215,37 @@ def _experiment(
         raise SpecError(
             "experiment.coverage: must be false in a world whose means nobody knows; got true"
         )
-    return Experiment(
+    experiment = Experiment(
         name=name,
-        title=_text("experiment.title", heading.get("title", name)),
-        description=_text("experiment.description", heading.get("description", "")),
-        runs=_integer("experiment.runs", heading.get("runs"), least=1),
+        title=checks.text("experiment.title", heading.get("title", name)),
+        description=checks.text("experiment.description", heading.get("description", "")),
+        runs=checks.integer("experiment.runs", heading.get("runs"), least=1),
         seed=seed,
-        every=_integer("experiment.every", heading.get("every", DEFAULT_EVERY), least=1),
-        theta_every=_integer(
+        every=checks.integer("experiment.every", heading.get("every", DEFAULT_EVERY), least=1),
+        theta_every=checks.integer(
             "experiment.theta_every", heading.get("theta_every", DEFAULT_THETA_EVERY), least=1
         ),
         coverage=coverage,
         world=world,
         environment=options,
-        players=_players(spec, trace),
-        sweep=None if of is None else of["experiment"]["name"],
+        players=_players("policies", checks.tables(spec, "policies"), spec, trace),
+        sweep=of,
         variant=variant,
+        position=position,
     )
+    if "grid" not in spec:
+        return [experiment]
+    points = grid.policies_of(spec, _POLICY_ARGUMENTS)
+    hindsight = replace(
+        experiment,
+        name=f"{name}-hindsight",
+        every=ONLY_THE_END,
+        theta_every=ONLY_THE_END,
+        coverage=False,
+        players=_players("grid", points, spec, trace),
+        hindsight=True,
+    )
+    return [experiment, hindsight]
 
 
 def _world(options: Table, seed: int) -> tuple[Environment, Trace]:
@@ -219,28 +261,32 @@ def _world(options: Table, seed: int) -> tuple[Environment, Trace]:
         raise SpecError(_located("environment", error, options)) from None
 
 
-def _players(spec: Mapping[str, Any], trace: Trace) -> dict[str, Policy | Restarted]:
-    defaults = _table(spec, "defaults", default={})
-    _check_keys("defaults.", defaults, _POLICY_ARGUMENTS)
-    from_world = {"dim": trace.dim, "horizon": trace.horizon, "changes": number_of_changes(trace)}
+def _players(
+    section: str, lines: list[Table], spec: Mapping[str, Any], trace: Trace
+) -> dict[str, Policy | Restarted]:
+    defaults = checks.table(spec, "defaults", default={})
+    checks.keys("defaults.", defaults, _POLICY_ARGUMENTS)
+    facts = {"horizon": trace.horizon, "changes": number_of_changes(trace), **defaults}
     players: dict[str, Policy | Restarted] = {}
     labels = []
-    for number, table in enumerate(_tables(spec, "policies"), 1):
-        path = f"policies[{number}]"
-        _check_keys(f"{path}.", table, ("label", "name", "restart", *_POLICY_ARGUMENTS))
-        own = {key: value for key, value in table.items() if key not in ("label", "restart")}
-        if "name" not in own:
+    for number, line in enumerate(lines, 1):
+        path = f"{section}[{number}]"
+        checks.keys(f"{path}.", line, (*_LINE_KEYS, *_POLICY_ARGUMENTS))
+        own = {key: value for key, value in line.items() if key not in _LINE_KEYS}
+        if "name" not in line:
             raise SpecError(f"{path}.name: must be given, as the name of a policy")
+        known = checks.names(f"{path}.knows", line.get("knows", list(facts)), _POLICY_ARGUMENTS)
+        told = {key: value for key, value in facts.items() if key in known}
         try:
-            made = policy(**{**from_world, **defaults, **own})
+            made = policy(line["name"], **{"dim": trace.dim, **told, **own})
         except (TypeError, ValueError) as error:
             raise SpecError(_located(path, error, ("name", *_POLICY_ARGUMENTS))) from None
-        label = _text(f"{path}.label", table.get("label", table["name"]))
+        label = checks.text(f"{path}.label", line.get("label", line["name"]))
         labels.append(label)
         players[label] = made
-        if "restart" in table:
-            players[label] = _restarted(f"{path}.restart", made, table["restart"], trace)
-    _check_distinct("policies", "label", labels)
+        if "restart" in line:
+            players[label] = _restarted(f"{path}.restart", made, line["restart"], trace)
+    checks.distinct(section, "label", labels)
     return players
 
 
@@ -306,55 +352,3 @@ def _located(path: str, error: Exception, keys: Iterable[str]) -> str:
     message = str(error)
     first = message.split(" ", 1)[0]
     return f"{path}.{message}" if first in {*keys, "horizon"} else f"{path}: {message}"
-
-
-def _check_keys(path: str, table: Mapping[str, Any], allowed: Iterable[str]) -> None:
-    names = tuple(allowed)
-    for key in table:
-        if key not in names:
-            raise SpecError(f"{path}{key}: unknown key; allowed: {', '.join(names)}")
-
-
-def _check_distinct(path: str, key: str, values: list[str]) -> None:
-    for number, value in enumerate(values, 1):
-        if value in values[: number - 1]:
-            raise SpecError(f"{path}[{number}].{key}: must differ from the others; got {value!r}")
-
-
-def _table(
-    tables: Mapping[str, Any], key: str, *, path: str = "", default: Table | None = None
-) -> Table:
-    value = tables.get(key, default)
-    if not isinstance(value, dict):
-        got = "nothing" if value is None else repr(value)
-        raise SpecError(f"{path}{key}: must be a table; got {got}")
-    return value
-
-
-def _tables(spec: Mapping[str, Any], key: str) -> list[Table]:
-    value = spec.get(key)
-    if not isinstance(value, list) or not value or not all(isinstance(x, dict) for x in value):
-        got = "nothing" if value is None else repr(value)
-        raise SpecError(f"{key}: must be at least one [[{key}]] table; got {got}")
-    return value
-
-
-def _name(path: str, value: Any) -> str:
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise SpecError(
-            f"{path}: must be a name of letters, digits and . _ = -, fit for a folder; "
-            f"got {value!r}"
-        )
-    return value
-
-
-def _text(path: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise SpecError(f"{path}: must be a text; got {value!r}")
-    return value
-
-
-def _integer(path: str, value: Any, *, least: int) -> int:
-    if type(value) is not int or value < least:
-        raise SpecError(f"{path}: must be an integer of at least {least}; got {value!r}")
-    return value

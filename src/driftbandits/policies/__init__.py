@@ -1,7 +1,15 @@
 """The policies: rows of data, and the kernels that play them."""
 
 from driftbandits.policies.detection import Detection, last_detection, record_detection
-from driftbandits.policies.rows import ALIASES, ROWS, Policy, Row, policy, policy_names
+from driftbandits.policies.rows import (
+    ALIASES,
+    ROWS,
+    Policy,
+    Row,
+    policy,
+    policy_names,
+    weights_of_ages,
+)
 from driftbandits.policies.scoring import (
     ACCEPTED,
     NOT_FINITE,
@@ -10,6 +18,7 @@ from driftbandits.policies.scoring import (
     Scoring,
     check_actions,
     decide,
+    next_bonus_factor,
     radius,
     refit,
     tick,
@@ -30,6 +39,7 @@ __all__ = [
     "check_actions",
     "decide",
     "last_detection",
+    "next_bonus_factor",
     "policy",
     "policy_names",
     "radius",
@@ -37,4 +47,5 @@ __all__ = [
     "refit",
     "tick",
     "update",
+    "weights_of_ages",
 ]

@@ -69,6 +69,7 @@ from driftbandits.linalg import (
 
 _MOST_STEPS = 100
 _TWIST = CURVATURE
+_SPHERE_TOLERANCE = 1e-13
 
 
 @inlined
@@ -176,7 +177,9 @@ def project_in_curvature(model: Model, state: State) -> None:
                     else:
                         matrices[MODEL, i, j] += 0.5 * matrices[_TWIST, i, j]
                     vectors[STEP, i] += matrices[MODEL, i, j] * vectors[THETA, j]
-            if minimise_in_ball(matrices, MODEL, SHIFTED, FACTOR, vectors, STEP, S, POINT, G, nu):
+            if minimise_in_ball(
+                matrices, MODEL, SHIFTED, FACTOR, vectors, STEP, S, POINT, G, nu, _SPHERE_TOLERANCE
+            ):
                 break
             twisted -= 1.0
         if distance(vectors, POINT, THETA) <= 1e-14 * S:

@@ -54,6 +54,8 @@ from driftbandits.estimator.model import (
     THETA,
     THETA_HAT,
     VECTORS,
+    Buffers,
+    Floats,
     Model,
     N,
     State,
@@ -396,3 +398,14 @@ def _coordinate(state: State, k: int, i: int) -> float:
         return float(state.vectors[FILTER + k, i])
     near = _near(k)
     return _on_line(state.vectors[FILTER + near, i], state.vectors[FILTER + near - 1, i])
+
+
+def weights_of_ages(buffers: Buffers, ages: Floats) -> Floats:
+    """What rows of these ages weigh in the pool: the mean over its forecasts."""
+    gauges = buffers.gauges
+    weights = np.zeros_like(ages)
+    for c in range(_MIXTURES):
+        for k in range(_FORECASTS):
+            weight = gauges[TRUST + c] * gauges[WEIGHT + c * _FORECASTS + k]
+            weights += weight * _DISCOUNTS[k if k < _FILTERS else k - _FILTERS + 2] ** ages
+    return weights

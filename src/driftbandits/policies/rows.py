@@ -21,6 +21,7 @@ from driftbandits.estimator.model import (
     POOL,
     SINCE_RESTART,
     WINDOW,
+    Buffers,
     Floats,
     as_numbers,
 )
@@ -483,6 +484,14 @@ def policy(
         too_long=too_long,
         false_alarm_rate=float(false_alarm_rate),
     )
+
+
+def weights_of_ages(policy: Policy, buffers: Buffers, ages: Floats) -> Floats:
+    """What remembered rows of these ages weigh."""
+    if policy.row.memory == POOL:
+        return pool.weights_of_ages(buffers, ages)
+    weights: Floats = (policy.discount or 1.0) ** ages
+    return weights
 
 
 def _check_integer(label: str, value: Any, least: int) -> None:

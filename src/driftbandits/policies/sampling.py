@@ -30,7 +30,7 @@ import math
 from typing import TYPE_CHECKING
 
 from driftbandits.estimator import Model, State
-from driftbandits.estimator.expansion import evaluate, remainder
+from driftbandits.estimator.expansion import evaluate, reach_of, remainder
 from driftbandits.estimator.model import (
     BONUS,
     DISCOUNT,
@@ -86,7 +86,7 @@ _LAST_STEP = 1e-5  # the error after a Newton step is at most of the order of it
 def make_sampling_matrices(model: Model, scoring: Scoring, state: State) -> None:
     """BONUS := covariance of the sampled parameter over A^2, and the factors that samples need."""
     matrices = state.matrices
-    evaluate(model, state, FOR_THETA_HAT, THETA_HAT)
+    evaluate(model, state, FOR_THETA_HAT, THETA_HAT, model.order)
     cholesky(matrices, J, FACTOR)
     if scoring.score == POSTERIOR:
         inverse(matrices, FACTOR, BONUS)
@@ -226,8 +226,10 @@ def _solve_perturbed(model: Model, state: State) -> None:
     vectors, matrices, d = state.vectors, state.matrices, model.d
     copy(vectors, THETA_HAT, POINT)
     for _ in range(_MOST_STEPS):
-        if remainder(model, state, FOR_THETA_HAT, POINT) <= ERROR_TOLERANCE * model.lam:
-            evaluate(model, state, FOR_THETA_HAT, POINT)
+        reach = reach_of(state, FOR_THETA_HAT, POINT)
+        lost = remainder(model, state, FOR_THETA_HAT, reach, model.order)
+        if lost <= ERROR_TOLERANCE * model.lam:
+            evaluate(model, state, FOR_THETA_HAT, POINT, model.order)
         else:
             sum_at(model, state, POINT)
         cholesky(matrices, J, FACTOR)

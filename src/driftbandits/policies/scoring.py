@@ -126,33 +126,63 @@ def radius(model: Model, scoring: Scoring, clock: int) -> float:
 
     A self-concordant one may be smaller in a round whose theta-hat lies in the ball.
     """
-    return _radius(model, scoring, clock, model.span, False)
+    t = clock + 1.0
+    return _radius(model, scoring, t, _counted_rows(model, scoring, t, model.span), False)
 
 
 @inlined
-def _radius(model: Model, scoring: Scoring, clock: int, span: int, inside: bool) -> float:
-    if scoring.confidence != DEVIATION:
-        return _self_concordant_radius(model, scoring, clock, span, inside)
-    t = clock + 1.0
+def _counted_rows(model: Model, scoring: Scoring, t: float, span: int) -> float:
+    """How many rows count in round t where every round has one."""
     n = t - scoring.sample_lag
+    if model.memory == WINDOW:
+        return min(n, float(span))
+    return theory.discounted_count(model.gamma, n) if model.memory == DISCOUNT else n
+
+
+@inlined
+def _radius(model: Model, scoring: Scoring, t: float, n: float, inside: bool) -> float:
+    """The confidence radius of the t-th decision, made from n rows that count."""
+    if scoring.confidence != DEVIATION:
+        return _self_concordant_radius(model, scoring, t, n, inside)
     confidence = math.log(1.0 / scoring.delta)
     if model.memory == WINDOW:
         confidence = theory.union_log_confidence(t, scoring.horizon, scoring.delta)
-        n = min(n, float(span))
-    elif model.memory == DISCOUNT:
-        n = theory.discounted_count(model.gamma, n)
     wide = theory.deviation(n, confidence, scoring.sigma, float(model.d), scoring.coefficient)
     return scoring.radius_scale * (wide + scoring.radius_offset)
 
 
+@inlined
+def bonus_factor(model: Model, scoring: Scoring, state: State, number: int) -> float:
+    """What the next decision multiplies a norm with; `number` as in `decide`.
+
+    Where the clock counts no decisions it cannot say how many rows count. Their squared weights
+    are then measured: the deviation needs them only to bound a determinant by the trace.
+    """
+    if scoring.score in (GREEDY, CONSTANT):
+        return 0.0
+    if scoring.score == OPTIMISTIC:
+        return scoring.bonus_scale * pool.OPTIMISM
+    counters = state.counters
+    t = float(number)
+    if number == 0:
+        t = counters[N] - counters[BEGUN] + 1.0
+        n = _counted_rows(model, scoring, t, counters[SPAN])
+    else:
+        matrix = V2 if model.memory == DISCOUNT else V
+        n = -model.d * model.lam / model.c
+        for i in range(model.d):
+            n += state.matrices[matrix, i, i]
+        n = max(n, 0.0) / (model.L * model.L)
+    inside = scoring.confidence != DEVIATION and norm(state.vectors, THETA_HAT) <= model.S
+    return scoring.bonus_scale * _radius(model, scoring, t, n, inside)
+
+
 @internal
 def _self_concordant_radius(
-    model: Model, scoring: Scoring, clock: int, span: int, inside: bool
+    model: Model, scoring: Scoring, t: float, n: float, inside: bool
 ) -> float:
-    t = clock + 1.0
     k, S, lam = scoring.steepest, model.S * model.L, model.lam / (model.L * model.L)
     if scoring.confidence == LOCAL:
-        n = theory.discounted_count(model.gamma, t)
         confidence = math.log(1.0 / scoring.delta)
         rho = theory.local_deviation(n, confidence, model.m, float(model.d), k, lam)
         # twice, because the projection is as far from theta-hat as the truth may be
@@ -160,7 +190,6 @@ def _self_concordant_radius(
     T = theory.union_rounds(t, scoring.horizon)
     confidence = math.log(T / scoring.delta)
     reach = S
-    n = min(t, float(span))
     if model.memory == DISCOUNT:
         reach = theory.discounted_reach(S, k, model.m, lam, T, model.gamma)
         n = (1.0 - 1.0 / (T * T)) / (1.0 - model.gamma * model.gamma)
@@ -233,18 +262,14 @@ def set_row(scoring: Scoring, actions: Floats, i: int, state: State) -> None:
 
 
 @inlined
-def score(model: Model, scoring: Scoring, state: State, actions: Floats, table: Floats) -> None:
+def score(
+    model: Model, scoring: Scoring, state: State, number: int, actions: Floats, table: Floats
+) -> None:
     """Rows of `table`: means, widths and scores of usable actions, under a fitted state."""
     vectors, matrices = state.vectors, state.matrices
-    wide = 0.0
     if scoring.score not in (GREEDY, CONSTANT, OPTIMISTIC):
         _make_bonus_matrix(model, scoring, state)
-        counters = state.counters
-        since = counters[N] - counters[BEGUN]
-        inside = scoring.confidence != DEVIATION and norm(vectors, THETA_HAT) <= model.S
-        wide = scoring.bonus_scale * _radius(model, scoring, since, counters[SPAN], inside)
-    elif scoring.score == OPTIMISTIC:
-        wide = scoring.bonus_scale * pool.OPTIMISM
+    wide = bonus_factor(model, scoring, state, number)
     state.gauges[RADIUS] = wide
     for i in range(actions.shape[0]):
         mean, width = 0.0, 0.0
@@ -322,14 +347,16 @@ def decide(
     moments: Floats,
     ladder: Places,
     seed: int,
+    number: int,
     actions: Floats,
     table: Floats,
     picks: Floats,
 ) -> int:
     """Choose distinct actions, best first, as the decisions of rounds N+1, N+2, ...
 
-    Everything is computed at the clock as it stands, which then counts the decisions. A set of
-    actions that cannot be used changes nothing. table (4, K) receives means, widths and scores,
+    Everything is computed at the clock as it stands, which then counts the decisions; with a
+    number above 0 it does not, and the decisions are number, number + 1, ... A set of actions
+    that cannot be used changes nothing. table (4, K) receives means, widths and scores,
     and its last row is scratch; picks (2, n) receives indices and propensities.
     """
     model, scoring = model_of(numbers), scoring_of(numbers)
@@ -346,13 +373,14 @@ def decide(
     estimate(model, scoring, state)
     if adaptation.kind == RESTARTS:
         restarts.follow(model, state)
-    score(model, scoring, state, actions, table)
+    score(model, scoring, state, number, actions, table)
+    first = counters[N] + 1 if number == 0 else number
     for i in range(actions.shape[0]):
         table[3, i] = table[2, i]
     deterministic = scoring.score < SCALED
     features = actions if deterministic else _features(model, scoring, actions)
     for rank in range(picks.shape[1]):
-        t = counters[N] + 1 + rank
+        t = first + rank
         if deterministic:
             index, propensity = pick(scoring.epsilon, table, seed, t)
         else:
@@ -360,7 +388,8 @@ def decide(
         picks[0, rank] = index
         picks[1, rank] = propensity
         table[3, index] = TAKEN
-    pass_time(model, state, picks.shape[1])
+    if number == 0:
+        pass_time(model, state, picks.shape[1])
     return ACCEPTED
 
 
@@ -425,6 +454,23 @@ def refit(
     model, scoring = model_of(numbers), scoring_of(numbers)
     state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
     estimate(model, scoring, state)
+
+
+@compiled
+def next_bonus_factor(
+    numbers: Floats,
+    rows: Floats,
+    counters: Ints,
+    gauges: Floats,
+    vectors: Floats,
+    matrices: Floats,
+    moments: Floats,
+    ladder: Places,
+    number: int,
+) -> float:
+    """The radius of the next decision, bonus_scale included; `number` as in `decide`."""
+    state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
+    return bonus_factor(model_of(numbers), scoring_of(numbers), state, number)
 
 
 @compiled

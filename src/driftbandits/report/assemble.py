@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from driftbandits.report import claims, numbers
+from driftbandits.report import claims, numbers, suite
 from driftbandits.report.honest import honest, swept_by
 from driftbandits.report.page import (
     Book,
@@ -28,6 +28,7 @@ from driftbandits.report.sections import (
     with_error,
 )
 from driftbandits.report.studies import FORGETTING, Study, find_studies, sweeps
+from driftbandits.report.suite_section import finding, suite_section
 
 Studies = Mapping[str, Study]
 
@@ -57,31 +58,42 @@ def assemble(directory: Path, *, title: str | None) -> Path:
 
 def _sections(book: Book, studies: Studies) -> list[Section]:
     base = studies.get("abrupt2d")
-    real = [study for study in studies.values() if study.world in ("paired", "counts")]
-    swept = [s for group in sweeps(studies).values() if swept_by(group) for s in group]
+    alone = _outside_a_suite(studies)
+    real = [study for study in alone.values() if study.world in ("paired", "counts")]
+    swept = [s for group in sweeps(alone).values() if swept_by(group) for s in group]
     told = {"abrupt2d", "abrupt2d-small-bonus", "abrupt2d-intercept", "abrupt2d-restart"}
     told |= {study.name for study in (*real, *swept)}
     made = [
+        suite_section(book, studies),
         None if base is None else simulated(book, base),
         real_data(book, real),
-        honest(book, studies),
-        others(book, [study for name, study in studies.items() if name not in told]),
+        honest(book, alone),
+        others(book, [study for name, study in alone.items() if name not in told]),
     ]
     return [section for section in made if section is not None]
+
+
+def _outside_a_suite(studies: Studies) -> Studies:
+    inside = suite.members(studies)
+    return {name: study for name, study in studies.items() if name not in inside}
 
 
 # -- above ---------------------------------------------------------------------------------------
 
 
 def _lead(studies: Studies) -> str:
-    parts = [f'<p class="finding">{_finding(studies)}</p>']
+    alone = _outside_a_suite(studies)
+    findings = [_finding(alone)] if alone else []
+    if worlds := suite.worlds_of(studies):
+        findings.append(finding(worlds, suite.lines_of(worlds)))
+    parts = [f'<p class="finding">{text}</p>' for text in findings]
     missing = {study.name: study.missing for study in studies.values() if study.missing}
     if missing:
         words = [
             f"{escape(name)} ({counted(count, 'run')} to go)" for name, count in missing.items()
         ]
         parts.append(f'<p class="notice">Not finished yet: {joined(words)}.</p>')
-    key = _key_figures(studies)
+    key = _key_figures(alone)
     if key:
         items = "\n".join(f"<div><dt>{what}</dt><dd>{value}</dd></div>" for what, value in key)
         parts.append(f'<dl class="key">\n{items}\n</dl>')
@@ -217,16 +229,20 @@ def _again(studies: Studies) -> str:
     from driftbandits.experiments import published
 
     known = set(published())
-    runs = max(study.replicates for study in studies.values())
+    alone = _outside_a_suite(studies)
     own = [
         study.spec.get("sweep") or study.name
-        for study in studies.values()
+        for study in alone.values()
         if study.name not in known and study.spec.get("sweep") not in known
     ]
     lines = []
-    if len(own) < len(studies):
+    if len(own) < len(alone):
+        runs = max(study.replicates for study in alone.values())
         lines.append(f"driftbandits reproduce --runs {runs} --out results")
     lines += [f"driftbandits run {escape(name)}.toml --out results" for name in dict.fromkeys(own)]
-    lines.append("driftbandits report results")
+    if len(alone) < len(studies):
+        lines.append("make suite")
+    else:
+        lines.append("driftbandits report results")
     commands = "\n".join(lines)
     return f"<p>To make it again:</p>\n<pre><code>{commands}</code></pre>"

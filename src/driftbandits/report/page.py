@@ -30,6 +30,7 @@ class Column:
     heading: str
     cell: Callable[[Row], str]
     kind: str = "number"  # or text, which is not broken, or prose, which is
+    paint: Callable[[Row], str] = lambda row: ""  # a colour behind the cell
 
 
 @dataclass(frozen=True)
@@ -71,20 +72,28 @@ src="data:image/png;base64,{picture}">
 Files: <code>figures/{escape(figure.name)}.svg</code>, <code>.png</code>.</figcaption>
 </figure>"""
 
-    def table(self, name: str, frame: pl.DataFrame, columns: Sequence[Column], caption: str) -> str:
+    def table(
+        self,
+        name: str,
+        frame: pl.DataFrame,
+        columns: Sequence[Column],
+        caption: str,
+        *,
+        style: str = "",
+    ) -> str:
         """Save a data frame as CSV, and give back a table of it. The caption is HTML."""
         self.save(name, frame)
         head = "".join(f'<th class="{c.kind}" scope="col">{c.heading}</th>' for c in columns)
         body = []
         for row in frame.iter_rows(named=True):
             first, *rest = columns
-            cells = "".join(f'<td class="{c.kind}">{c.cell(row)}</td>' for c in rest)
+            cells = "".join(_cell(column, row) for column in rest)
             heading = f'<th class="{first.kind}" scope="row">{first.cell(row)}</th>'
             body.append(f"<tr>{heading}{cells}</tr>")
         rows = "\n".join(body)
         key = f"table-{escape(name)}"
         # The caption stands outside the box, so that it does not scroll away with the columns.
-        return f"""<div class="numbers">
+        return f"""<div class="{f"numbers {style}".rstrip()}">
 <p class="caption" id="{key}-caption">{caption} File: <code>tables/{escape(name)}.csv</code>.</p>
 <div class="table" tabindex="0" role="region" aria-labelledby="{key}-caption">
 <table id="{key}" aria-labelledby="{key}-caption">
@@ -107,6 +116,12 @@ Files: <code>figures/{escape(figure.name)}.svg</code>, <code>.png</code>.</figca
                 ]
                 frame = frame.with_columns(entries).drop(column)
         frame.write_csv(self.directory / "tables" / f"{name}.csv")
+
+
+def _cell(column: Column, row: Row) -> str:
+    colour = column.paint(row)
+    style = f' style="background: {colour}"' if colour else ""
+    return f'<td class="{column.kind}"{style}>{column.cell(row)}</td>'
 
 
 def _chart(chart: Chart | Path) -> str:

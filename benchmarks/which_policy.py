@@ -1,0 +1,172 @@
+"""The picture and the tables of docs/which-policy.md.
+
+python benchmarks/which_policy.py --policy D-GLUCB --bonus-scale 0.1
+
+The tables come from the results of `make suite`; where there are none, they stay as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from tables import with_table
+
+import driftbandits as db
+from driftbandits.report import suite
+from driftbandits.report.prints import SETTINGS, WIDTH
+from driftbandits.report.studies import find_studies
+from driftbandits.report.style import INK, QUIET
+from driftbandits.report.suite_section import point_words, short
+from driftbandits.simulate import draw_trace
+
+PAGE = Path("docs/which-policy.md")
+PICTURE = Path("docs/figures/one-run.svg")
+RESULTS = Path("results/suite")
+RECENT = 200
+"""Rounds that a reward rate is the average of."""
+SEED = 7
+COLOURS = ("#0072B2", "#D55E00")
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """What an agent earned and believed, round by round, and the changes it reported."""
+
+    paid: Floats
+    estimate: Floats
+    chosen: NDArray[np.int64]
+    reported: list[int]
+
+
+def play(policy: db.Policy, trace: db.Trace) -> OneRun:
+    agent = db.Agent(policy, seed=SEED)
+    chosen = np.empty(trace.horizon, dtype=np.int64)
+    estimate = np.empty((trace.horizon, trace.dim))
+    paid = np.empty(trace.horizon)
+    for t, actions in enumerate(trace.actions):
+        choice = agent.decide(actions)
+        chosen[t], estimate[t] = choice.index, agent.theta_hat[: trace.dim]
+        paid[t] = trace.rewards[t, choice.index]
+        agent.update(choice, paid[t])
+    # Policies that do not look for changes have none to tell of.
+    reported = [detection.round for detection in getattr(agent, "detections", ())]
+    return OneRun(paid, estimate, chosen, reported)
+
+
+def recent_mean(values: Floats) -> Floats:
+    """The mean of the last RECENT values; not a number while there are fewer."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    mean: Floats = np.full(len(values), np.nan)
+    mean[RECENT - 1 :] = (sums[RECENT:] - sums[:-RECENT]) / RECENT
+    return mean
+
+
+def draw(run: OneRun, trace: db.Trace, name: str) -> Figure:
+    shown = np.arange(RECENT, trace.horizon, 10)  # more points than that are not seen
+    rounds = shown + 1
+    figure = Figure(figsize=(WIDTH, 4.6), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
+    best = recent_mean(trace.means.max(axis=1))
+    above.plot(rounds, best[shown], color=QUIET, lw=1, label="best action")
+    above.plot(rounds, recent_mean(run.paid)[shown], color=INK, label=name)
+    above.set_ylim(bottom=0.0)
+    above.set_ylabel(f"reward rate,\nlast {RECENT} rounds")
+    for i, colour in enumerate(COLOURS):
+        below.plot(rounds, trace.theta[shown, i], color=colour, lw=1, ls=(0, (1, 1)))
+        below.plot(rounds, run.estimate[shown, i], color=colour, label=f"coordinate {i + 1}")
+    below.plot([], [], color=QUIET, lw=1, ls=(0, (1, 1)), label="the truth")
+    below.set_ylabel("theta and its estimate")
+    below.set_xlabel("round")
+    for axes, corner in ((above, "lower right"), (below, "upper right")):
+        _mark(axes, trace, run)
+        axes.legend(loc=corner, ncols=4)
+    return figure
+
+
+def _mark(axes: Axes, trace: db.Trace, run: OneRun) -> None:
+    for change in trace.changes or ():
+        axes.axvline(change, color=QUIET, lw=0.8, ls="--")
+    edge: Any = axes.get_xaxis_transform()
+    axes.plot(
+        run.reported,
+        np.full(len(run.reported), 0.97),
+        ls="",
+        marker="v",
+        color="#882255",
+        transform=edge,
+        label="reported change" if run.reported else None,
+    )
+
+
+def picture(name: str, bonus_scale: float | None) -> list[str]:
+    """Draw one run of the paper's world; gives back the sentence below it."""
+    world = db.environment("abrupt2d")
+    trace = draw_trace(world, SEED, 0)
+    narrow = {} if bonus_scale is None else {"bonus_scale": bonus_scale}
+    policy = db.policy(name, dim=2, horizon=trace.horizon, changes=3, **narrow)
+    run = play(policy, trace)
+    label = name if bonus_scale is None else f"{name}, bonus x {bonus_scale:g}"
+    with mpl.rc_context(SETTINGS):
+        draw(run, trace, label).savefig(PICTURE, metadata={"Date": None, "Creator": None})
+    regret = float(trace.regret(run.chosen).sum())
+    reported = f" It reported changes in rounds {run.reported}." if run.reported else ""
+    return [f"{label} in one run of the paper's world: regret {regret:.0f}.{reported}"]
+
+
+def ratios_table(worlds: list[suite.World]) -> list[str]:
+    names = [world.name for world in worlds]
+    restarted = suite.restarted_line(worlds)
+    heading = ["policy", "geometric mean", "worst", *names, "cost over D-GLUCB"]
+    lines = [_markdown(heading), _markdown(["---"] * len(heading))]
+    for line in [*suite.lines_of(worlds), *([] if restarted is None else [restarted])]:
+        ratios = [short(line.ratios[name].mean) if name in line.ratios else "–" for name in names]
+        worst = short(line.ratios[line.worst].mean)
+        lines.append(
+            _markdown([line.policy, short(line.overall), worst, *ratios, short(line.cost)])
+        )
+    return lines
+
+
+def worlds_table(worlds: list[suite.World]) -> list[str]:
+    lines = [
+        _markdown(["world", "what it is", "best single memory in hindsight", "its regret"]),
+        _markdown(["---"] * 4),
+    ]
+    for world in worlds:
+        best = " / ".join(point_words(point) for point in world.best.points)
+        regret = f"{world.best.regret.mean():.3g}"
+        lines.append(_markdown([world.name, world.study.title, best, regret]))
+    return lines
+
+
+def _markdown(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--policy", default="D-GLUCB")
+    parser.add_argument("--bonus-scale", type=float, default=0.1)
+    given = parser.parse_args()
+    page = PAGE.read_text(encoding="utf-8")
+    page = with_table(page, "one run", picture(given.policy, given.bonus_scale))
+    worlds = suite.worlds_of(find_studies(RESULTS)) if RESULTS.is_dir() else []
+    if worlds:
+        page = with_table(page, "suite", ratios_table(worlds))
+        page = with_table(page, "worlds", worlds_table(worlds))
+    PAGE.write_text(page, encoding="utf-8")
+    print(f"{PICTURE} and the tables of {PAGE} are written")
+
+
+if __name__ == "__main__":
+    main()

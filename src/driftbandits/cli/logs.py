@@ -1,0 +1,249 @@
+"""Logs of decisions: moved between files and stores, and used to judge another policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from driftbandits.cli.tables import print_table
+
+if TYPE_CHECKING:
+    from driftbandits.evaluate import Evaluation, Log, Value
+    from driftbandits.policies import Policy
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_DIM = click.option(
+    "--dim",
+    type=click.IntRange(min=1),
+    help="Length of the vectors that the features of a DSJSON log are hashed into; not needed "
+    "where its actions have vectors.",
+)
+
+
+def _policy_options(command: Command) -> Command:
+    """The arguments of a policy. What is not given is left to the policy."""
+    options = (
+        click.option("--window", type=click.IntRange(min=1), help="Rounds that SW-* remember."),
+        click.option("--discount", type=float, help="What D-* keep from round to round."),
+        click.option("--horizon", type=click.IntRange(min=1), help="To tune a window or discount."),
+        click.option("--changes", type=click.IntRange(min=0), help="To tune them, if known."),
+        click.option("--bonus-scale", type=float, help="Multiplies the bonus."),
+        click.option("--epsilon", type=float, help="Share of rounds drawn uniformly."),
+        click.option("--link", help="Reward model."),
+        click.option("--m", type=float, help="Largest reward."),
+        click.option("--intercept/--no-intercept", default=None, help="A constant feature."),
+        click.option("--centre", type=float, help="Rewards are centre + mu(a.theta)."),
+        click.option("-S", "--S", "S", type=float, help="Bound of theta."),
+        click.option("-L", "--L", "L", type=float, help="Bound of an action."),
+        click.option("--lam", type=float, help="Penalty."),
+        click.option("--delta", type=float, help="Risk of a confidence bound."),
+        click.option("--too-long", type=click.Choice(["refuse", "rescale"]), help="Actions > L."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _given(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+@click.group()
+def log() -> None:
+    """Move logs of decisions between files and stores.
+
+    \b
+    Examples:
+      driftbandits log export sqlite:///driftbandits.db news.parquet --policy news
+      driftbandits log import old.dsjson --store sqlite:///driftbandits.db --as news \\
+          --policy D-GLUCB --dim 32 --discount 0.999
+    """
+
+
+@log.command("export")
+@click.argument("source")
+@click.argument("target", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--policy", help="Whose log, where SOURCE is a store.")
+@_DIM
+def export(*, source: str, target: Path, policy: str | None, dim: int | None) -> None:
+    """Write the log in SOURCE, a store's URL or a file, to TARGET.
+
+    \b
+    Examples:
+      driftbandits log export sqlite:///driftbandits.db news.parquet --policy news
+      driftbandits log export old.dsjson old.parquet --dim 32
+
+    The name of a file tells its format: .parquet, or .dsjson, .json and .jsonl for the format of
+    Vowpal Wabbit.
+    """
+    from driftbandits.evaluate import write_log
+
+    found = _read(source, policy=policy, dim=dim, option="--policy")
+    write_log(found, target)
+    click.echo(_size(found))
+
+
+def _size(found: Log) -> str:
+    return f"{len(found)} decisions, {int(found.known.sum())} with a reward"
+
+
+def _read(source: str, *, policy: str | None, dim: int | None, option: str) -> Log:
+    """The log of a policy in a store, or the one in a file."""
+    from driftbandits.evaluate import read_log, read_stored
+
+    if "://" not in source:
+        if policy is not None:
+            raise click.UsageError(f"{option} is for a store; a file has one log")
+        return read_log(source, dim=dim)
+    if policy is None:
+        raise click.UsageError(f"{option} must say whose log to take from the store")
+    from driftbandits import store
+
+    file = source.removeprefix("sqlite:///")
+    if file != source and not Path(file).is_file():
+        raise click.UsageError(f"there is no store {source}")  # opening it would make one
+    with store.open(source) as opened, opened.read() as session:
+        return read_stored(session, policy)
+
+
+@log.command("import")
+@click.argument("source", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--store", "url", metavar="URL", required=True, help="As `serve` has it.")
+@click.option("--as", "name", metavar="NAME", required=True, help="Of the new policy.")
+@click.option("--policy", required=True, help="What it is, see `driftbandits policies`.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--half-life-s", type=click.FloatRange(min=0, min_open=True), help="Forget by time.")
+@click.option("--window-s", type=click.FloatRange(min=0, min_open=True), help="Forget by time.")
+@_DIM
+@_policy_options
+def import_(
+    *,
+    source: Path,
+    url: str,
+    name: str,
+    policy: str,
+    seed: int,
+    half_life_s: float | None,
+    window_s: float | None,
+    dim: int | None,
+    **arguments: Any,
+) -> None:
+    """Make a new policy in a store that has learned the log in SOURCE.
+
+    \b
+    Example:
+      driftbandits log import old.dsjson --store sqlite:///driftbandits.db --as news \\
+          --policy D-GLUCB --dim 32 --discount 0.999
+
+    Every decision is recorded as one of somebody else's, at its own time, with its reward.
+    """
+    from driftbandits import store
+    from driftbandits.cli.warming import by_time, warm
+    from driftbandits.evaluate import read_log
+
+    found = read_log(source, dim=dim)
+    given = _given(arguments) | by_time(half_life_s=half_life_s, window_s=window_s)
+    made = _policy(policy, dim=found.dim, **given)
+    with store.open(url) as opened:
+        warm(
+            opened,
+            name,
+            found,
+            policy=made,
+            seed=seed,
+            half_life_s=half_life_s,
+            window_s=window_s,
+        )
+    click.echo(_size(found))
+
+
+@click.command()
+@click.argument("source", metavar="LOG")
+@click.option("--policy", "names", multiple=True, required=True, help="May be repeated.")
+@click.option("--of", metavar="NAME", help="Whose log, where LOG is a store's URL.")
+@click.option("--windows", type=click.IntRange(min=1), default=10, show_default=True)
+@click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+@_DIM
+@_policy_options
+def evaluate(
+    *,
+    source: str,
+    names: tuple[str, ...],
+    of: str | None,
+    windows: int,
+    level: float,
+    seed: int,
+    as_json: bool,
+    dim: int | None,
+    **arguments: Any,
+) -> None:
+    """Estimate what a policy would have earned a round on LOG, a file or a store's URL.
+
+    \b
+    Example:
+      driftbandits evaluate news.parquet --policy D-GLUCB --discount 0.999 --bonus-scale 0.1
+
+    replay: the policy learns along the log from the rounds in which it agrees with it. IPS, SNIPS,
+    DR: in each window it stays as it is, having learned all logged rounds before it.
+    """
+    from driftbandits.evaluate import evaluate as evaluate_on
+
+    found = _read(source, policy=of, dim=dim, option="--of")
+    policies = [_policy(name, dim=found.dim, **_given(arguments)) for name in names]
+    results = [
+        evaluate_on(found, policy, windows=windows, level=level, seed=seed) for policy in policies
+    ]
+    if as_json:
+        import json
+
+        click.echo(json.dumps([result.as_dict() for result in results], allow_nan=False, indent=2))
+        return
+    _print_overall(results)
+    for result in results:
+        _print_windows(result)
+        for note in result.notes:
+            click.echo(f"Note on {result.target}: {note}")
+
+
+def _policy(name: str, **arguments: Any) -> Policy:
+    from driftbandits.policies import policy
+
+    try:
+        return policy(name, **arguments)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _print_overall(results: list[Evaluation]) -> None:
+    percent = f"{100 * results[0].level:g} %"
+    rows = [("", "logged", *_cells(results[0].overall["logged"]))]
+    for result in results:
+        for name, value in result.overall.items():
+            if name != "logged":
+                rows.append((result.target, name, *_cells(value)))
+    print_table(("policy", "estimator", "reward", f"from ({percent})", "to", "rounds"), rows)
+
+
+def _cells(value: Value) -> tuple[str, str, str, str]:
+    reward, low, high = (f"{x:.4f}" for x in value[:3])
+    return reward, low, high, f"{value.rounds:.0f}"
+
+
+def _print_windows(result: Evaluation) -> None:
+    from driftbandits.evaluate.dsjson import timestamp
+
+    names = list(result.overall)
+    rows = []
+    for window in result.windows:
+        values = [window.values.get(name) for name in names]
+        half_widths = [
+            "" if v is None else f"{v.value:.3f} ± {v.high - v.value:.3f}" for v in values
+        ]
+        rows.append((timestamp(window.begins)[:19], *half_widths))
+    print_table((f"{result.target}, from", *names), rows)

@@ -1,0 +1,95 @@
+"""A policy in a store that begins with what a log can teach it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from driftbandits.evaluate import Log, LoggedDecision
+from driftbandits.policies import Policy
+from driftbandits.service.fold import TICKS, Fold, Offer
+from driftbandits.service.wire import ID_PATTERN, NAME_PATTERN
+from driftbandits.store import CONFIGURED, DECISION, Entry, Store
+from driftbandits.store.records import Configured, Rewarded, packed
+
+KEY = "import"
+"""Stands where events have the id of the key that they came with."""
+
+
+def by_time(*, half_life_s: float | None, window_s: float | None) -> dict[str, float | int]:
+    """The arguments of a policy that forgets by the clock, which the service lets tick."""
+    if half_life_s is not None:
+        return {"discount": 0.5 ** (1.0 / TICKS)}
+    return {} if window_s is None else {"window": TICKS}
+
+
+def warm(
+    store: Store,
+    name: str,
+    log: Log,
+    *,
+    policy: Policy,
+    seed: int,
+    half_life_s: float | None = None,
+    window_s: float | None = None,
+) -> None:
+    """Make the policy `name` and let it learn the log as an apprentice; all of it or nothing.
+
+    Its events are those that a service would have written while somebody else decided, so that
+    every replay ends in the same state. Then it is online.
+    """
+    _check(name, log)
+    apprentice = Configured(
+        version=1,
+        arguments=policy.arguments,
+        seed=seed,
+        mode="apprentice",
+        reward_wait_s=None,
+        default_reward=0.0,
+        half_life_s=half_life_s,
+        window_s=window_s,
+        fresh=True,
+        key=KEY,
+    )
+    with store.write() as session:
+        if name in session.policies():
+            raise ValueError(f"name must be that of a new policy; {name!r} is in the store")
+        session.create(name)
+        session.lock([name])
+        session.append(name, list(_entries(name, log, apprentice)))
+
+
+def _check(name: str, log: Log) -> None:
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise ValueError(f"name must match {NAME_PATTERN}; got {name!r}")
+    for row, event_id in enumerate(log.event_id):
+        if not re.fullmatch(ID_PATTERN, event_id):
+            raise ValueError(f"event_id must match {ID_PATTERN}; row {row} has {event_id!r}")
+
+
+def _entries(name: str, log: Log, apprentice: Configured) -> Iterator[Entry]:
+    fold = Fold(name)
+
+    def configured(record: Configured, at_ns: int) -> Entry:
+        fold.configure(record, at_ns)
+        return Entry(CONFIGURED, "", at_ns, packed(record))
+
+    yield configured(apprentice, int(log.at[0]))
+    for row in log:
+        made = fold.decide(row.event_id, _offer(row), row.at)
+        yield Entry(DECISION, row.event_id, row.at, packed(made))
+        if row.reward is not None:
+            kind = fold.reward(row.event_id, row.reward, row.at)
+            yield Entry(kind, row.event_id, row.at, packed(Rewarded(row.reward, KEY)))
+    online = msgspec.structs.replace(apprentice, version=2, mode="online", fresh=False)
+    yield configured(online, int(log.at[-1]))
+
+
+def _offer(row: LoggedDecision) -> Offer:
+    """Names that the service would refuse are replaced by the places of their actions."""
+    names = row.arm_ids
+    if not all(re.fullmatch(ID_PATTERN, name) for name in names):
+        names = tuple(map(str, range(len(names))))
+    return Offer(names, row.arms, row.chosen, KEY)

@@ -1,0 +1,88 @@
+"""The shapes of Azure Personalizer over our service: rank, reward, activate.
+
+docs/personalizer.md says how to move, and where the two differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from driftbandits.client.clients import Client
+from driftbandits.client.features import encode
+
+
+class Personalizer:
+    """A policy of the service, called as Personalizer was.
+
+    client  of the service
+    policy  its name there; it must have been made with this `dim`
+    dim     length of the vectors that features are hashed into, see `client.features`
+    """
+
+    def __init__(self, client: Client, policy: str, *, dim: int) -> None:
+        self._client = client
+        self._policy = policy
+        self._dim = dim
+
+    def rank(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a rank request with `ranking`, `eventId` and `rewardActionId`.
+
+        The probability is known of the chosen action alone; the others share the rest evenly.
+        """
+        actions = _actions(request)
+        if request.get("deferActivation", False):
+            self._refuse_defaults()
+        excluded = set(request.get("excludedActions", ()))
+        offered = [action for action in actions if action["id"] not in excluded]
+        if not offered:
+            raise ValueError("actions must hold one that is not in excludedActions; got none")
+        context = request.get("contextFeatures", ())
+        decision = self._client.decide(
+            self._policy,
+            {
+                action["id"]: encode(context, action.get("features", ()), dim=self._dim)
+                for action in offered
+            },
+            event_id=request.get("eventId"),
+        )
+        scores = dict(zip((action["id"] for action in offered), decision.scores, strict=True))
+        del scores[decision.arm]
+        ranking = [{"id": decision.arm, "probability": decision.propensity}]
+        for name in sorted(scores, key=lambda name: -scores[name]):
+            rest = (1.0 - decision.propensity) / len(scores)
+            ranking.append({"id": name, "probability": rest})
+        for place, action in enumerate(actions):
+            if action["id"] in excluded:  # they keep their place
+                ranking.insert(place, {"id": action["id"], "probability": 0.0})
+        return {
+            "ranking": ranking,
+            "eventId": decision.event_id,
+            "rewardActionId": decision.arm,
+        }
+
+    def _refuse_defaults(self) -> None:
+        if self._client.policy(self._policy).configuration.reward_wait_s is not None:
+            raise ValueError(
+                f"deferActivation must not be used with policy {self._policy!r}, which has "
+                "reward_wait_s: it would learn the default reward of events never activated"
+            )
+
+    def reward(self, event_id: str, value: float) -> None:
+        """Report the reward of an event."""
+        self._client.reward(self._policy, event_id, value)
+
+    def activate(self, event_id: str) -> None:
+        """Say that a deferred event was shown. Nothing is left to do: a reward is enough."""
+
+
+def _actions(request: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    actions = request.get("actions")
+    if not isinstance(actions, list) or not all(
+        isinstance(action, Mapping) and isinstance(action.get("id"), str) for action in actions
+    ):
+        raise ValueError(f'actions must be a list of {{"id", "features"}}; got {actions!r}')
+    names = [action["id"] for action in actions]
+    if len(set(names)) < len(names):
+        raise ValueError(f"actions must have different ids; got {names}")
+    return actions

@@ -1,0 +1,208 @@
+"""Logs as Vowpal Wabbit's DSJSON: one JSON object a line, as decision services wrote them.
+
+    _label_cost         minus the reward; absent where none is known
+    _label_probability  the propensity of the chosen action
+    _label_Action       the chosen action, counted from 1
+    _labelIndex         the same, counted from 0
+    _skipLearn          true where nothing may be learned: the reward is then unknown
+    a, p                actions (from 1), the chosen one first, and their probabilities
+    c                   features: those of the context, and `_multi`, one object for each action
+    pdrop               share of events dropped before logging, whatever came of them
+    EventId, Timestamp  name and time
+
+What we write has the vector of an action as `c._multi[k].x` and its name as `_tag`. In a log from
+elsewhere the features of context and action are hashed into `dim` numbers, as
+`driftbandits.client.features` describes. A log knows only the propensity of the chosen action; in
+`p` the others share the rest evenly. Lines that are not decisions over one set of actions
+(with slots, or dangling rewards) are refused, with their number.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from driftbandits.client.features import encode
+from driftbandits.evaluate.log import Floats, Log, LoggedDecision, log_of
+
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _msgspec() -> Any:
+    try:
+        import msgspec
+    except ModuleNotFoundError:
+        raise ImportError("DSJSON needs msgspec: pip install 'driftbandits[all]'") from None
+    return msgspec
+
+
+def read_dsjson(path: str | os.PathLike[str], *, dim: int | None = None) -> Log:
+    """The log in a DSJSON file.
+
+    dim  the length of the vectors that features are hashed into; None: every action has an `x`
+    """
+    msgspec = _msgspec()
+    rows, dropped = [], set()
+    with Path(path).open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                event = msgspec.json.decode(line)
+                if not isinstance(event, dict):
+                    raise ValueError(f"an event must be an object; got {event!r}")
+                rows.append(_decision(event, dim))
+                dropped.add(_number(event, "pdrop", least=0.0, otherwise=0.0))
+            except (ValueError, msgspec.DecodeError) as error:
+                raise ValueError(f"line {number} of {str(path)!r}: {error}") from None
+    if len(dropped) > 1:
+        raise ValueError(
+            f"pdrop must be the same in every line, so that it cancels in averages; {str(path)!r} "
+            f"has values from {min(dropped)} to {max(dropped)}"
+        )
+    if not rows:
+        raise ValueError(f"{str(path)!r} must hold at least one event; got none")
+    return log_of(rows)
+
+
+def _decision(event: dict[str, Any], dim: int | None) -> LoggedDecision:
+    context = event.get("c")
+    if not isinstance(context, dict) or not isinstance(context.get("_multi"), list):
+        raise ValueError("c._multi must be the list of actions; this is no decision over one set")
+    if "_outcomes" in event or "_slots" in context:
+        raise ValueError("c._slots and _outcomes must be absent: one choice from one set")
+    actions = context["_multi"]
+    if not actions or not all(isinstance(action, dict) for action in actions):
+        raise ValueError("c._multi must hold one object for each action, and at least one")
+    name = event.get("EventId")
+    if not isinstance(name, str):
+        raise ValueError(f"EventId must be a text; got {name!r}")
+    reward = None
+    if not event.get("_skipLearn", False) and "_label_cost" in event:
+        reward = 0.0 - _number(event, "_label_cost")
+    return LoggedDecision(
+        event_id=name,
+        at=nanoseconds(event.get("Timestamp")),
+        arm_ids=_arm_names(actions),
+        arms=_vectors(context, actions, dim),
+        chosen=_chosen(event, len(actions)),
+        propensity=_number(event, "_label_probability", least=0.0),
+        reward=reward,
+    )
+
+
+def _number(
+    event: Mapping[str, Any],
+    name: str,
+    *,
+    least: float = -math.inf,
+    otherwise: float | None = None,
+) -> float:
+    value = event.get(name, otherwise)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:
+        allowed = "a number" if least == -math.inf else f"a number of at least {least:g}"
+        raise ValueError(f"{name} must be {allowed}; got {value!r}")
+    return float(value)
+
+
+def _chosen(event: Mapping[str, Any], size: int) -> int:
+    """The place of the chosen action; every way in which the event tells it must agree."""
+    told = {}
+    if "_labelIndex" in event:
+        told["_labelIndex"] = event["_labelIndex"]
+    if "_label_Action" in event:
+        told["_label_Action - 1"] = int(_number(event, "_label_Action")) - 1
+    ranking = event.get("a")
+    if not told and isinstance(ranking, list) and ranking and isinstance(ranking[0], int):
+        told["a[0] - 1"] = ranking[0] - 1
+    places = set(told.values())
+    if len(places) != 1 or not all(
+        isinstance(k, int) and not isinstance(k, bool) and 0 <= k < size for k in places
+    ):
+        raise ValueError(
+            f"_labelIndex, _label_Action or a must name one of the {size} actions; got {told}"
+        )
+    return int(places.pop())
+
+
+def _arm_names(actions: list[dict[str, Any]]) -> tuple[str, ...]:
+    """Their tags, or their places where these are missing or not different."""
+    tags = [tag for action in actions if isinstance(tag := action.get("_tag"), str) and tag]
+    if len(set(tags)) == len(actions):
+        return tuple(tags)
+    return tuple(map(str, range(len(actions))))
+
+
+def _vectors(context: dict[str, Any], actions: list[dict[str, Any]], dim: int | None) -> Floats:
+    if dim is not None:
+        shared = {name: value for name, value in context.items() if name != "_multi"}
+        return np.array([encode(shared, action, dim=dim) for action in actions])
+    try:
+        vectors = np.array([action["x"] for action in actions], dtype=np.float64)
+    except (KeyError, TypeError, ValueError):
+        vectors = np.empty(0)
+    if vectors.ndim != 2:
+        raise ValueError(
+            "every action must have a vector x, all of one length; give dim to hash the features "
+            "of a log from elsewhere"
+        )
+    return vectors
+
+
+def nanoseconds(text: Any) -> int:
+    """A time of the form 2021-02-04T16:31:29.2460000Z, in nanoseconds since 1970; UTC if unsaid."""
+    match = _TIME.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise ValueError(f"Timestamp must be like 2021-02-04T16:31:29.246Z; got {text!r}")
+    seconds, fraction, zone = match.groups()
+    moment = datetime.fromisoformat(f"{seconds}{'+00:00' if zone in (None, 'Z') else zone}")
+    whole = (moment - _EPOCH) // timedelta(seconds=1)
+    return whole * 10**9 + int((fraction or "").ljust(9, "0"))
+
+
+def timestamp(at: int) -> str:
+    """The inverse of `nanoseconds`: seven digits as services write them, nine where needed."""
+    whole, fraction = divmod(at, 10**9)
+    moment = datetime.fromtimestamp(whole, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    digits = f"{fraction:09d}"
+    return f"{moment}.{digits[:7] if digits.endswith('00') else digits}Z"
+
+
+def write_dsjson(log: Log, path: str | os.PathLike[str]) -> None:
+    """Write a log as DSJSON."""
+    encoder = _msgspec().json.Encoder()
+    with Path(path).open("wb") as file:
+        for row in log:
+            file.write(encoder.encode(_event(row)) + b"\n")
+
+
+def _event(row: LoggedDecision) -> dict[str, Any]:
+    size = len(row.arms)
+    others = [k + 1 for k in range(size) if k != row.chosen]
+    rest = (1.0 - row.propensity) / max(len(others), 1)
+    label = {"_skipLearn": True} if row.reward is None else {"_label_cost": 0.0 - row.reward}
+    return {
+        **label,
+        "_label_probability": row.propensity,
+        "_label_Action": row.chosen + 1,
+        "_labelIndex": row.chosen,
+        "Timestamp": timestamp(row.at),
+        "Version": "1",
+        "EventId": row.event_id,
+        "a": [row.chosen + 1, *others],
+        "c": {
+            "_multi": [
+                {"_tag": name, "x": x}
+                for name, x in zip(row.arm_ids, row.arms.tolist(), strict=True)
+            ]
+        },
+        "p": [row.propensity, *[rest] * len(others)],
+    }

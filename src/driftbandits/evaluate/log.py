@@ -1,0 +1,223 @@
+"""Log: what was offered, what was chosen and how likely that was, and what came of it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftbandits.environments import Trace
+from driftbandits.environments.logged import logged
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class LoggedDecision(NamedTuple):
+    """One line of a log."""
+
+    event_id: str
+    at: int
+    arm_ids: tuple[str, ...]
+    arms: Floats
+    chosen: int
+    propensity: float
+    reward: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """A table of decisions, oldest first.
+
+    event_id    a name of each decision; no two are equal
+    at          (n,) when it was made, in nanoseconds since 1970, UTC
+    arms        for each decision the actions that were offered, (K_t, d)
+    arm_ids     for each decision the names of these actions; their places where none are known
+    chosen      (n,) the place of the action that was chosen
+    propensity  (n,) the probability with which the logging policy chose it
+    reward      (n,) what came of it, NaN where nothing is known
+
+    >>> log = Log(["a", "b"], [1, 2], [[[1.0], [0.5]], [[0.2]]], [1, 0], [0.5, 1], [1, None])
+    >>> len(log), log.dim, log.reward.tolist()
+    (2, 1, [1.0, nan])
+    """
+
+    event_id: Sequence[str]
+    at: Ints
+    arms: Sequence[Floats]
+    chosen: Ints
+    propensity: Floats
+    reward: Floats
+    arm_ids: Sequence[Sequence[str]] | None = None
+
+    def __post_init__(self) -> None:
+        def hold(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        hold("event_id", _names(self.event_id))
+        n = len(self.event_id)
+        hold("at", _column("at", self.at, np.int64, n))
+        hold("chosen", _column("chosen", self.chosen, np.int64, n))
+        hold("propensity", _column("propensity", self.propensity, np.float64, n))
+        hold("reward", _column("reward", self.reward, np.float64, n))
+        if (np.diff(self.at) < 0).any():
+            first = int(np.flatnonzero(np.diff(self.at) < 0)[0]) + 1
+            raise ValueError(f"at must not go back in time; got an earlier time in row {first}")
+        hold("arms", _action_sets(self.arms, n))
+        hold("arm_ids", _arm_names(self.arm_ids, self.arms))
+        sizes = self.sizes
+        _refuse_rows("chosen", self.chosen, (self.chosen < 0) | (self.chosen >= sizes), "an arm")
+        in_range = (self.propensity > 0.0) & (self.propensity <= 1.0)
+        _refuse_rows("propensity", self.propensity, ~in_range, "above 0 and at most 1")
+        _refuse_rows("reward", self.reward, np.isinf(self.reward), "finite, or NaN where unknown")
+
+    def __len__(self) -> int:
+        return len(self.event_id)
+
+    def __repr__(self) -> str:
+        """The sizes only: a log is long."""
+        return f"Log({len(self)} decisions, {int(self.known.sum())} rewards, {self.dim} features)"
+
+    def __iter__(self) -> Iterator[LoggedDecision]:
+        assert self.arm_ids is not None
+        rewards = [None if math.isnan(r) else r for r in self.reward.tolist()]
+        for event_id, at, names, arms, chosen, propensity, reward in zip(
+            self.event_id,
+            self.at.tolist(),
+            self.arm_ids,
+            self.arms,
+            self.chosen.tolist(),
+            self.propensity.tolist(),
+            rewards,
+            strict=True,
+        ):
+            yield LoggedDecision(event_id, at, tuple(names), arms, chosen, propensity, reward)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Log):
+            return NotImplemented
+        return len(self) == len(other) and all(
+            np.array_equal(ours.arms, theirs.arms) and ours._replace(arms=theirs.arms) == theirs
+            for ours, theirs in zip(self, other, strict=True)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def dim(self) -> int:
+        return int(self.arms[0].shape[1])
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """How many actions were offered in each round."""
+        return np.array([len(actions) for actions in self.arms], dtype=np.int64)
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Where the reward is known."""
+        return ~np.isnan(self.reward)
+
+    @cached_property
+    def played(self) -> Floats:
+        """The actions that were chosen (n, d)."""
+        rows = zip(self.arms, self.chosen, strict=True)
+        return np.array([actions[index] for actions, index in rows])
+
+    def trace(self, *, keep: NDArray[np.bool_] | None = None) -> Trace:
+        """The log as a world to play: the reward of the logged arm, NaN for every other.
+
+        keep  (n,) the rounds whose reward may be seen; everywhere else it is NaN
+        """
+        sizes = self.sizes
+        actions = np.zeros((len(self), int(sizes.max()), self.dim))
+        for t, offered in enumerate(self.arms):
+            actions[t, : len(offered)] = offered
+        world = logged(
+            actions=actions,
+            rewards=self.reward if keep is None else np.where(keep, self.reward, np.nan),
+            chosen=self.chosen,
+            available=np.arange(actions.shape[1]) < sizes[:, None],
+        )
+        return world.trace
+
+
+def log_of(rows: Sequence[LoggedDecision]) -> Log:
+    """A log from its lines, which are put in order of time."""
+    ordered = sorted(rows, key=lambda row: row.at)
+    return Log(
+        event_id=[row.event_id for row in ordered],
+        at=[row.at for row in ordered],  # type: ignore[arg-type]  # Log makes arrays of them
+        arms=[row.arms for row in ordered],
+        chosen=[row.chosen for row in ordered],  # type: ignore[arg-type]
+        propensity=[row.propensity for row in ordered],  # type: ignore[arg-type]
+        reward=[row.reward for row in ordered],  # type: ignore[arg-type]
+        arm_ids=[row.arm_ids for row in ordered],
+    )
+
+
+def _names(given: Any) -> tuple[str, ...]:
+    names = tuple(given)
+    if not names:
+        raise ValueError("event_id must hold at least one decision; got none")
+    for i, name in enumerate(names):
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"event_id must be texts that are not empty; row {i} has {name!r}")
+    if len(set(names)) < len(names):
+        twice = Counter(names).most_common(1)[0][0]
+        raise ValueError(f"event_id must differ from row to row; got {twice!r} twice")
+    return names
+
+
+def _column(name: str, given: Any, kind: type[Any], n: int) -> NDArray[Any]:
+    try:
+        values = np.asarray(given, dtype=np.float64 if kind is np.float64 else None)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numbers; {error}") from None
+    if values.shape != (n,) or (kind is np.int64 and values.dtype.kind not in "iu"):
+        raise ValueError(
+            f"{name} must be {n} {'whole ' if kind is np.int64 else ''}numbers, one for each "
+            f"decision; got shape {values.shape}, type {values.dtype}"
+        )
+    return np.ascontiguousarray(values, dtype=kind)
+
+
+def _action_sets(given: Any, n: int) -> tuple[Floats, ...]:
+    try:
+        sets = tuple(np.ascontiguousarray(actions, dtype=np.float64) for actions in given)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"arms must be an array (K, d) for each decision; {error}") from None
+    if len(sets) != n:
+        raise ValueError(f"arms must be {n} arrays, one for each decision; got {len(sets)}")
+    for i, actions in enumerate(sets):
+        if actions.ndim != 2 or 0 in actions.shape or actions.shape[1] != sets[0].shape[-1]:
+            raise ValueError(
+                "arms must be arrays (K, d) that are not empty, with one d for all; "
+                f"row {i} has shape {actions.shape}, row 0 {sets[0].shape}"
+            )
+        if not np.isfinite(actions).all():
+            raise ValueError(f"arms must be finite; row {i} is not")
+    return sets
+
+
+def _arm_names(given: Any, arms: Sequence[Floats]) -> tuple[tuple[str, ...], ...]:
+    if given is None:
+        return tuple(tuple(map(str, range(len(actions)))) for actions in arms)
+    names = tuple(tuple(row) for row in given)
+    if [len(row) for row in names] != [len(actions) for actions in arms]:
+        raise ValueError("arm_ids must have one name for each action of each decision")
+    for i, row in enumerate(names):
+        if not all(isinstance(name, str) for name in row) or len(set(row)) < len(row):
+            raise ValueError(f"arm_ids must be texts that differ within a decision; row {i}: {row}")
+    return names
+
+
+def _refuse_rows(name: str, values: NDArray[Any], bad: NDArray[np.bool_], allowed: str) -> None:
+    if bad.any():
+        i = int(np.flatnonzero(bad)[0])
+        raise ValueError(f"{name} must be {allowed}; row {i} has {values[i]}")

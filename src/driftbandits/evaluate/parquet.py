@@ -1,0 +1,108 @@
+"""Logs as Parquet files, one line a decision.
+
+Columns: event_id (text), at (UTC, nanoseconds), arms (list of lists of numbers), arm_ids (list of
+texts), chosen (from 0), propensity, reward (null where unknown). arm_ids may be missing.
+
+The events that the service gives as Parquet, one line an event, are read as well.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from driftbandits.evaluate.joining import Join
+from driftbandits.evaluate.log import Log, LoggedDecision, log_of
+from driftbandits.store import DECISION
+
+REQUIRED = ("event_id", "at", "arms", "chosen", "propensity", "reward")
+
+
+def _polars() -> Any:
+    try:
+        import polars
+    except ModuleNotFoundError:
+        raise ImportError("Parquet needs polars: pip install 'driftbandits[all]'") from None
+    return polars
+
+
+def read_parquet(path: str | os.PathLike[str]) -> Log:
+    """The log in a Parquet file."""
+    pl = _polars()
+    with Path(path).open("rb") as file:
+        try:
+            frame = pl.read_parquet(file)
+        except pl.exceptions.ComputeError as error:
+            raise ValueError(
+                f"path must be a Parquet file; {str(path)!r} is not: {error}"
+            ) from None
+    if "kind" in frame.columns:
+        return _joined(frame)
+    missing = [name for name in REQUIRED if name not in frame.columns]
+    if missing:
+        raise ValueError(
+            f"{str(path)!r} must have the columns {', '.join(REQUIRED)}; "
+            f"{', '.join(missing)} missing"
+        )
+    columns = {name: frame[name] for name in REQUIRED}
+    if columns["at"].dtype.is_temporal():
+        columns["at"] = columns["at"].dt.epoch("ns")
+    for name in REQUIRED[:-1]:
+        if columns[name].null_count():
+            raise ValueError(f"{name} must be known in every line; {str(path)!r} has nulls")
+    lists = {name: column.to_list() for name, column in columns.items()}
+    names = frame["arm_ids"].to_list() if "arm_ids" in frame.columns else [None] * len(frame)
+    return log_of(
+        [
+            LoggedDecision(event_id, at, _places(arms) if ids is None else tuple(ids), arms, *rest)
+            for ids, event_id, at, arms, *rest in zip(names, *lists.values(), strict=True)
+        ]
+    )
+
+
+def _joined(frame: Any) -> Log:
+    """The log that a table of the service's events tells."""
+    join = Join()
+    for event in frame.sort("seq").iter_rows(named=True):
+        if event["erased"]:
+            continue
+        if event["kind"] == DECISION:
+            join.decided(
+                LoggedDecision(
+                    event_id=event["event_id"],
+                    at=event["at_ns"],
+                    arm_ids=tuple(event["arm_ids"]),
+                    arms=np.array(event["x"]),
+                    chosen=event["index"],
+                    propensity=event["propensity"],
+                    reward=None,
+                )
+            )
+        elif event["value"] is not None:
+            join.came_of(event["event_id"], event["kind"], event["value"])
+    return join.log()
+
+
+def _places(arms: list[Any]) -> tuple[str, ...]:
+    return tuple(map(str, range(len(arms))))
+
+
+def write_parquet(log: Log, path: str | os.PathLike[str]) -> None:
+    """Write a log to a Parquet file."""
+    pl = _polars()
+    frame = pl.DataFrame(
+        {
+            "event_id": log.event_id,
+            "at": log.at,
+            "arms": [actions.tolist() for actions in log.arms],
+            "arm_ids": [list(names) for names in log.arm_ids or ()],
+            "chosen": log.chosen,
+            "propensity": log.propensity,
+            "reward": log.reward,
+        },
+        schema_overrides={"arms": pl.List(pl.List(pl.Float64)), "arm_ids": pl.List(pl.String)},
+    ).with_columns(pl.col("at").cast(pl.Datetime("ns", "UTC")), pl.col("reward").fill_nan(None))
+    frame.write_parquet(path)

@@ -1,0 +1,46 @@
+"""The log of a served policy, as the service's store has it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from driftbandits.evaluate.joining import Join
+from driftbandits.evaluate.log import Log, LoggedDecision
+from driftbandits.store import DECISION, DEFAULT, LATE, REWARD, START, Event, Head, Session, checked
+
+
+def read_stored(session: Session, policy: str) -> Log:
+    """The decisions of a policy and what came of them, see `Join`; erased events are left out.
+
+    A log that is not what was written raises `store.Corrupt`.
+    """
+    if policy not in session.policies():
+        raise ValueError(
+            f"policy must be one of {', '.join(session.policies()) or 'none'}; got {policy!r}"
+        )
+    join = Join()
+    for event in checked(session.all_events(policy), after=Head(0, 0, START)):
+        if not event.is_erased:
+            _take(event, join)
+    return join.log()
+
+
+def _take(event: Event, join: Join) -> None:
+    from driftbandits.store.records import unpacked  # needs msgspec
+
+    if event.kind == DECISION:
+        record = unpacked(DECISION, event.body)
+        arms = np.frombuffer(record.x, dtype="<f8").reshape(len(record.arms), -1)
+        join.decided(
+            LoggedDecision(
+                event_id=event.event_id,
+                at=event.at_ns,
+                arm_ids=tuple(record.arms),
+                arms=arms.astype(np.float64),
+                chosen=record.index,
+                propensity=record.propensity,
+                reward=None,
+            )
+        )
+    elif event.kind in (REWARD, DEFAULT, LATE):
+        join.came_of(event.event_id, event.kind, unpacked(event.kind, event.body).value)

@@ -1,0 +1,276 @@
+"""The numbers of a suite: in many worlds, every policy against the best tuned in hindsight.
+
+A suite is a sweep whose experiments have grids. The points of a world's grid that do not restart
+are the single-memory policies; the best of them is the measure of the world, and a policy's ratio
+is its mean regret over the mean regret of that best.
+
+The best of many points looks better than it is on the runs that it was chosen on. So the runs are
+cut into halves, even and odd, and each half is compared with the point that was best on the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from driftbandits.report.numbers import Estimate, estimate
+from driftbandits.report.studies import Study, kind
+
+Floats = NDArray[np.float64]
+Point = Mapping[str, Any]
+"""A policy of a grid, as the spec has it."""
+
+BASELINE = "D-GLUCB"
+"""The policy whose cost is the unit."""
+
+
+class Tuned(NamedTuple):
+    """The best of some points of a grid: what each half of the runs is compared with."""
+
+    points: tuple[Point, ...]  # one where both halves agree, else two
+    regret: Floats  # (runs,)
+    flattered: float  # mean regret of the best on all runs, which is a little too low
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """A world of the suite: the policies that played in it, and its grid."""
+
+    study: Study
+    grid: Study
+
+    @property
+    def name(self) -> str:
+        return str(self.study.spec["variant"] or self.study.name)
+
+    @property
+    def jumps(self) -> bool:
+        return self.study.change_count > 0
+
+    @cached_property
+    def replicates(self) -> list[int]:
+        """The runs that everybody has played."""
+        shared = set(self.study.runs["replicate"]) & set(self.grid.runs["replicate"])
+        return sorted(int(r) for r in shared)
+
+    def regret(self, label: str) -> Floats:
+        return _regrets(self.study, self.replicates)[label]
+
+    @cached_property
+    def single_memory(self) -> list[Point]:
+        return [point for point in self.grid.policies.values() if not point["restart"]]
+
+    @cached_property
+    def best(self) -> Tuned:
+        """The best single-memory policy."""
+        return self._tuned(self.single_memory)
+
+    @cached_property
+    def best_stationary(self) -> Tuned | None:
+        """The policy that keeps everything, with its best bonus; None where the grid has none."""
+        points = [point for point in self.single_memory if kind(point) == "LogisticUCB"]
+        return self._tuned(points) if points else None
+
+    @cached_property
+    def best_restarted(self) -> Tuned | None:
+        """What restarts at the true changes, with its best bonus; None where nothing jumps."""
+        points = [point for point in self.grid.policies.values() if point["restart"]]
+        return self._tuned(points) if points and self.jumps else None
+
+    def _tuned(self, points: Sequence[Point]) -> Tuned:
+        own = _regrets(self.grid, self.replicates)
+        values = np.array([own[point["label"]] for point in points])  # (points, runs)
+        odd = np.array(self.replicates) % 2 == 1
+        halves = (odd, ~odd) if 0 < odd.sum() < len(odd) else (np.ones_like(odd),)
+        regret = np.empty(len(odd))
+        chosen = []
+        for here, other in zip(halves, reversed(halves), strict=True):
+            best = int(values[:, other].mean(axis=1).argmin())
+            regret[here] = values[best, here]
+            chosen.append(best)
+        named = tuple(points[i] for i in dict.fromkeys(chosen))
+        return Tuned(named, regret, float(values.mean(axis=1).min()))
+
+    def ratio(self, regret: Floats) -> Estimate:
+        return ratio_of_means(regret, self.best.regret)
+
+    def cost(self, label: str) -> float:
+        """Time of a round over that of the baseline's, in the same runs."""
+        seconds = dict(self.study.runs.group_by("policy").agg(pl.col("seconds").sum()).iter_rows())
+        baseline = self.study.labelled(BASELINE)
+        return math.nan if baseline is None else float(seconds[label] / seconds[baseline])
+
+    def detections(self, label: str) -> float:
+        """Changes that a policy reported in a run, on average."""
+        if "detections" not in self.study.runs.columns:
+            return 0.0
+        mine = self.study.runs.filter(pl.col("policy") == label)["detections"]
+        return float(mine.sum()) / mine.len()
+
+
+def _regrets(study: Study, replicates: Sequence[int]) -> dict[str, Floats]:
+    """Final regret of each policy in the given runs."""
+    runs = study.runs.filter(pl.col("replicate").is_in(replicates)).sort("replicate")
+    return {
+        str(label): mine["final_regret"].to_numpy()
+        for (label,), mine in runs.group_by("policy", maintain_order=True)
+    }
+
+
+def ratio_of_means(one: Floats, other: Floats) -> Estimate:
+    """Both played the same runs, so the error is that of what one has beyond its share."""
+    if other.mean() <= 0.0:
+        return Estimate(math.nan, math.nan)
+    ratio = float(one.mean() / other.mean())
+    beyond = estimate(one - ratio * other)
+    return Estimate(ratio, beyond.se / float(other.mean()))
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """The n-th root of the product of n numbers.
+
+    >>> geometric_mean([1.0, 4.0])
+    2.0
+    """
+    given = list(values)
+    if min(given) <= 0.0:
+        return 0.0
+    return math.exp(math.fsum(math.log(value) for value in given) / len(given))
+
+
+def members(studies: Mapping[str, Study]) -> set[str]:
+    """The names of the studies that belong to a suite, finished or not."""
+    hindsight = [study for study in studies.values() if study.spec.get("hindsight")]
+    sweeps = {study.spec["sweep"] for study in hindsight} - {None}
+    alone = {name for study in hindsight for name in (study.name, _own_name(study))}
+    swept = {study.name for study in studies.values() if study.spec.get("sweep") in sweeps}
+    return (alone | swept | {FALSE_ALARMS}) & studies.keys()
+
+
+def _own_name(grid: Study) -> str:
+    """The experiment that a grid belongs to."""
+    return grid.name.removesuffix("-hindsight")
+
+
+def worlds_of(studies: Mapping[str, Study]) -> list[World]:
+    """The worlds that have both policies and a grid, in the order of their file."""
+    paired = [
+        World(studies[_own_name(grid)], grid)
+        for grid in studies.values()
+        if grid.spec.get("hindsight") and _own_name(grid) in studies
+    ]
+    found = [world for world in paired if world.replicates and world.single_memory]
+    return sorted(found, key=lambda world: int(world.study.spec["position"]))
+
+
+class Line(NamedTuple):
+    """A policy's line of the table."""
+
+    policy: str
+    ratios: dict[str, Estimate]  # by world
+    cost: float  # over that of the baseline, geometric mean over all worlds
+
+    @property
+    def overall(self) -> float:
+        return geometric_mean(ratio.mean for ratio in self.ratios.values())
+
+    @property
+    def worst(self) -> str:
+        return max(self.ratios, key=lambda world: self.ratios[world].mean)
+
+
+def lines_of(worlds: Sequence[World]) -> list[Line]:
+    """The policies that have played in every world, best first."""
+    everywhere = [
+        label
+        for label in worlds[0].study.policies
+        if all(label in world.study.policies for world in worlds)
+    ]
+    lines = [
+        Line(
+            label,
+            {world.name: world.ratio(world.regret(label)) for world in worlds},
+            geometric_mean(world.cost(label) for world in worlds),
+        )
+        for label in everywhere
+    ]
+    return sorted(lines, key=lambda line: line.overall)
+
+
+def restarted_line(worlds: Sequence[World]) -> Line | None:
+    """What restarts at the true changes, in the worlds that jump."""
+    ratios = {
+        world.name: world.ratio(world.best_restarted.regret)
+        for world in worlds
+        if world.best_restarted is not None
+    }
+    return Line("restart at the true changes, tuned", ratios, math.nan) if ratios else None
+
+
+# -- what is to be reached ------------------------------------------------------------------------
+
+UNTUNED = "auto"
+FALSE_ALARMS = "suite-false-alarms"
+"""The experiment in which nothing ever changes."""
+
+
+class Goal(NamedTuple):
+    """A number that should be at most `reach`, better at most `dream`."""
+
+    what: str
+    reached: Estimate
+    reach: float
+    dream: float
+
+    @property
+    def verdict(self) -> str:
+        if self.reached.mean <= self.dream:
+            return "dream reached"
+        return "reached" if self.reached.mean <= self.reach else "not reached"
+
+
+def goals_of(
+    worlds: Sequence[World], studies: Mapping[str, Study], *, policy: str = UNTUNED
+) -> list[Goal]:
+    """Those that the runs tell something of; none where the policy has not played."""
+    label = worlds[0].study.labelled(policy)
+    own = next((line for line in lines_of(worlds) if line.policy == label), None)
+    if own is None:
+        return []
+    goals = []
+    for world in worlds:
+        regret = world.regret(own.policy)
+        if world.name == "paper":
+            goals.append(Goal("paper’s world, mean regret", estimate(regret), 85.0, 55.0))
+        if world.name == "stationary" and world.best_stationary is not None:
+            over = ratio_of_means(regret, world.best_stationary.regret)
+            what = "stationary world, over LogisticUCB with the best bonus scale"
+            goals.append(Goal(what, over, 1.5, 1.1))
+    what = f"worst world ({own.worst}), over the best single-memory policy tuned in hindsight"
+    goals.append(Goal(what, own.ratios[own.worst], 1.5, 1.0))
+    what = "geometric mean over all worlds, same comparison"
+    goals.append(Goal(what, Estimate(own.overall, math.nan), 1.1, 0.8))
+    return [*goals, *_false_alarms(studies.get(FALSE_ALARMS), policy), *_cost(own)]
+
+
+def _false_alarms(study: Study | None, policy: str) -> list[Goal]:
+    label = None if study is None else study.labelled(policy)
+    if study is None or label is None or "detections" not in study.runs.columns:
+        return []
+    mine = study.runs.filter(pl.col("policy") == label)["detections"].cast(pl.Float64)
+    what = f"false restarts in {study.horizon:,} stationary rounds"
+    return [Goal(what, estimate(mine.to_numpy()), 0.5, 0.05)]
+
+
+def _cost(own: Line) -> list[Goal]:
+    if math.isnan(own.cost):
+        return []
+    what = f"cost of a round over {BASELINE}, geometric mean over all worlds"
+    return [Goal(what, Estimate(own.cost, math.nan), 3.0, 1.5)]

@@ -1,0 +1,128 @@
+"""Who may do what: keys, roles, tenants, and how fast."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from driftbandits.service.problems import Refused
+from driftbandits.store import Key, Store
+
+READER, WRITER, ADMIN = "reader", "writer", "admin"
+ROLES = (READER, WRITER, ADMIN)
+"""Each may do what those before it may."""
+
+_RANK = {role: rank for rank, role in enumerate(ROLES)}
+_MARK = "dbk"
+_REFRESH_S = 2.0
+
+
+class Caller(NamedTuple):
+    """Who a request comes from."""
+
+    key: str
+    role: str
+    prefix: str
+
+    def check(self, role: str, policy: str | None) -> None:
+        if _RANK[self.role] < _RANK[role]:
+            raise Refused(403, "forbidden", f"this needs a key with the role {role}")
+        if policy is not None and not policy.startswith(self.prefix):
+            raise Refused(
+                403, "other_tenant", f"this key is for policies that begin with {self.prefix!r}"
+            )
+
+    def may_see(self, policy: str) -> bool:
+        return policy.startswith(self.prefix)
+
+
+NOBODY = Caller("", ADMIN, "")
+"""Whoever calls a service that runs without keys."""
+
+
+def new_key(role: str, *, prefix: str = "", label: str = "", now_ns: int) -> tuple[str, Key]:
+    """The token, which is shown once, and what is stored of it."""
+    if role not in ROLES:
+        raise ValueError(f"role must be one of {', '.join(ROLES)}; got {role!r}")
+    id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+    return f"{_MARK}_{id}_{secret}", Key(id, _hash(secret), role, prefix, label, now_ns, 0)
+
+
+def _hash(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def first_admin_key(store: Store, *, now_ns: int) -> str | None:
+    """The token of a first admin key, where there was none yet."""
+    with store.write() as session:
+        if session.api_keys():
+            return None
+        token, key = new_key(ADMIN, label="first", now_ns=now_ns)
+        session.add_key(key)
+        return token
+
+
+class Keyring:
+    """The keys in use, read again from the store every two seconds."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._keys: dict[str, Key] = {}
+        self._read_at = -_REFRESH_S
+
+    @property
+    def is_old(self) -> bool:
+        return time.monotonic() - self._read_at >= _REFRESH_S
+
+    def refresh(self) -> None:
+        """Read the keys; blocks."""
+        with self._store.read() as session:
+            self._hold(session.api_keys())
+        self._read_at = time.monotonic()
+
+    def _hold(self, keys: Iterable[Key]) -> None:
+        self._keys = {key.id: key for key in keys if not key.revoked_ns}
+
+    def caller(self, authorization: str) -> Caller:
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            raise _unauthorized("give a key: Authorization: Bearer dbk_...")
+        mark, _, rest = token.strip().partition("_")
+        id, _, secret = rest.partition("_")
+        key = self._keys.get(id)
+        stored = key.hash if key is not None else bytes(32)
+        if not hmac.compare_digest(_hash(secret), stored) or key is None or mark != _MARK:
+            raise _unauthorized("this key is not known, or it was revoked")
+        return Caller(key.id, key.role, key.prefix)
+
+
+def _unauthorized(message: str) -> Refused:
+    return Refused(401, "unauthorized", message)
+
+
+class RateLimit:
+    """So many requests a second for each key, a second's worth at once."""
+
+    def __init__(self, rate: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = rate
+        self._most = max(rate, 1.0)
+        self._clock = clock
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def take(self, key: str) -> None:
+        now = self._clock()
+        left, since = self._left.get(key, (self._most, now))
+        left = min(self._most, left + (now - since) * self._rate)
+        if left < 1.0:
+            self._left[key] = (left, now)
+            raise Refused(
+                429,
+                "rate_limited",
+                f"this key may send {self._rate:g} requests a second",
+                retry_after_s=max(1, round((1.0 - left) / self._rate)),
+            )
+        self._left[key] = (left - 1.0, now)

@@ -1,0 +1,439 @@
+"""What the writer does for a request. A command works on a desk and returns an answer."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+
+from driftbandits.policies import ACCEPTED, check_actions
+from driftbandits.service import snapshots, wire
+from driftbandits.service.desk import Desk
+from driftbandits.service.fold import Fold, Offer, Version
+from driftbandits.service.history import detections_of
+from driftbandits.service.problems import Refused, invalid
+from driftbandits.store import (
+    CONFIGURED,
+    CONFLICT,
+    DECISION,
+    DUPLICATE,
+    ERASED,
+    LATE,
+    Event,
+    Known,
+)
+from driftbandits.store.records import (
+    Configured,
+    Conflicted,
+    Decided,
+    Erased,
+    Rewarded,
+    unpacked,
+)
+
+
+def clock_text(at_ns: int) -> str:
+    """A time as answers have it: UTC, to the microsecond."""
+    seconds, rest = divmod(at_ns, 1_000_000_000)
+    moment = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{moment}.{rest // 1000:06d}Z"
+
+
+class Command(ABC):
+    """Work for the writer. `event_ids` are looked up together before a batch begins."""
+
+    writes = True
+
+    def __init__(self, policy: str) -> None:
+        self.policy = policy
+
+    @property
+    def event_ids(self) -> Sequence[str]:
+        return ()
+
+    @abstractmethod
+    def run(self, desk: Desk) -> Any: ...
+
+
+# -- decisions -----------------------------------------------------------------------------------
+
+
+class Decide(Command):
+    """One decision."""
+
+    def __init__(self, policy: str, event_id: str, offer: Offer, *, most_pending: int) -> None:
+        super().__init__(policy)
+        self.event_id = event_id
+        self.offer = offer
+        self._most_pending = most_pending
+
+    @property
+    def event_ids(self) -> Sequence[str]:
+        return (self.event_id,)
+
+    def run(self, desk: Desk) -> wire.DecisionAnswer | Refused:
+        fold = desk.fold(self.policy)
+        known = desk.known(self.policy, self.event_id)
+        if known.decision is not None:
+            return self._again(desk, fold, known.decision)
+        self._check(fold)
+        desk.touched.add(self.policy)
+        record = fold.decide(self.event_id, self.offer, desk.at(fold))
+        desk.append(fold, DECISION, self.event_id, record)
+        return decision_answer(self.event_id, record, fold.seq)
+
+    def _again(self, desk: Desk, fold: Fold, event: Event) -> wire.DecisionAnswer | Refused:
+        if event.is_erased:
+            raise _gone(self.event_id)
+        record: Decided = unpacked(DECISION, event.body)
+        offer = self.offer
+        same = (record.arms, record.x, record.baseline) == (
+            offer.arms,
+            offer.x.tobytes(),
+            offer.baseline,
+        )
+        kind = DUPLICATE if same else CONFLICT
+        _note(desk, fold, kind, self.event_id, Conflicted(DECISION, None, offer.key))
+        if not same:
+            return _conflict(f"event_id {self.event_id!r} has a decision about other arms")
+        return decision_answer(self.event_id, record, event.seq)
+
+    def _check(self, fold: Fold) -> None:
+        policy, offer = fold.playing.policy, self.offer
+        if offer.x.shape[1] != policy.dim:
+            raise invalid(
+                f"x must have {policy.dim} numbers; got {offer.x.shape[1]}", "$.arms[0].x"
+            )
+        if check_actions(policy.numbers, offer.x) != ACCEPTED:
+            lengths = np.linalg.norm(offer.x, axis=1)
+            longest = int(np.argmax(lengths))
+            raise invalid(
+                f"x must not be longer than L = {policy.L:g}; its length is "
+                f"{lengths[longest]:.6g}. Configure a larger L, or too_long = 'rescale'.",
+                f"$.arms[{longest}].x",
+            )
+        if fold.version.record.mode == "apprentice" and offer.baseline < 0:
+            raise invalid(
+                "an apprentice needs the caller's baseline, the id of an arm", "$.baseline"
+            )
+        if fold.pending_of_key[offer.key] >= self._most_pending:
+            raise Refused(
+                429,
+                "too_many_pending",
+                f"{self._most_pending} decisions of this key wait for their rewards in policy "
+                f"{self.policy!r}; report some, or configure reward_wait_s",
+                retry_after_s=1,
+            )
+
+
+def decision_answer(event_id: str, record: Decided, seq: int) -> wire.DecisionAnswer:
+    return wire.DecisionAnswer(
+        event_id=event_id,
+        arm=record.arms[record.index],
+        index=record.index,
+        round=record.number,
+        propensity=record.propensity,
+        scores=np.frombuffer(record.scores, dtype="<f8").tolist(),
+        model_seq=seq - 1,
+    )
+
+
+# -- rewards -------------------------------------------------------------------------------------
+
+
+class Reward(Command):
+    """One reward."""
+
+    def __init__(self, policy: str, event_id: str, value: float, *, key: str) -> None:
+        super().__init__(policy)
+        self.event_id = event_id
+        self.value = value
+        self.key = key
+
+    def run(self, desk: Desk) -> wire.RewardAnswer | Refused:
+        fold = desk.fold(self.policy)
+        if fold.is_open(self.event_id):
+            return self._learn(desk, fold)
+        known = desk.known(self.policy, self.event_id)
+        if known.decision is None:
+            raise Refused(
+                404,
+                "unknown_decision",
+                f"policy {self.policy!r} made no decision with event_id {self.event_id!r}",
+                path="$.event_id",
+            )
+        if known.decision.is_erased:
+            raise _gone(self.event_id)
+        reported = _reported(known)
+        if reported is None:
+            return self._learn(desk, fold)
+        told = Conflicted("reward", self.value, self.key)
+        if reported == self.value:
+            _note(desk, fold, DUPLICATE, self.event_id, told)
+            return wire.RewardAnswer("duplicate")
+        _note(desk, fold, CONFLICT, self.event_id, told)
+        return _conflict(f"event_id {self.event_id!r} has another reward, {reported!r}")
+
+    def _learn(self, desk: Desk, fold: Fold) -> wire.RewardAnswer:
+        learns = fold.is_open(self.event_id) and fold.learns_from(self.event_id)
+        if learns:
+            low, high = fold.playing.policy.reward_range()
+            if not low <= self.value <= high:
+                raise invalid(
+                    f"value must be in [{low:g}, {high:g}] for this policy; got {self.value!r}",
+                    "$.value",
+                )
+        desk.touched.add(self.policy)
+        kind = fold.reward(self.event_id, self.value, desk.at(fold))
+        desk.append(fold, kind, self.event_id, Rewarded(self.value, self.key))
+        if kind == LATE:
+            return wire.RewardAnswer("late")
+        return wire.RewardAnswer("learned" if learns else "recorded")
+
+
+def _reported(known: Known) -> float | None:
+    """The value that a caller has reported, if one has: a default is not a report."""
+    for event in (known.late, known.outcome):
+        if event is not None and event.kind != "default":
+            record: Rewarded = unpacked(event.kind, event.body)
+            return record.value
+    return None
+
+
+def _note(desk: Desk, fold: Fold, kind: str, event_id: str, record: Conflicted) -> None:
+    desk.touched.add(fold.policy)
+    fold.note(kind, desk.at(fold))
+    desk.append(fold, kind, event_id, record)
+
+
+def _conflict(message: str) -> Refused:
+    """An answer, and not an exception: the conflict is an event that has to be committed."""
+    return Refused(409, "conflict", message)
+
+
+def _gone(event_id: str) -> Refused:
+    return Refused(410, "erased", f"the events of event_id {event_id!r} were erased")
+
+
+class Many(Command):
+    """Commands of one policy, one after the other; each has its own result."""
+
+    def __init__(self, policy: str, commands: Sequence[Command]) -> None:
+        super().__init__(policy)
+        self._commands = commands
+
+    @property
+    def event_ids(self) -> Sequence[str]:
+        return [event_id for command in self._commands for event_id in command.event_ids]
+
+    def run(self, desk: Desk) -> list[Any]:
+        desk.fold(self.policy)
+        return [attempted(command, desk) for command in self._commands]
+
+
+def attempted(command: Command, desk: Desk) -> Any:
+    """The answer, or the refusal as a value."""
+    try:
+        return command.run(desk)
+    except Refused as refused:
+        return refused
+
+
+# -- policies ------------------------------------------------------------------------------------
+
+
+class Configure(Command):
+    """A new policy, a new version of one, or nothing if it is as it was."""
+
+    def __init__(self, policy: str, record: Configured, *, seed: int | None) -> None:
+        super().__init__(policy)
+        self._record = record
+        self._seed = seed
+
+    def run(self, desk: Desk) -> tuple[bool, wire.PolicyAnswer]:
+        fold = desk.create(self.policy)
+        before = fold.version.record if fold.versions else None
+        record = self._following(before)
+        changed = record != before
+        if changed:
+            desk.touched.add(self.policy)
+            fold.configure(record, desk.at(fold))
+            desk.append(fold, CONFIGURED, "", record)
+        return changed, policy_answer(fold)
+
+    def _following(self, before: Configured | None) -> Configured:
+        wanted, seed = self._record, self._seed
+        if before is None:
+            seed = secrets.randbits(62) if seed is None else seed
+            return msgspec.structs.replace(wanted, version=1, seed=seed, fresh=True)
+        model = (before.arguments, before.half_life_s, before.window_s)
+        fresh = model != (wanted.arguments, wanted.half_life_s, wanted.window_s) or (
+            seed is not None and seed != before.seed
+        )
+        seed = before.seed if seed is None else seed
+        same = msgspec.structs.replace(
+            wanted, version=before.version, seed=seed, fresh=before.fresh, key=before.key
+        )
+        if same == before:
+            return before
+        return msgspec.structs.replace(wanted, version=before.version + 1, seed=seed, fresh=fresh)
+
+
+class Erase(Command):
+    """Take the content out of events, and keep what was learned in an anchored snapshot."""
+
+    def __init__(
+        self,
+        policy: str,
+        *,
+        event_ids: Sequence[str] = (),
+        prefix: str | None = None,
+        older_than_ns: int | None = None,
+        reason: str = "request",
+        key: str,
+    ) -> None:
+        super().__init__(policy)
+        self._event_ids = event_ids
+        self._prefix = prefix
+        self._older_than_ns = older_than_ns
+        self._reason = reason
+        self._key = key
+
+    def run(self, desk: Desk) -> wire.ErasureAnswer:
+        fold = desk.fold(self.policy)
+        desk.flush(self.policy)
+        session, seqs = desk.session, set[int]()
+        for event_id in self._event_ids:
+            seqs.update(session.matching(self.policy, event_id=event_id))
+        if self._prefix is not None:
+            seqs.update(session.matching(self.policy, prefix=self._prefix))
+        if self._older_than_ns is not None:
+            before_ns = desk.now_ns - self._older_than_ns
+            seqs.update(session.matching(self.policy, before_ns=before_ns))
+        if not seqs:
+            return wire.ErasureAnswer(0)
+        desk.touched.add(self.policy)
+        record = Erased(tuple(sorted(seqs)), self._reason, self._key)
+        fold.erase(record, desk.at(fold))
+        desk.append(fold, ERASED, "", record)
+        session.erase(self.policy, record.seqs)
+        desk.flush(self.policy)
+        desk.snapshot(fold, anchor=True)
+        return wire.ErasureAnswer(len(seqs))
+
+
+# -- looking -------------------------------------------------------------------------------------
+
+
+class Look(Command):
+    """Something about a policy, as of one event."""
+
+    writes = False
+
+    def __init__(self, policy: str, answer: Callable[[Fold], Any]) -> None:
+        super().__init__(policy)
+        self._answer = answer
+
+    def run(self, desk: Desk) -> Any:
+        return self._answer(desk.fold(self.policy))
+
+
+def configuration(version: Version) -> wire.Configuration:
+    record = version.record
+    return wire.Configuration(
+        version=record.version,
+        since_seq=version.seq,
+        since=clock_text(version.at_ns),
+        arguments=record.arguments,
+        seed=record.seed,
+        mode=cast(wire.Mode, record.mode),
+        reward_wait_s=record.reward_wait_s,
+        default_reward=None if record.reward_wait_s is None else record.default_reward,
+        half_life_s=record.half_life_s,
+        window_s=record.window_s,
+        fresh=record.fresh,
+    )
+
+
+def counts(fold: Fold) -> wire.Counts:
+    count = fold.counts
+    return wire.Counts(
+        decisions=count["decision"],
+        rewards=count["reward"],
+        defaults=count["default"],
+        late=count["late"],
+        duplicates=count["duplicate"],
+        conflicts=count["conflict"],
+        erased=count["erased"],
+    )
+
+
+def summary(fold: Fold) -> wire.PolicySummary:
+    record = fold.version.record
+    return wire.PolicySummary(
+        policy=fold.policy,
+        name=record.arguments["name"],
+        version=record.version,
+        mode=cast(wire.Mode, record.mode),
+        seq=fold.seq,
+        pending=len(fold.pending),
+        counts=counts(fold),
+    )
+
+
+def policy_answer(fold: Fold) -> wire.PolicyAnswer:
+    agent = fold.playing
+    radius = agent.radius
+    return wire.PolicyAnswer(
+        policy=fold.policy,
+        version=fold.version.record.version,
+        seq=fold.seq,
+        at=clock_text(fold.at_ns),
+        configuration=configuration(fold.version),
+        round=agent.issued,
+        theta_hat=agent.theta_hat.tolist(),
+        theta=agent.theta.tolist(),
+        radius=radius if math.isfinite(radius) else 0.0,
+        effective_sample_size=fold.effective_sample_size,
+        detections=_detections(fold),
+        pending=len(fold.pending),
+        counts=counts(fold),
+    )
+
+
+def _detections(fold: Fold) -> list[wire.Detection]:
+    times = dict(fold.history.detected)
+    return [
+        wire.Detection(
+            round=found.round,
+            at=clock_text(times.get(found.round, fold.at_ns)),
+            statistic=found.statistic,
+            threshold=found.threshold,
+            change=found.change,
+        )
+        for found in detections_of(fold.playing)
+    ]
+
+
+def digest_answer(fold: Fold) -> wire.DigestAnswer:
+    return wire.DigestAnswer(fold.policy, fold.seq, snapshots.digest(fold))
+
+
+def versions_answer(fold: Fold) -> wire.VersionsAnswer:
+    return wire.VersionsAnswer([configuration(version) for version in fold.versions])
+
+
+def history_answer(fold: Fold) -> wire.HistoryAnswer:
+    return wire.HistoryAnswer(
+        fold.policy,
+        [
+            wire.Minute(clock_text(minute * 60_000_000_000), *row)
+            for minute, row in fold.history.minutes.items()
+        ],
+    )

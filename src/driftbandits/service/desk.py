@@ -1,0 +1,185 @@
+"""One transaction's work: folds brought up to date, events gathered, and all of it written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from driftbandits.service import snapshots
+from driftbandits.service.fold import Fold
+from driftbandits.service.problems import Refused, unknown_policy
+from driftbandits.store import (
+    DECISION,
+    DEFAULT,
+    LATE,
+    REWARD,
+    Corrupt,
+    Entry,
+    Event,
+    Known,
+    Session,
+    Snapshot,
+)
+from driftbandits.store.records import Record, Rewarded, packed
+
+KEPT_SNAPSHOTS = 2
+NOTHING = Known()
+
+_PARTS = {DECISION: "decision", REWARD: "outcome", DEFAULT: "outcome", LATE: "late"}
+
+
+class Desk:
+    """What commands work with. Folds change as they work; the log follows when it is closed."""
+
+    def __init__(
+        self, session: Session, folds: dict[str, Fold], *, now_ns: int, snapshot_every: int
+    ) -> None:
+        self.session = session
+        self.now_ns = now_ns
+        self.touched: set[str] = set()
+        self._folds = folds
+        self._snapshot_every = snapshot_every
+        self._entries: dict[str, list[Entry]] = {}
+        self._known: dict[tuple[str, str], Known] = {}  # as stored
+        self._gathered: dict[tuple[str, str], dict[str, Event]] = {}  # what this batch adds
+        self._broken: dict[str, Refused] = {}
+
+    # -- getting ready ---------------------------------------------------------------------------
+
+    def lock(self, wanted: Mapping[str, Iterable[str]]) -> None:
+        """Lock the policies of this batch, and look up the event_ids that it is about."""
+        self.session.lock(wanted)
+        for policy, event_ids in wanted.items():
+            self._bring_up(policy)
+            fold = self._folds.get(policy)
+            if fold is None or policy in self._broken:
+                continue
+            ids = [event_id for event_id in event_ids if event_id]
+            for event_id in ids:
+                self._known[policy, event_id] = NOTHING
+            for event_id, known in self.session.known(policy, ids).items():
+                self._known[policy, event_id] = known
+            self.expire(fold)
+
+    def look(self, policies: Iterable[str]) -> None:
+        """Bring folds up to date without a lock."""
+        for policy in policies:
+            self._bring_up(policy)
+
+    def _bring_up(self, policy: str) -> None:
+        head = self.session.head(policy)
+        fold = self._folds.get(policy)
+        if head is None:
+            self._folds.pop(policy, None)
+            return
+        if fold is not None and fold.head == head:
+            return
+        try:
+            if fold is None or not self._continued(fold):
+                self._folds[policy] = self._loaded(policy)
+        except Corrupt as error:
+            self._folds.pop(policy, None)
+            self._broken[policy] = Refused(500, "corrupt_log", f"policy {policy!r}: {error}")
+
+    def _continued(self, fold: Fold) -> bool:
+        """Whether the fold could go on with what others have written."""
+        try:
+            snapshots.catch_up(self.session, fold)
+        except (Corrupt, msgspec.DecodeError):  # restored from a backup, or erased meanwhile
+            return False
+        return True
+
+    def _loaded(self, policy: str) -> Fold:
+        try:
+            return snapshots.load(self.session, policy)
+        except msgspec.DecodeError as error:
+            raise Corrupt(f"an event cannot be read: {error}") from error
+
+    # -- working ---------------------------------------------------------------------------------
+
+    def fold(self, policy: str) -> Fold:
+        """A policy that has a configuration."""
+        if policy in self._broken:
+            raise self._broken[policy]
+        fold = self._folds.get(policy)
+        if fold is None or not fold.versions:
+            raise unknown_policy(policy)
+        return fold
+
+    def create(self, policy: str) -> Fold:
+        """A policy that may be new."""
+        if policy not in self._folds and policy not in self._broken:
+            self.session.create(policy)
+            self.session.lock([policy])
+            self._bring_up(policy)
+        if policy in self._broken:
+            raise self._broken[policy]
+        return self._folds[policy]
+
+    def at(self, fold: Fold) -> int:
+        """The server's time, which never goes back in a log."""
+        return max(self.now_ns, fold.at_ns)
+
+    def known(self, policy: str, event_id: str) -> Known:
+        """What the log holds about an event_id, this batch included."""
+        if (policy, event_id) not in self._known:
+            found = self.session.known(policy, [event_id])
+            self._known[policy, event_id] = found.get(event_id, NOTHING)
+        known = self._known[policy, event_id]
+        gathered = self._gathered.get((policy, event_id))
+        return known._replace(**gathered) if gathered else known
+
+    def append(self, fold: Fold, kind: str, event_id: str, record: Record) -> None:
+        """Write down what has just been done to a fold."""
+        policy, body = fold.policy, packed(record)
+        self.touched.add(policy)
+        self._entries.setdefault(policy, []).append(Entry(kind, event_id, fold.at_ns, body))
+        part = _PARTS.get(kind)
+        if part is not None:
+            event = Event(policy, fold.seq, fold.at_ns, kind, event_id, body, b"-", b"", b"")
+            self._gathered.setdefault((policy, event_id), {})[part] = event
+
+    def expire(self, fold: Fold) -> None:
+        """Learn the default reward of decisions that have waited long enough."""
+        if not fold.versions:
+            return
+        at_ns = self.at(fold)
+        while (event_id := fold.due(at_ns)) is not None:
+            self.touched.add(fold.policy)
+            value = fold.version.record.default_reward
+            key = fold.pending[event_id].key
+            kind = fold.reward(event_id, value, at_ns, kind=DEFAULT)
+            self.append(fold, kind, event_id, Rewarded(value, key))
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Put the events into the log; the caller commits."""
+        for policy, entries in self._entries.items():
+            fold = self._folds[policy]
+            head = self.session.append(policy, entries)
+            assert (head.seq, head.at_ns) == (fold.seq, fold.at_ns)
+            fold.checksum = head.checksum
+            if fold.seq - fold.snapshot_seq >= self._snapshot_every:
+                self.snapshot(fold)
+        self._entries.clear()
+
+    def flush(self, policy: str) -> None:
+        """Write the gathered events of a policy now, for a command that works on stored ones."""
+        if entries := self._entries.pop(policy, None):
+            self._folds[policy].checksum = self.session.append(policy, entries).checksum
+        self._known.clear()
+        self._gathered = {at: parts for at, parts in self._gathered.items() if at[0] != policy}
+
+    def snapshot(self, fold: Fold, *, anchor: bool = False) -> None:
+        """Keep the state as of now; older ones make room."""
+        content = snapshots.packed(fold)
+        self.session.save_snapshot(Snapshot(fold.policy, fold.seq, fold.at_ns, anchor, content))
+        fold.snapshot_seq = fold.seq
+        if anchor:
+            self.session.drop_snapshots(fold.policy, before=fold.seq, anchors=True)
+            return
+        kept = [s.seq for s in self.session.snapshots(fold.policy) if not s.anchor]
+        if len(kept) > KEPT_SNAPSHOTS:
+            self.session.drop_snapshots(fold.policy, before=kept[KEPT_SNAPSHOTS - 1])

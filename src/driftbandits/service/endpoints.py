@@ -1,0 +1,265 @@
+"""How a request gets to its handler: key, role, limits, body; and how an answer leaves.
+
+An endpoint is a plain ASGI application, so nothing stands between the server and the handler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from driftbandits.service.auth import NOBODY, READER, Caller, Keyring, RateLimit
+from driftbandits.service.bodies import decoded
+from driftbandits.service.engine import Engine
+from driftbandits.service.metrics import Metrics
+from driftbandits.service.problems import Refused, unavailable
+from driftbandits.service.wire import NAME_PATTERN, ErrorAnswer
+from driftbandits.store import StoreError
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+logger = logging.getLogger("driftbandits.service")
+
+BODY_TIMEOUT_S = 30.0
+_NAME = re.compile(NAME_PATTERN)
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_encode = msgspec.json.Encoder().encode
+
+
+class Limits(NamedTuple):
+    """What a deployment may set."""
+
+    body_bytes: int = 2 * 1024 * 1024
+    pending_per_key: int = 100_000
+    rate_per_key: float | None = None
+
+
+class Call(NamedTuple):
+    """What a handler is given."""
+
+    caller: Caller
+    policy: str
+    path: Mapping[str, Any]
+    query: Mapping[str, str]
+    accept: str
+    body: Any
+
+
+class Reply(NamedTuple):
+    """What a handler gives back."""
+
+    body: Any  # a struct, or bytes
+    status: int = 200
+    media_type: str = "application/json"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+Handler = Callable[["Gate", Call], Awaitable[Reply]]
+
+
+class Action:
+    """A handler with what it asks for."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        role: str | None = READER,
+        request: type | None = None,
+        answer: type | None = None,
+        statuses: tuple[int, ...] = (),
+        query: Mapping[str, str] | None = None,
+        summary: str,
+        media_types: tuple[str, ...] = ("application/json",),
+        limited: bool = True,
+    ) -> None:
+        self.handler = handler
+        self.role = role  # None: open to all
+        self.request = request
+        self.answer = answer
+        self.statuses = statuses
+        self.query = query or {}
+        self.summary = summary
+        self.media_types = media_types
+        self.limited = limited
+        self.decoder: msgspec.json.Decoder[Any] | None = (
+            None if request is None else msgspec.json.Decoder(request)
+        )
+
+
+class Gate:
+    """What all endpoints share."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        keyring: Keyring | None,
+        limits: Limits,
+        metrics: Metrics,
+    ) -> None:
+        self.engine = engine
+        self.keyring = keyring
+        self.limits = limits
+        self.metrics = metrics
+        rate = limits.rate_per_key
+        self.rate = RateLimit(rate) if rate is not None and keyring is not None else None
+
+    async def caller(self, headers: Mapping[bytes, bytes]) -> Caller:
+        if self.keyring is None:
+            _check_local(headers)
+            return NOBODY
+        if self.keyring.is_old:
+            await asyncio.to_thread(self.keyring.refresh)
+        return self.keyring.caller(headers.get(b"authorization", b"").decode("latin-1"))
+
+
+def _check_local(headers: Mapping[bytes, bytes]) -> None:
+    """Without keys, pages of other sites must not reach the service through a browser."""
+    host = headers.get(b"host", b"").decode("latin-1")
+    if urlsplit(f"//{host}").hostname not in _LOOPBACK:
+        raise Refused(403, "other_host", "without keys only a loopback address is answered")
+    origin = headers.get(b"origin")
+    if origin is not None and urlsplit(origin.decode("latin-1")).netloc != host:
+        raise Refused(403, "other_origin", "without keys no other site's page is answered")
+
+
+class Endpoint:
+    """One path: an action for each method."""
+
+    def __init__(self, gate: Gate, route: str, actions: Mapping[str, Action]) -> None:
+        self._gate = gate
+        self._route = route
+        self._actions = actions
+        self._allow = ", ".join(actions).encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = time.perf_counter()
+        reply = await self._reply(scope, receive)
+        if reply is None:
+            return
+        await _send(send, reply, head=scope["method"] == "HEAD")
+        seconds = time.perf_counter() - began
+        method = scope["method"] if scope["method"] in self._actions else "other"
+        self._gate.metrics.request(method, self._route, reply.status, seconds)
+
+    async def _reply(self, scope: Scope, receive: Receive) -> Reply | None:
+        try:
+            method = "GET" if scope["method"] == "HEAD" else scope["method"]
+            action = self._actions.get(method)
+            if action is None:
+                raise Refused(405, "no_such_method", f"allowed here: {self._allow.decode()}")
+            headers = dict(scope["headers"])
+            path = scope["path_params"]
+            policy = path.get("policy", "")
+            if "policy" in path and not _NAME.match(policy):
+                raise Refused(422, "invalid", f"policy must match {NAME_PATTERN}", path="policy")
+            caller = NOBODY
+            if action.role is not None:
+                caller = await self._gate.caller(headers)
+                caller.check(action.role, path.get("policy"))
+                if self._gate.rate is not None and action.limited:
+                    self._gate.rate.take(caller.key)
+            body = None
+            if action.decoder is not None:
+                raw = await _body(receive, headers, self._gate.limits.body_bytes)
+                if raw is None:
+                    return None
+                body = decoded(raw, action.decoder)
+            query = _query(scope["query_string"], action.query)
+            accept = headers.get(b"accept", b"").decode("latin-1")
+            call = Call(caller, policy, path, query, accept, body)
+            return await action.handler(self._gate, call)
+        except Refused as refused:
+            return self._refusal(refused)
+        except StoreError as error:
+            logger.error("%s", error)
+            return self._refusal(
+                unavailable("storage_unavailable", "the log cannot be read at present")
+            )
+        except Exception:
+            logger.exception("%s %s failed", scope["method"], self._route)
+            return self._refusal(Refused(500, "internal", "the request failed"))
+
+    def _refusal(self, refused: Refused) -> Reply:
+        headers: list[tuple[bytes, bytes]] = []
+        if refused.retry_after_s is not None:
+            headers.append((b"retry-after", str(refused.retry_after_s).encode()))
+        if refused.status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        if refused.status == 405:
+            headers.append((b"allow", self._allow))
+        if refused.status in (408, 413):
+            headers.append((b"connection", b"close"))  # the rest of the body is not wanted
+        return Reply(ErrorAnswer(refused.problem), refused.status, headers=tuple(headers))
+
+
+async def _send(send: Send, reply: Reply, *, head: bool) -> None:
+    body = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
+    headers = [
+        (b"content-type", reply.media_type.encode()),
+        (b"content-length", str(len(body)).encode()),
+        *reply.headers,
+    ]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if head else body})
+
+
+async def _body(receive: Receive, headers: Mapping[bytes, bytes], most: int) -> bytes | None:
+    """The body, counted as it comes; None if the caller went away."""
+    too_large = Refused(413, "too_large", f"a body may have {most} bytes")
+    length = headers.get(b"content-length", b"")
+    if length.isdigit() and int(length) > most:
+        raise too_large
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                part = message.get("body", b"")
+                size += len(part)
+                if size > most:
+                    raise too_large
+                parts.append(part)
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+    except TimeoutError:
+        raise Refused(
+            408, "too_slow", f"the body did not come within {BODY_TIMEOUT_S:g} s"
+        ) from None
+
+
+def _query(raw: bytes, known: Mapping[str, str]) -> dict[str, str]:
+    if not raw:
+        return {}
+    query = {}
+    for name, values in parse_qs(raw.decode("latin-1"), keep_blank_values=True).items():
+        if name not in known or len(values) > 1:
+            allowed = ", ".join(known) or "none"
+            raise Refused(422, "invalid", f"query parameters here, once each: {allowed}", path=name)
+        query[name] = values[0]
+    return query
+
+
+def whole_number(query: Mapping[str, str], name: str, *, default: int, most: int) -> int:
+    """A query parameter that counts."""
+    text = query.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit()) or len(text) > 18 or int(text) > most:
+        raise Refused(
+            422, "invalid", f"{name} must be an integer from 0 to {most}; got {text!r}", path=name
+        )
+    return int(text)

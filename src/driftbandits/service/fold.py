@@ -1,0 +1,286 @@
+"""A policy's state as a fold of its log.
+
+Live serving and replay make the same calls in the same order, so they end in the same bits. Time is
+what the log says: `at_ns` of the event at hand. With half_life_s or window_s a thousandth of it is
+one tick of the agent's clock; else the clock counts decisions.
+
+A replay learns from the actions that the log says were played. On a processor whose last bits
+differ it would choose otherwise now and then; `differences` counts such events.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftbandits.agent import Agent
+from driftbandits.policies import policy as make_policy
+from driftbandits.service.history import History
+from driftbandits.store import (
+    CONFIGURED,
+    CONFLICT,
+    DECISION,
+    DEFAULT,
+    DUPLICATE,
+    ERASED,
+    LATE,
+    REWARD,
+    START,
+    Event,
+    Head,
+)
+from driftbandits.store.records import Configured, Decided, Erased, unpacked
+
+Floats = NDArray[np.float64]
+
+TICKS = 1000
+"""Ticks of the agent's clock in a half-life or a window that is given in seconds."""
+
+_NANOSECONDS = 1_000_000_000
+
+
+class Pending(NamedTuple):
+    """A decision whose outcome is open."""
+
+    number: int  # the agent's id; 0: made while frozen
+    seq: int
+    at_ns: int
+    key: str
+
+
+class Version(NamedTuple):
+    """A configuration, and where it began."""
+
+    seq: int
+    at_ns: int
+    record: Configured
+
+
+class Offer(NamedTuple):
+    """What a decision chooses from."""
+
+    arms: tuple[str, ...]
+    x: Floats  # (arms, dim)
+    baseline: int  # -1: none
+    key: str
+
+
+def new_agent(record: Configured) -> Agent:
+    """The agent of a version, before its first event."""
+    arguments = dict(record.arguments)
+    by_time = record.half_life_s is not None or record.window_s is not None
+    if record.half_life_s is not None:
+        arguments["discount"] = 0.5 ** (1.0 / TICKS)
+    if record.window_s is not None:
+        arguments["window"] = TICKS
+    clock = "ticks" if by_time else "decisions"
+    return Agent(make_policy(**arguments), seed=record.seed, clock=clock)
+
+
+class Fold:
+    """The state that the first `seq` events of a policy make."""
+
+    def __init__(self, policy: str) -> None:
+        self.policy = policy
+        self.seq = 0
+        self.at_ns = 0
+        self.checksum = START
+        self.versions: list[Version] = []
+        self.agent: Agent | None = None
+        self.began_ns = 0  # when the agent started, from which its ticks count
+        self.learned = 0  # outcomes the agent has seen
+        self.frozen_decisions = 0
+        self.pending: dict[str, Pending] = {}
+        self.pending_of_key: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+        self.history = History()
+        self.differences = 0
+        self.snapshot_seq = 0  # where the last snapshot was taken
+
+    @property
+    def head(self) -> Head:
+        return Head(self.seq, self.at_ns, self.checksum)
+
+    @property
+    def version(self) -> Version:
+        return self.versions[-1]
+
+    @property
+    def playing(self) -> Agent:
+        assert self.agent is not None
+        return self.agent
+
+    @property
+    def effective_sample_size(self) -> float:
+        size = self.playing.effective_sample_size
+        if size is not None:
+            return size
+        if self.playing.policy.discount is None:
+            return float(self.learned)
+        return self.history.effective_sample_size
+
+    # -- what an event does ----------------------------------------------------------------------
+
+    def configure(self, record: Configured, at_ns: int) -> None:
+        self._step(CONFIGURED, at_ns)
+        if record.fresh:
+            self.agent = new_agent(record)
+            self.began_ns = at_ns
+            self.learned = 0
+            self.pending.clear()
+            self.pending_of_key.clear()
+            self.history.start_weighing()
+        self.versions.append(Version(self.seq, at_ns, record))
+
+    def decide(
+        self, event_id: str, offer: Offer, at_ns: int, *, played: int | None = None
+    ) -> Decided:
+        """Make a decision; what may be wrong with an offer has been checked before."""
+        agent, version = self.playing, self.version.record
+        self._step(DECISION, at_ns)
+        if version.mode == "apprentice":
+            played = offer.baseline
+        if version.mode == "frozen":
+            self.frozen_decisions += 1
+            seed = (version.seed + self.frozen_decisions) % 2**63
+            choice, number = agent.preview(offer.x, seed=seed), 0
+            round_ = self.frozen_decisions
+        else:
+            self._pass_time(at_ns)
+            if played is None:
+                choice = agent.decide(offer.x)
+            else:
+                choice = agent.decide(offer.x, played=played)
+            number = round_ = choice.id
+        index = choice.index if played is None else played
+        self.pending[event_id] = Pending(number, self.seq, at_ns, offer.key)
+        self.pending_of_key[offer.key] += 1
+        self._let_go()
+        self.history.decided(at_ns)
+        return Decided(
+            version=version.version,
+            arms=offer.arms,
+            x=offer.x.tobytes(),
+            baseline=offer.baseline,
+            index=index,
+            suggested=choice.index,
+            number=round_,
+            propensity=1.0 if version.mode == "apprentice" else choice.propensity,
+            scores=choice.scores.tobytes(),
+            key=offer.key,
+        )
+
+    def reward(self, event_id: str, value: float, at_ns: int, *, kind: str = REWARD) -> str:
+        """Learn an outcome that the log does not have yet; REWARD, DEFAULT or LATE."""
+        self._pass_time(at_ns)
+        self._let_go()
+        waiting = self._closed(event_id)
+        if waiting is None:
+            kind = LATE
+        elif waiting.number:
+            if self.version.record.mode == "frozen":
+                self.playing.withdraw(waiting.number)
+            else:
+                self.playing.update(waiting.number, value)
+                self.learned += 1
+        self._step(kind, at_ns)
+        if kind != LATE:
+            self.history.rewarded(at_ns, value, self.playing)
+        return kind
+
+    def learns_from(self, event_id: str) -> bool:
+        """Whether a reward for a pending decision would change the agent."""
+        return self.pending[event_id].number > 0 and self.version.record.mode != "frozen"
+
+    def note(self, kind: str, at_ns: int) -> None:
+        """A duplicate or a conflict: counted, and nothing else."""
+        self._step(kind, at_ns)
+
+    def erase(self, record: Erased, at_ns: int) -> None:
+        """Pending decisions that were erased will have no outcome; what was learned stays."""
+        self._step(ERASED, at_ns)
+        self.counts[ERASED] += len(record.seqs) - 1
+        gone = set(record.seqs)
+        for event_id in [id for id, waiting in self.pending.items() if waiting.seq in gone]:
+            waiting = self._closed(event_id)
+            if waiting is not None and waiting.number:
+                self.playing.withdraw(waiting.number)
+
+    def is_open(self, event_id: str) -> bool:
+        return event_id in self.pending
+
+    def due(self, now_ns: int) -> str | None:
+        """The oldest decision whose reward has been waited for long enough."""
+        wait = self.version.record.reward_wait_s
+        if wait is None or not self.pending:
+            return None
+        event_id, waiting = next(iter(self.pending.items()))
+        return event_id if now_ns - waiting.at_ns >= wait * _NANOSECONDS else None
+
+    def _step(self, kind: str, at_ns: int) -> None:
+        self.seq += 1
+        self.at_ns = at_ns
+        self.counts[kind] += 1
+        if self.agent is not None:
+            self.history.turn_to(at_ns, self.agent)
+
+    def _closed(self, event_id: str) -> Pending | None:
+        waiting = self.pending.pop(event_id, None)
+        if waiting is not None:
+            self.pending_of_key[waiting.key] -= 1
+            if not self.pending_of_key[waiting.key]:
+                del self.pending_of_key[waiting.key]
+        return waiting
+
+    def _pass_time(self, at_ns: int) -> None:
+        record = self.version.record
+        seconds = record.half_life_s or record.window_s
+        if seconds is None or record.mode == "frozen":
+            return
+        ticks = int((at_ns - self.began_ns) * TICKS // round(seconds * _NANOSECONDS))
+        if ticks > self.playing.clock:
+            self.playing.tick(ticks - self.playing.clock)
+
+    def _let_go(self) -> None:
+        """Forget the pending decisions that the agent has forgotten; their rewards come late."""
+        while self.pending:
+            event_id, waiting = next(iter(self.pending.items()))
+            if not waiting.number or self.playing.waits_for(waiting.number):
+                return
+            self._closed(event_id)
+
+    # -- replay ----------------------------------------------------------------------------------
+
+    def replay(self, events: Iterable[Event]) -> None:
+        """Fold events that follow; the caller has checked their chain."""
+        for event in events:
+            self._replay_one(event)
+            self.checksum = event.checksum
+
+    def _replay_one(self, event: Event) -> None:
+        kind, at_ns = event.kind, event.at_ns
+        if kind in (DUPLICATE, CONFLICT):
+            self.note(kind, at_ns)
+            return
+        record = unpacked(kind, event.body)
+        if kind == DECISION:
+            made = self.decide(event.event_id, offer_of(record), at_ns, played=record.index)
+            self.differences += made != record
+        elif kind in (REWARD, DEFAULT, LATE):
+            asked = REWARD if kind == LATE else kind
+            done = self.reward(event.event_id, record.value, at_ns, kind=asked)
+            self.differences += done != kind
+        elif kind == CONFIGURED:
+            self.configure(record, at_ns)
+        elif kind == ERASED:
+            self.erase(record, at_ns)
+
+
+def offer_of(record: Decided) -> Offer:
+    """What a logged decision chose from."""
+    x = np.frombuffer(record.x, dtype="<f8").reshape(len(record.arms), -1)
+    return Offer(record.arms, np.array(x, dtype=np.float64), record.baseline, record.key)

@@ -1,0 +1,273 @@
+"""What each request does: from a checked body to a command, from its result to a reply."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from driftbandits.policies import Policy
+from driftbandits.policies import policy as make_policy
+from driftbandits.service import commands, wire
+from driftbandits.service.endpoints import Call, Gate, Reply, whole_number
+from driftbandits.service.fold import TICKS, Offer
+from driftbandits.service.logs import event_answer, parquet
+from driftbandits.service.problems import Refused, invalid, unknown_policy
+from driftbandits.store import Event
+from driftbandits.store.records import Configured
+
+MOST_EVENTS = 10_000
+MOST_PARQUET_EVENTS = 100_000
+PARQUET = "application/vnd.apache.parquet"
+
+
+def _or_raise(result: Any) -> Any:
+    if isinstance(result, Refused):
+        raise result
+    return result
+
+
+async def _done(gate: Gate, command: commands.Command) -> Any:
+    return _or_raise(await gate.engine.do(command))
+
+
+# -- decisions and rewards -----------------------------------------------------------------------
+
+
+def _decide(gate: Gate, call: Call, request: wire.DecisionRequest) -> commands.Decide:
+    arms = tuple([arm.id for arm in request.arms])
+    if len(set(arms)) < len(arms):
+        twice = next(i for i, arm in enumerate(arms) if arm in arms[:i])
+        raise invalid(f"the arm {arms[twice]!r} is there twice", f"$.arms[{twice}].id")
+    baseline = -1
+    if request.baseline is not None:
+        if request.baseline not in arms:
+            raise invalid(
+                f"baseline must be the id of an arm; got {request.baseline!r}", "$.baseline"
+            )
+        baseline = arms.index(request.baseline)
+    size = len(request.arms[0].x)
+    for i, arm in enumerate(request.arms):
+        if len(arm.x) != size:
+            raise invalid(
+                f"x must be as long as that of the first arm, {size}; got {len(arm.x)} numbers",
+                f"$.arms[{i}].x",
+            )
+    x = np.array([arm.x for arm in request.arms], dtype=np.float64)
+    offer = Offer(arms, x, baseline, call.caller.key)
+    most_pending = gate.limits.pending_per_key
+    return commands.Decide(call.policy, request.event_id, offer, most_pending=most_pending)
+
+
+async def decide(gate: Gate, call: Call) -> Reply:
+    return Reply(await _done(gate, _decide(gate, call, call.body)))
+
+
+async def decide_many(gate: Gate, call: Call) -> Reply:
+    work = []
+    for i, request in enumerate(call.body.decisions):
+        try:
+            work.append(_decide(gate, call, request))
+        except Refused as refused:
+            path = (refused.problem.path or "$").removeprefix("$")
+            refused.problem.path = f"$.decisions[{i}]{path}"
+            raise
+    results = await _done(gate, commands.Many(call.policy, work))
+    return Reply(
+        wire.DecisionsAnswer(
+            [
+                wire.DecisionResult(r.status, error=r.problem)
+                if isinstance(r, Refused)
+                else wire.DecisionResult(200, decision=r)
+                for r in results
+            ]
+        )
+    )
+
+
+async def reward(gate: Gate, call: Call) -> Reply:
+    request = call.body
+    command = commands.Reward(call.policy, request.event_id, request.value, key=call.caller.key)
+    return Reply(await _done(gate, command))
+
+
+async def reward_many(gate: Gate, call: Call) -> Reply:
+    work = [
+        commands.Reward(call.policy, request.event_id, request.value, key=call.caller.key)
+        for request in call.body.rewards
+    ]
+    results = await _done(gate, commands.Many(call.policy, work))
+    return Reply(
+        wire.RewardsAnswer(
+            [
+                wire.RewardResult(r.status, error=r.problem)
+                if isinstance(r, Refused)
+                else wire.RewardResult(200, reward=r)
+                for r in results
+            ]
+        )
+    )
+
+
+# -- policies ------------------------------------------------------------------------------------
+
+_SERVED = ("mode", "reward_wait_s", "default_reward", "half_life_s", "window_s", "seed")
+_ARGUMENTS = tuple(inspect.signature(make_policy).parameters)
+
+
+async def configure(gate: Gate, call: Call) -> Reply:
+    request = call.body
+    policy = _policy(request)
+    if request.default_reward is not None and request.reward_wait_s is None:
+        raise invalid("default_reward needs reward_wait_s", "$.default_reward")
+    default = request.default_reward or 0.0
+    low, high = policy.reward_range()
+    if request.reward_wait_s is not None and not low <= default <= high:
+        raise invalid(
+            f"default_reward must be in [{low:g}, {high:g}] for this policy; got {default!r}",
+            "$.default_reward",
+        )
+    record = Configured(
+        version=0,
+        arguments=policy.arguments,
+        seed=0,
+        mode=request.mode,
+        reward_wait_s=request.reward_wait_s,
+        default_reward=default,
+        half_life_s=request.half_life_s,
+        window_s=request.window_s,
+        fresh=True,
+        key=call.caller.key,
+    )
+    command = commands.Configure(call.policy, record, seed=request.seed)
+    changed, answer = await _done(gate, command)
+    return Reply(answer, 201 if changed and answer.version == 1 else 200)
+
+
+def _policy(request: Any) -> Policy:
+    given = {
+        name: value
+        for name, value in msgspec.structs.asdict(request).items()
+        if name in _ARGUMENTS and value is not msgspec.UNSET
+    }
+    if request.dim > wire.MOST_DIMENSIONS:
+        raise invalid(f"dim must be at most {wire.MOST_DIMENSIONS}; got {request.dim}", "$.dim")
+    by_time = {"half_life_s": "discount", "window_s": "window"}
+    for name, argument in by_time.items():
+        if getattr(request, name) is None:
+            continue
+        if given.get(argument) is not None:
+            raise invalid(f"give {name} or {argument}, not both", f"$.{name}")
+        given[argument] = TICKS if argument == "window" else 0.5 ** (1.0 / TICKS)
+    try:
+        policy = make_policy(**given)
+    except (ValueError, TypeError, OverflowError) as error:
+        first = str(error).split(" ", 1)[0]
+        raise invalid(str(error), f"$.{first}" if first in _ARGUMENTS else "$") from None
+    for name, argument in by_time.items():
+        if getattr(request, name) is not None and getattr(policy, argument) is None:
+            raise invalid(f"{policy.name} forgets by no {argument}", f"$.{name}")
+    return policy
+
+
+async def policies(gate: Gate, call: Call) -> Reply:
+    store = gate.engine.store
+
+    def names() -> list[str]:
+        with store.read() as session:
+            return session.policies()
+
+    summaries = []
+    for name in await asyncio.to_thread(names):
+        if call.caller.may_see(name):
+            result = await gate.engine.do(commands.Look(name, commands.summary))
+            if not isinstance(result, Refused):
+                summaries.append(result)
+    return Reply(wire.PoliciesAnswer(summaries))
+
+
+async def policy(gate: Gate, call: Call) -> Reply:
+    return Reply(await _done(gate, commands.Look(call.policy, commands.policy_answer)))
+
+
+async def versions(gate: Gate, call: Call) -> Reply:
+    return Reply(await _done(gate, commands.Look(call.policy, commands.versions_answer)))
+
+
+async def digest(gate: Gate, call: Call) -> Reply:
+    return Reply(await _done(gate, commands.Look(call.policy, commands.digest_answer)))
+
+
+async def history(gate: Gate, call: Call) -> Reply:
+    return Reply(await _done(gate, commands.Look(call.policy, commands.history_answer)))
+
+
+# -- the log -------------------------------------------------------------------------------------
+
+
+async def events(gate: Gate, call: Call) -> Reply:
+    as_parquet = call.query.get("format", "") == "parquet" or PARQUET in call.accept
+    if call.query.get("format", "json") not in ("json", "parquet"):
+        raise Refused(422, "invalid", "format must be json or parquet", path="format")
+    most = MOST_PARQUET_EVENTS if as_parquet else MOST_EVENTS
+    after = whole_number(call.query, "after", default=0, most=2**62)
+    limit = max(1, whole_number(call.query, "limit", default=min(1000, most), most=most))
+    return await asyncio.to_thread(_events, gate, call.policy, after, limit, as_parquet)
+
+
+def _events(gate: Gate, policy: str, after: int, limit: int, as_parquet: bool) -> Reply:
+    store = gate.engine.store
+    with store.read() as session:
+        if session.head(policy) is None:
+            raise unknown_policy(policy)
+        found: list[Event] = session.events(policy, after=after, limit=limit)
+    following = found[-1].seq if found else after
+    if as_parquet:
+        return Reply(
+            parquet(found),
+            media_type=PARQUET,
+            headers=((b"x-next", str(following).encode()),),
+        )
+    return Reply(wire.EventsAnswer([event_answer(event) for event in found], following))
+
+
+async def erase(gate: Gate, call: Call) -> Reply:
+    request: wire.ErasureRequest = call.body
+    if request.event_ids is None and request.prefix is None and request.older_than_days is None:
+        raise invalid("give event_ids, prefix or older_than_days", "$")
+    days = request.older_than_days
+    command = commands.Erase(
+        call.policy,
+        event_ids=request.event_ids or (),
+        prefix=request.prefix,
+        older_than_ns=None if days is None else int(days * 86_400e9),
+        key=call.caller.key,
+    )
+    return Reply(await _done(gate, command))
+
+
+# -- the process ---------------------------------------------------------------------------------
+
+
+async def health(gate: Gate, call: Call) -> Reply:
+    if gate.engine.dead:
+        raise Refused(503, "writer_died", "the writer has ended", retry_after_s=1)
+    return Reply(wire.HealthAnswer("ok"))
+
+
+async def readiness(gate: Gate, call: Call) -> Reply:
+    if not gate.engine.ready:
+        raise Refused(
+            503, "starting", "kernels are compiled and the log is replayed", retry_after_s=1
+        )
+    return Reply(wire.HealthAnswer("ok"))
+
+
+async def metrics(gate: Gate, call: Call) -> Reply:
+    engine = gate.engine
+    folds = [fold for fold in list(engine.folds.values()) if call.caller.may_see(fold.policy)]
+    text = gate.metrics.text(folds, waiting=engine.waiting, ready=engine.ready)
+    return Reply(text.encode(), media_type="text/plain; version=0.0.4; charset=utf-8")

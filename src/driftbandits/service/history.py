@@ -1,0 +1,63 @@
+"""The last day by the minute, for people to look at. No part of what a policy decides by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from driftbandits.agent import Agent
+
+MINUTES = 1440
+MOST_COORDINATES = 50
+_MINUTE_NS = 60_000_000_000
+
+
+KEPT_DETECTIONS = 1000
+
+
+def detections_of(agent: Agent) -> tuple[Any, ...]:
+    """What policies that look for changes have found; the others have nothing to report."""
+    return getattr(agent, "detections", ())
+
+
+class History:
+    """Counts and sums of each minute, and the estimate as the minute began."""
+
+    def __init__(self) -> None:
+        self.minutes: dict[int, list[Any]] = {}  # decisions, rewards, sum, square sum, theta
+        self.start_weighing()
+
+    def start_weighing(self) -> None:
+        self.weights = [0.0, 0.0]  # sums of w and w^2, for models that keep no rows
+        self.clock = 0
+        self.detected: list[tuple[int, int]] = []  # round and time
+
+    def turn_to(self, at_ns: int, agent: Agent) -> None:
+        """Begin a minute where one begins."""
+        minute = at_ns // _MINUTE_NS
+        if minute in self.minutes:
+            return
+        few = agent.policy.model_dim <= MOST_COORDINATES
+        self.minutes[minute] = [0, 0, 0.0, 0.0, agent.theta_hat.tolist() if few else []]
+        while next(iter(self.minutes)) <= minute - MINUTES:
+            del self.minutes[next(iter(self.minutes))]
+
+    def decided(self, at_ns: int) -> None:
+        self.minutes[at_ns // _MINUTE_NS][0] += 1
+
+    def rewarded(self, at_ns: int, value: float, agent: Agent) -> None:
+        row = self.minutes[at_ns // _MINUTE_NS]
+        row[1] += 1
+        row[2] += value
+        row[3] += value * value
+        faded = (agent.policy.discount or 1.0) ** max(agent.clock - self.clock, 0)
+        self.weights = [faded * self.weights[0] + 1.0, faded**2 * self.weights[1] + 1.0]
+        self.clock = agent.clock
+        found = detections_of(agent)
+        if found and found[-1].round not in (round_ for round_, _ in self.detected[-1:]):
+            self.detected = [*self.detected[1 - KEPT_DETECTIONS :], (found[-1].round, at_ns)]
+
+    @property
+    def effective_sample_size(self) -> float:
+        """(sum w)^2 / sum w^2, each reward counted from its arrival."""
+        first, second = self.weights
+        return first * first / second if second else 0.0

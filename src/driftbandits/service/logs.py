@@ -1,0 +1,87 @@
+"""The log for others to read: as JSON, and as Parquet for analysis."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+
+from driftbandits.service.commands import clock_text, configuration
+from driftbandits.service.fold import Version, offer_of
+from driftbandits.service.wire import Arm, EventAnswer
+from driftbandits.store import (
+    CONFIGURED,
+    CONFLICT,
+    DECISION,
+    DUPLICATE,
+    ERASED,
+    Event,
+)
+from driftbandits.store.records import unpacked
+
+
+def event_answer(event: Event) -> EventAnswer:
+    answer = EventAnswer(event.seq, clock_text(event.at_ns), event.kind, event.event_id)
+    if event.is_erased:
+        answer.erased = True
+        return answer
+    record: Any = unpacked(event.kind, event.body)
+    if event.kind == DECISION:
+        answer.version = record.version
+        answer.arms = [
+            Arm(id, x) for id, x in zip(record.arms, offer_of(record).x.tolist(), strict=True)
+        ]
+        answer.baseline = record.arms[record.baseline] if record.baseline >= 0 else None
+        answer.arm, answer.index = record.arms[record.index], record.index
+        answer.suggested, answer.round = record.suggested, record.number
+        answer.propensity = record.propensity
+        answer.scores = np.frombuffer(record.scores, dtype="<f8").tolist()
+    elif event.kind == CONFIGURED:
+        answer.version = record.version
+        answer.configuration = configuration(Version(event.seq, event.at_ns, record))
+    elif event.kind in (DUPLICATE, CONFLICT):
+        answer.what, answer.value = record.what, record.value
+    elif event.kind == ERASED:
+        answer.seqs, answer.reason = list(record.seqs), record.reason
+    else:
+        answer.value = record.value
+    return answer
+
+
+def parquet(events: list[Event]) -> bytes:
+    """One row an event; columns that its kind does not have are null."""
+    import polars
+
+    answers = [event_answer(event) for event in events]
+    numbers = polars.List(polars.Float64)
+    schema: dict[str, Any] = {
+        "seq": polars.Int64,
+        "at_ns": polars.Int64,
+        "kind": polars.String,
+        "event_id": polars.String,
+        "erased": polars.Boolean,
+        "version": polars.Int64,
+        "arm_ids": polars.List(polars.String),
+        "x": polars.List(numbers),
+        "baseline": polars.String,
+        "arm": polars.String,
+        "index": polars.Int64,
+        "suggested": polars.Int64,
+        "round": polars.Int64,
+        "propensity": polars.Float64,
+        "scores": numbers,
+        "value": polars.Float64,
+    }
+    special = {
+        "at_ns": [event.at_ns for event in events],
+        "arm_ids": [None if a.arms is None else [arm.id for arm in a.arms] for a in answers],
+        "x": [None if a.arms is None else [arm.x for arm in a.arms] for a in answers],
+    }
+    columns = {
+        name: special.get(name) or [getattr(answer, name, None) for answer in answers]
+        for name in schema
+    }
+    file = io.BytesIO()
+    polars.DataFrame(columns, schema=schema).write_parquet(file)
+    return file.getvalue()

@@ -1,0 +1,37 @@
+"""What the service says no with."""
+
+from __future__ import annotations
+
+from driftbandits.service.wire import Problem
+
+
+class Refused(Exception):
+    """An answer other than 2xx."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        path: str | None = None,
+        retry_after_s: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.problem = Problem(code, message, path)
+        self.retry_after_s = retry_after_s
+
+
+def invalid(message: str, path: str | None = None) -> Refused:
+    """The body has the right shape and a value that cannot be used."""
+    return Refused(422, "invalid", message, path=path)
+
+
+def unavailable(code: str, message: str, *, retry_after_s: int = 1) -> Refused:
+    """Not now: the same request may be sent again, and will not count twice."""
+    return Refused(503, code, message, retry_after_s=retry_after_s)
+
+
+def unknown_policy(policy: str) -> Refused:
+    return Refused(404, "unknown_policy", f"there is no policy {policy!r}")

@@ -1,0 +1,120 @@
+"""A server process, from its settings to its end."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import uvicorn
+
+from driftbandits import store
+from driftbandits.service.app import application
+from driftbandits.service.auth import Keyring, first_admin_key
+from driftbandits.service.endpoints import Limits
+from driftbandits.service.engine import Engine
+
+_SWITCH_S = 0.0005
+"""How long the event loop and the writer keep the interpreter from one another."""
+
+
+class Settings(NamedTuple):
+    """What a server is started with."""
+
+    store: str
+    host: str = "127.0.0.1"
+    port: int = 8080
+    with_keys: bool = True
+    limits: Limits = Limits()
+    queue_limit: int = 2000
+    snapshot_every: int = 20_000
+    retention_days: float | None = None
+    vfs: str | None = None
+    clock: Callable[[], int] = time.time_ns
+
+
+class Announcement(NamedTuple):
+    """What a person has to know once the server listens."""
+
+    address: str
+    store: str
+    first_key: str | None
+
+
+def check_address(host: str, *, with_keys: bool) -> None:
+    """Without keys nobody but this machine may reach the service."""
+    if with_keys or host == "localhost":
+        return
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise ValueError(
+            f"host must be a loopback address when there are no keys; got {host!r}. "
+            "Leave out --no-auth, or serve on 127.0.0.1."
+        )
+
+
+class Service:
+    """A server that listens, and is not yet running."""
+
+    def __init__(self, settings: Settings) -> None:
+        check_address(settings.host, with_keys=settings.with_keys)
+        first_key, keyring = None, None
+        if settings.with_keys:
+            keys = store.open(settings.store, vfs=settings.vfs)
+            first_key = first_admin_key(keys, now_ns=settings.clock())
+            keyring = Keyring(keys)
+        self._listener = _listener(settings.host, settings.port)
+        self.engine = Engine(
+            lambda: store.open(settings.store, vfs=settings.vfs),
+            clock=settings.clock,
+            queue_limit=settings.queue_limit,
+            snapshot_every=settings.snapshot_every,
+            retention_days=settings.retention_days,
+            on_death=self.stop,
+        )
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                application(self.engine, keyring=keyring, limits=settings.limits),
+                access_log=False,
+                proxy_headers=False,
+                date_header=False,
+                log_level="warning",
+                lifespan="on",
+                ws="none",
+                server_header=False,
+                timeout_graceful_shutdown=10,
+            )
+        )
+        host, port = self._listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        self.announcement = Announcement(f"http://{shown}:{port}", settings.store, first_key)
+
+    def run(self) -> int:
+        """Serve until a signal or `stop` ends it; the exit code."""
+        sys.setswitchinterval(_SWITCH_S)
+        self._server.run(sockets=[self._listener])
+        return 1 if self.engine.dead else 0
+
+    def stop(self) -> None:
+        """Answer what waits, and end."""
+        self._server.should_exit = True
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    """A socket that takes connections already, so that the address may be told."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ValueError(f"port {port} of {host} cannot be used: {error}") from None
+    listener.listen(2048)
+    return listener

@@ -1,0 +1,142 @@
+"""A fold as bytes, with a format version and a checksum, and how a policy is brought back.
+
+A snapshot only makes the fold shorter. One that cannot be read, that was altered, or that does not
+belong to this log is passed over for an older one, and in the end for the log itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from driftbandits.agent import Agent
+from driftbandits.service.fold import Fold, Pending, Version
+from driftbandits.store import Corrupt, Session, checked
+from driftbandits.store.records import Configured
+
+FORMAT = b"driftbandits-state-1\n"
+_CHECKSUM_SIZE = 32
+
+
+class BadSnapshot(ValueError):
+    """Bytes that are no whole and unaltered snapshot of this format."""
+
+
+class _State(msgspec.Struct, array_like=True):
+    policy: str
+    seq: int
+    at_ns: int
+    checksum: bytes
+    versions: list[tuple[int, int, Configured]]
+    agent: bytes
+    began_ns: int
+    learned: int
+    frozen_decisions: int
+    pending: list[tuple[str, int, int, int, str]]
+    counts: dict[str, int]
+    minutes: dict[int, list[Any]]
+    weights: list[float]
+    weighed_at: int
+    detected: list[tuple[int, int]]
+
+
+def packed(fold: Fold) -> bytes:
+    state = _State(
+        policy=fold.policy,
+        seq=fold.seq,
+        at_ns=fold.at_ns,
+        checksum=fold.checksum,
+        versions=[(v.seq, v.at_ns, v.record) for v in fold.versions],
+        agent=fold.playing.to_bytes(),
+        began_ns=fold.began_ns,
+        learned=fold.learned,
+        frozen_decisions=fold.frozen_decisions,
+        pending=[(event_id, *waiting) for event_id, waiting in fold.pending.items()],
+        counts=dict(fold.counts),
+        minutes=fold.history.minutes,
+        weights=fold.history.weights,
+        weighed_at=fold.history.clock,
+        detected=fold.history.detected,
+    )
+    content = msgspec.msgpack.encode(state)
+    return FORMAT + hashlib.sha256(content).digest() + content
+
+
+def unpacked(data: bytes) -> Fold:
+    if not data.startswith(FORMAT):
+        raise BadSnapshot("the format is not known")
+    start = len(FORMAT) + _CHECKSUM_SIZE
+    checksum, content = data[len(FORMAT) : start], data[start:]
+    if hashlib.sha256(content).digest() != checksum:
+        raise BadSnapshot("the checksum is wrong")
+    try:
+        state = msgspec.msgpack.decode(content, type=_State)
+        agent = Agent.from_bytes(state.agent)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise BadSnapshot(str(error)) from None
+    fold = Fold(state.policy)
+    fold.seq, fold.at_ns, fold.checksum = state.seq, state.at_ns, state.checksum
+    fold.versions = [Version(*version) for version in state.versions]
+    fold.agent, fold.began_ns = agent, state.began_ns
+    fold.learned, fold.frozen_decisions = state.learned, state.frozen_decisions
+    fold.pending = {waiting[0]: Pending(*waiting[1:]) for waiting in state.pending}
+    fold.pending_of_key = Counter(waiting.key for waiting in fold.pending.values())
+    fold.counts = Counter(state.counts)
+    fold.history.minutes = state.minutes
+    fold.history.weights, fold.history.clock = state.weights, state.weighed_at
+    fold.history.detected = state.detected
+    fold.snapshot_seq = fold.seq
+    return fold
+
+
+def digest(fold: Fold) -> str:
+    """A fingerprint of everything that decides what this policy will do."""
+    told = (
+        fold.policy,
+        fold.seq,
+        fold.at_ns,
+        fold.checksum,
+        fold.versions,
+        fold.playing.digest,
+        fold.began_ns,
+        fold.frozen_decisions,
+        list(fold.pending.items()),
+        sorted(fold.counts.items()),
+    )
+    return hashlib.sha256(msgspec.msgpack.encode(told)).hexdigest()
+
+
+def load(session: Session, policy: str) -> Fold:
+    """The state of a policy: the best snapshot, and the events since."""
+    fold = _restored(session, policy)
+    catch_up(session, fold)
+    return fold
+
+
+def catch_up(session: Session, fold: Fold) -> None:
+    """Fold what the log has gained, chain checked."""
+    fold.replay(checked(session.all_events(fold.policy, after=fold.seq), after=fold.head))
+
+
+def _restored(session: Session, policy: str) -> Fold:
+    for snapshot in session.snapshots(policy):
+        try:
+            fold = unpacked(snapshot.content)
+        except BadSnapshot:
+            continue
+        if _belongs(session, fold, policy):
+            return fold
+    if session.erasures(policy):
+        raise Corrupt(
+            f"policy {policy} has erased events, and no snapshot that holds what they had taught"
+        )
+    return Fold(policy)
+
+
+def _belongs(session: Session, fold: Fold, policy: str) -> bool:
+    """Whether the log continues this state."""
+    events = session.events(policy, after=fold.seq - 1, limit=1)
+    return fold.policy == policy and bool(events) and events[0].checksum == fold.checksum

@@ -1,0 +1,153 @@
+"""What a log consists of, and the chain of checksums that shows it whole."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+CONFIGURED, DECISION = "configured", "decision"
+REWARD, DEFAULT, LATE = "reward", "default", "late"
+DUPLICATE, CONFLICT, ERASED = "duplicate", "conflict", "erased"
+
+KINDS = (CONFIGURED, DECISION, REWARD, DEFAULT, LATE, DUPLICATE, CONFLICT, ERASED)
+
+PLACES = {DECISION: 1, REWARD: 2, DEFAULT: 2, LATE: 3}
+"""An event_id has at most one event in each place; the other kinds may repeat."""
+
+START = bytes(16)
+"""The checksum before the first event."""
+
+_SALT_SIZE = 16
+
+
+class StoreError(Exception):
+    """The store cannot do what it was asked to."""
+
+
+class StoreBusy(StoreError):
+    """Somebody else holds the lock; trying again later helps."""
+
+
+class StoreUnavailable(StoreError):
+    """The disk or the database does not answer as it should; nothing was written."""
+
+
+class Corrupt(StoreError):
+    """What is stored is not what was written."""
+
+
+class Head(NamedTuple):
+    """Where a policy's log ends."""
+
+    seq: int
+    at_ns: int
+    checksum: bytes
+
+
+class Entry(NamedTuple):
+    """An event that is to be appended."""
+
+    kind: str
+    event_id: str  # "" where the event belongs to no decision
+    at_ns: int
+    body: bytes
+
+
+class Event(NamedTuple):
+    """One line of a policy's log. After an erasure body and salt are empty, the rest stays."""
+
+    policy: str
+    seq: int
+    at_ns: int
+    kind: str
+    event_id: str
+    body: bytes
+    salt: bytes
+    digest: bytes
+    checksum: bytes
+
+    @property
+    def is_erased(self) -> bool:
+        return not self.salt
+
+
+class Known(NamedTuple):
+    """What the log holds about an event_id."""
+
+    decision: Event | None = None
+    outcome: Event | None = None  # what was learned: a reward or the default
+    late: Event | None = None
+
+
+class Snapshot(NamedTuple):
+    """A state as of `seq`. From an anchor on, and only from there, a log can be folded."""
+
+    policy: str
+    seq: int
+    at_ns: int
+    anchor: bool
+    content: bytes
+
+
+class Key(NamedTuple):
+    """Who may call the service, by the hash of a secret."""
+
+    id: str
+    hash: bytes
+    role: str
+    prefix: str
+    label: str
+    created_ns: int
+    revoked_ns: int  # 0: valid
+
+
+def content_digest(salt: bytes, event_id: str, body: bytes) -> bytes:
+    """Salted, so that it says nothing about an event whose salt is gone."""
+    return hashlib.blake2b(event_id.encode() + b"\0" + body, digest_size=16, key=salt).digest()
+
+
+def link_checksum(
+    previous: bytes, policy: str, seq: int, at_ns: int, kind: str, digest: bytes
+) -> bytes:
+    text = f"{policy} {seq} {at_ns} {kind} ".encode()
+    return hashlib.blake2b(previous + text + digest, digest_size=16).digest()
+
+
+def chained(policy: str, head: Head, entries: Sequence[Entry]) -> list[Event]:
+    """The entries as events that follow `head`."""
+    seq, _, checksum = head
+    salts = os.urandom(_SALT_SIZE * len(entries))
+    events = []
+    for i, (kind, event_id, at_ns, body) in enumerate(entries):
+        seq += 1
+        salt = salts[_SALT_SIZE * i : _SALT_SIZE * (i + 1)]
+        digest = content_digest(salt, event_id, body)
+        checksum = link_checksum(checksum, policy, seq, at_ns, kind, digest)
+        events.append(Event(policy, seq, at_ns, kind, event_id, body, salt, digest, checksum))
+    return events
+
+
+def checked(events: Iterable[Event], *, after: Head) -> Iterator[Event]:
+    """The same events; `Corrupt` at the first that was not written like this, or is missing."""
+    head = after
+    for event in events:
+        _check_follows(event, head)
+        head = Head(event.seq, event.at_ns, event.checksum)
+        yield event
+
+
+def _check_follows(event: Event, head: Head) -> None:
+    where = f"event {event.seq} of policy {event.policy}"
+    if event.seq != head.seq + 1:
+        raise Corrupt(f"{where} follows event {head.seq}: events are missing")
+    if not event.is_erased:
+        digest = content_digest(event.salt, event.event_id, event.body)
+        if digest != event.digest:
+            raise Corrupt(f"the content of {where} is not what was written")
+    checksum = link_checksum(
+        head.checksum, event.policy, event.seq, event.at_ns, event.kind, event.digest
+    )
+    if checksum != event.checksum:
+        raise Corrupt(f"the checksum of {where} does not continue the chain")

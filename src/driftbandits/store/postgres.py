@@ -1,0 +1,145 @@
+"""The log in PostgreSQL: any number of processes and machines over one database.
+
+A writer holds the row lock of a policy from before it reads the head until its commit, so numbers
+become visible in order and without gaps. The transaction is the lease: a writer that pauses in it
+is cut off by the server, and its commit fails.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+import psycopg
+from psycopg import errors
+
+from driftbandits.store.events import StoreBusy, StoreError, StoreUnavailable
+from driftbandits.store.session import Row, Session, Store, prepared
+
+LEASE_MS = 5000
+"""How long a transaction may stand still before the server ends it."""
+LOCK_WAIT_MS = 4000
+"""How long a writer waits for another one."""
+
+_TYPES = {
+    "bytes": "BYTEA",
+    "text": 'TEXT COLLATE "C"',
+    "number": "BIGINT GENERATED ALWAYS AS IDENTITY",
+}
+_SCHEMA_LOCK = 7_153_411  # any number: processes that start together make the tables in turn
+
+
+class PostgresSession(Session):
+    """A transaction of one connection."""
+
+    for_update = " FOR UPDATE"
+
+    def __init__(self, connection: psycopg.Connection, secret: bytes) -> None:
+        super().__init__(secret)
+        self._connection = connection
+
+    def run(self, sql: str, values: Row = ()) -> Iterable[Row]:
+        cursor = self._connection.execute(_placed(sql), tuple(values), binary=True)
+        return cursor.fetchall() if cursor.description else ()
+
+    def run_for_ids(self, sql: str, number: int, event_ids: Sequence[str]) -> Iterable[Row]:
+        return self.run(sql.format(ids="event_id = ANY (?)"), (number, list(event_ids)))
+
+    def run_many(self, sql: str, values: Iterable[Row]) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.executemany(_placed(sql), values)
+
+
+def _placed(sql: str) -> bytes:
+    return sql.replace("?", "%s").encode()
+
+
+class PostgresStore(Store):
+    """One database."""
+
+    def __init__(self, url: str, *, lease_ms: int = LEASE_MS) -> None:
+        self.url = url
+        self._lease_ms = lease_ms
+        self._writer: psycopg.Connection | None = None
+        self._readers: list[psycopg.Connection] = []
+        self._guard = threading.Lock()
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
+        with self._translated():
+            connection = self._write_connection()
+            with connection.transaction():
+                connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
+                self.secret = prepared(PostgresSession(connection, b""), _TYPES)
+
+    def _connect(self) -> psycopg.Connection:
+        connection = psycopg.connect(self.url, autocommit=True, connect_timeout=5)
+        for name, value in (
+            ("synchronous_commit", "on"),
+            ("idle_in_transaction_session_timeout", f"{self._lease_ms}ms"),
+            ("lock_timeout", f"{LOCK_WAIT_MS}ms"),
+            ("statement_timeout", "60s"),
+            ("tcp_user_timeout", "10s"),
+            ("client_min_messages", "warning"),
+        ):
+            connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+        return connection
+
+    def _write_connection(self) -> psycopg.Connection:
+        if self._writer is None or self._writer.closed:
+            self._writer = self._connect()
+        return self._writer
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        with self._translated():
+            connection = self._write_connection()
+            try:
+                with connection.transaction():
+                    yield PostgresSession(connection, self.secret)
+            except psycopg.OperationalError:
+                with suppress(psycopg.Error):
+                    connection.close()
+                raise
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        with self._translated():
+            with self._guard:
+                connection = self._readers.pop() if self._readers else None
+            if connection is None or connection.closed:
+                connection = self._connect()
+            try:
+                with connection.transaction():
+                    connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                    # A reader holds no lock, so it may take its time.
+                    connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+                    yield PostgresSession(connection, self.secret)
+            except BaseException:
+                connection.close()
+                raise
+            with self._guard:
+                self._readers.append(connection)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (errors.LockNotAvailable, errors.DeadlockDetected) as error:
+            raise StoreBusy(f"another process holds the lock: {error}") from error
+        except errors.DiskFull as error:
+            raise StoreUnavailable(f"the database cannot be written: {error}") from error
+        except psycopg.OperationalError as error:
+            raise StoreUnavailable(f"the database does not answer: {error}") from error
+        except psycopg.Error as error:
+            raise StoreError(f"{type(error).__name__}: {error}") from error
+
+    def close(self) -> None:
+        for connection in [*self._readers, *([self._writer] if self._writer else [])]:
+            connection.close()
+        self._readers, self._writer = [], None

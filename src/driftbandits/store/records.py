@@ -1,0 +1,93 @@
+"""The bodies of events: small MessagePack arrays, numbers as the bits they are.
+
+A field may be added at the end, with a default; nothing else may change, so that every later
+release reads the logs of this one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+
+class Record(msgspec.Struct, array_like=True, gc=False):
+    """A body."""
+
+
+class Configured(Record):
+    """A version: the arguments of `driftbandits.policy`, and how the service uses it."""
+
+    version: int
+    arguments: dict[str, Any]
+    seed: int
+    mode: str
+    reward_wait_s: float | None
+    default_reward: float
+    half_life_s: float | None
+    window_s: float | None
+    fresh: bool  # whether it starts without what was learned before
+    key: str
+
+
+class Decided(Record):
+    """A decision with everything that led to it."""
+
+    version: int
+    arms: tuple[str, ...]
+    x: bytes  # (arms, dim) doubles, little-endian, row by row
+    baseline: int  # index of the caller's own choice; -1: none
+    index: int  # what was played
+    suggested: int  # what the policy would have played; differs from index for an apprentice only
+    number: int  # of the decision in its version
+    propensity: float
+    scores: bytes  # (arms,) doubles
+    key: str
+
+
+class Rewarded(Record):
+    """A reported value: learned, late, a duplicate, or in conflict with what is known."""
+
+    value: float
+    key: str
+
+
+class Conflicted(Record):
+    """A request that contradicts what is known about its event_id."""
+
+    what: str  # decision or reward
+    value: float | None
+    key: str
+
+
+class Erased(Record):
+    """Events whose content is gone."""
+
+    seqs: tuple[int, ...]
+    reason: str  # request or retention
+    key: str
+
+
+RecordType = TypeVar("RecordType", bound=Record)
+
+_encoder = msgspec.msgpack.Encoder()
+_KINDS: dict[str, type[Record]] = {
+    "configured": Configured,
+    "decision": Decided,
+    "reward": Rewarded,
+    "default": Rewarded,
+    "late": Rewarded,
+    "duplicate": Conflicted,
+    "conflict": Conflicted,
+    "erased": Erased,
+}
+_decoders = {kind: msgspec.msgpack.Decoder(type_) for kind, type_ in _KINDS.items()}
+
+
+def packed(record: Record) -> bytes:
+    return _encoder.encode(record)
+
+
+def unpacked(kind: str, body: bytes) -> Any:
+    """The record of an event of this kind."""
+    return _decoders[kind].decode(body)

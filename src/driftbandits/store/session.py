@@ -1,0 +1,368 @@
+"""Every statement that the two stores share, and what a store has to offer."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Self
+
+from driftbandits.store.events import (
+    PLACES,
+    START,
+    Corrupt,
+    Entry,
+    Event,
+    Head,
+    Key,
+    Known,
+    Snapshot,
+    StoreError,
+    chained,
+)
+
+SCHEMA_VERSION = 1
+
+# TEXT is compared byte by byte: the PostgreSQL store says so for its columns.
+SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value {bytes} NOT NULL)",
+    """CREATE TABLE IF NOT EXISTS policy (
+        number {number} PRIMARY KEY, name {text} NOT NULL UNIQUE, head BIGINT NOT NULL,
+        at_ns BIGINT NOT NULL, checksum {bytes} NOT NULL, erasures BIGINT NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS event (
+        policy BIGINT NOT NULL, seq BIGINT NOT NULL, at_ns BIGINT NOT NULL, kind {text} NOT NULL,
+        event_id {text} NOT NULL, place SMALLINT, body {bytes} NOT NULL, salt {bytes} NOT NULL,
+        digest {bytes} NOT NULL, checksum {bytes} NOT NULL, PRIMARY KEY (policy, seq))""",
+    # One decision and one outcome per event_id. Kinds that may repeat have no place: nulls differ.
+    "CREATE UNIQUE INDEX IF NOT EXISTS event_once ON event (policy, event_id, place)",
+    """CREATE TABLE IF NOT EXISTS snapshot (
+        policy BIGINT NOT NULL, seq BIGINT NOT NULL, at_ns BIGINT NOT NULL,
+        anchor SMALLINT NOT NULL, content {bytes} NOT NULL, PRIMARY KEY (policy, seq))""",
+    """CREATE TABLE IF NOT EXISTS api_key (
+        id {text} PRIMARY KEY, hash {bytes} NOT NULL, role {text} NOT NULL, prefix {text} NOT NULL,
+        label {text} NOT NULL, created_ns BIGINT NOT NULL, revoked_ns BIGINT NOT NULL)""",
+)
+
+_EVENT_COLUMNS = "seq, at_ns, kind, event_id, body, salt, digest, checksum"
+_LAST_CHARACTER = "\U0010ffff"
+
+Row = Sequence[Any]
+
+
+class _PolicyRow(NamedTuple):
+    number: int
+    head: Head
+    erasures: int
+
+
+class Session(ABC):
+    """What can be asked and told inside one transaction."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self._rows: dict[str, _PolicyRow] = {}
+
+    # -- what the two databases do in their own way ----------------------------------------------
+
+    @abstractmethod
+    def run(self, sql: str, values: Row = ()) -> Iterable[Row]:
+        """The rows of a statement whose values are marked by `?`."""
+
+    @abstractmethod
+    def run_many(self, sql: str, values: Iterable[Row]) -> None: ...
+
+    @abstractmethod
+    def run_for_ids(self, sql: str, number: int, event_ids: Sequence[str]) -> Iterable[Row]:
+        """The rows of a statement whose `{ids}` says that event_id is one of these."""
+
+    for_update = ""
+    """What makes a SELECT lock its rows until the transaction ends."""
+
+    # -- policies --------------------------------------------------------------------------------
+
+    def policies(self) -> list[str]:
+        return [name for (name,) in self.run("SELECT name FROM policy ORDER BY name")]
+
+    def create(self, policy: str) -> None:
+        """Give a policy an empty log; nothing happens if it has one."""
+        self.run(
+            "INSERT INTO policy (name, head, at_ns, checksum, erasures) VALUES (?, 0, 0, ?, 0) "
+            "ON CONFLICT (name) DO NOTHING",
+            (policy, START),
+        )
+
+    def lock(self, policies: Iterable[str]) -> dict[str, Head]:
+        """The heads of the policies that exist; until the end nobody else can append to them."""
+        heads = {}
+        for name in sorted(set(policies)):  # in one order, so that two writers never deadlock
+            row = self._read_row(name, self.for_update)
+            if row is not None:
+                heads[name] = row.head
+        return heads
+
+    def head(self, policy: str) -> Head | None:
+        row = self._row(policy)
+        return None if row is None else row.head
+
+    def _row(self, policy: str) -> _PolicyRow | None:
+        return self._rows.get(policy) or self._read_row(policy, "")
+
+    def _read_row(self, policy: str, suffix: str) -> _PolicyRow | None:
+        found = list(
+            self.run(
+                "SELECT number, head, at_ns, checksum, erasures FROM policy WHERE name = ?"
+                + suffix,
+                (policy,),
+            )
+        )
+        if not found:
+            return None
+        number, seq, at_ns, checksum, erasures = found[0]
+        row = _PolicyRow(number, Head(seq, at_ns, checksum), erasures)
+        self._rows[policy] = row
+        return row
+
+    def _existing(self, policy: str) -> _PolicyRow:
+        row = self._row(policy)
+        if row is None:
+            raise StoreError(f"there is no policy {policy!r} in the store")
+        return row
+
+    # -- the log ---------------------------------------------------------------------------------
+
+    def append(self, policy: str, entries: Sequence[Entry]) -> Head:
+        """Add events after the head of a policy that this transaction has locked."""
+        row = self._existing(policy)
+        events = chained(policy, row.head, entries)
+        self.insert(policy, events)
+        return self._rows[policy].head
+
+    def insert(self, policy: str, events: Sequence[Event]) -> None:
+        """Add events that were written elsewhere, and go on from the head, as they are."""
+        row = self._existing(policy)
+        if not events:
+            return
+        self.run_many(
+            f"INSERT INTO event (policy, place, {_EVENT_COLUMNS}) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(row.number, PLACES.get(event.kind), *event[1:]) for event in events],
+        )
+        last = events[-1]
+        head = Head(last.seq, last.at_ns, last.checksum)
+        self.run(
+            "UPDATE policy SET head = ?, at_ns = ?, checksum = ? WHERE number = ?",
+            (*head, row.number),
+        )
+        self._rows[policy] = row._replace(head=head)
+
+    def events(self, policy: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
+        """Up to `limit` events with a seq above `after`, in order."""
+        row = self._existing(policy)
+        rows = self.run(
+            f"SELECT {_EVENT_COLUMNS} FROM event WHERE policy = ? AND seq > ? ORDER BY seq LIMIT ?",
+            (row.number, after, limit),
+        )
+        return [Event(policy, *values) for values in rows]
+
+    def all_events(self, policy: str, *, after: int = 0, page: int = 1000) -> Iterator[Event]:
+        """Every event with a seq above `after`, read a page at a time."""
+        while events := self.events(policy, after=after, limit=page):
+            yield from events
+            after = events[-1].seq
+
+    def known(self, policy: str, event_ids: Iterable[str]) -> dict[str, Known]:
+        """What the log holds about each event_id, erased or not."""
+        row = self._existing(policy)
+        wanted = {event_id: event_id for event_id in event_ids}
+        if row.erasures:
+            wanted.update({self.token(policy, event_id): event_id for event_id in event_ids})
+        found: dict[str, dict[int, Event]] = {}
+        for place, *values in self.run_for_ids(
+            f"SELECT place, {_EVENT_COLUMNS} FROM event WHERE policy = ? AND {{ids}} AND place > 0",
+            row.number,
+            list(wanted),
+        ):
+            event = Event(policy, *values)
+            found.setdefault(wanted[event.event_id], {})[place] = event
+        return {id: Known(at.get(1), at.get(2), at.get(3)) for id, at in found.items()}
+
+    # -- erasure ---------------------------------------------------------------------------------
+
+    def token(self, policy: str, event_id: str) -> str:
+        """What stands for an erased event_id: enough to recognise it, too little to read it."""
+        text = f"{policy}\0{event_id}".encode()
+        return "~" + hashlib.blake2b(text, digest_size=16, key=self._secret).hexdigest()
+
+    def matching(
+        self,
+        policy: str,
+        *,
+        event_id: str | None = None,
+        prefix: str | None = None,
+        before_ns: int | None = None,
+    ) -> list[int]:
+        """The seqs of events with an event_id that are not erased, by id, by prefix or by age."""
+        number = self._existing(policy).number
+        clauses: list[str] = ["policy = ?", "event_id <> ''"]
+        values: list[Any] = [number]
+        if event_id is not None:
+            clauses, values = [*clauses, "event_id = ?"], [*values, event_id]
+        if prefix is not None:
+            clauses = [*clauses, "event_id >= ?", "event_id < ?"]
+            values = [*values, prefix, prefix + _LAST_CHARACTER]
+        if before_ns is not None:
+            clauses, values = [*clauses, "at_ns < ?"], [*values, before_ns]
+        sql = f"SELECT seq, salt FROM event WHERE {' AND '.join(clauses)} ORDER BY seq"
+        return [seq for seq, salt in self.run(sql, values) if salt]
+
+    def erasures(self, policy: str) -> int:
+        """How often events of this policy were erased."""
+        return self._existing(policy).erasures
+
+    def erase(self, policy: str, seqs: Sequence[int]) -> None:
+        """Take the content out of events of a locked policy; their place in the chain stays."""
+        row = self._existing(policy)
+        for seq in seqs:
+            (event,) = self.events(policy, after=seq - 1, limit=1)
+            self.run(
+                "UPDATE event SET event_id = ?, body = ?, salt = ? WHERE policy = ? AND seq = ?",
+                (self.token(policy, event.event_id), b"", b"", row.number, seq),
+            )
+        self.run("UPDATE policy SET erasures = erasures + 1 WHERE number = ?", (row.number,))
+        self._rows[policy] = row._replace(erasures=row.erasures + 1)
+
+    # -- snapshots -------------------------------------------------------------------------------
+
+    def save_snapshot(self, snapshot: Snapshot) -> None:
+        number = self._existing(snapshot.policy).number
+        self.run("DELETE FROM snapshot WHERE policy = ? AND seq = ?", (number, snapshot.seq))
+        self.run(
+            "INSERT INTO snapshot (policy, seq, at_ns, anchor, content) VALUES (?, ?, ?, ?, ?)",
+            (number, snapshot.seq, snapshot.at_ns, int(snapshot.anchor), snapshot.content),
+        )
+
+    def snapshots(self, policy: str) -> list[Snapshot]:
+        """Newest first."""
+        number = self._existing(policy).number
+        rows = self.run(
+            "SELECT seq, at_ns, anchor, content FROM snapshot WHERE policy = ? ORDER BY seq DESC",
+            (number,),
+        )
+        return [
+            Snapshot(policy, seq, at_ns, bool(anchor), content)
+            for seq, at_ns, anchor, content in rows
+        ]
+
+    def drop_snapshots(self, policy: str, *, before: int, anchors: bool = False) -> None:
+        """Let go of the snapshots below a seq; of anchors only if told to."""
+        number = self._existing(policy).number
+        self.run(
+            "DELETE FROM snapshot WHERE policy = ? AND seq < ? AND anchor <= ?",
+            (number, before, int(anchors)),
+        )
+
+    # -- keys ------------------------------------------------------------------------------------
+
+    def api_keys(self) -> list[Key]:
+        rows = self.run(
+            "SELECT id, hash, role, prefix, label, created_ns, revoked_ns FROM api_key "
+            "ORDER BY created_ns, id"
+        )
+        return [Key(*row) for row in rows]
+
+    def add_key(self, key: Key) -> None:
+        self.run(
+            "INSERT INTO api_key (id, hash, role, prefix, label, created_ns, revoked_ns) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            key,
+        )
+
+    def revoke_key(self, id: str, *, at_ns: int) -> bool:
+        """Whether there was such a key in use."""
+        rows = self.run(
+            "UPDATE api_key SET revoked_ns = ? WHERE id = ? AND revoked_ns = 0 RETURNING id",
+            (at_ns, id),
+        )
+        return bool(list(rows))
+
+    # -- what the store knows about itself -------------------------------------------------------
+
+    def about(self, name: str) -> bytes | None:
+        for (value,) in self.run("SELECT value FROM about WHERE name = ?", (name,)):
+            return bytes(value)
+        return None
+
+    def set_about(self, name: str, value: bytes) -> None:
+        self.run("DELETE FROM about WHERE name = ?", (name,))
+        self.run("INSERT INTO about (name, value) VALUES (?, ?)", (name, value))
+
+
+class Store(ABC):
+    """A database of logs. `read` may be used by any thread, `write` by one at a time."""
+
+    url: str
+    secret: bytes
+    """Makes the tokens of erased event_ids."""
+
+    @abstractmethod
+    def write(self) -> AbstractContextManager[Session]:
+        """A transaction that is on disk when it has been left without an exception."""
+
+    @abstractmethod
+    def read(self) -> AbstractContextManager[Session]:
+        """One unchanging view of what has been committed."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def backup(self, target: Store) -> None:
+        """Copy everything into an empty store, while this one is in use."""
+        with self.read() as source, target.write() as copy:
+            if copy.policies():
+                raise StoreError(f"a backup goes into an empty store; {target.url} has policies")
+            target.secret = self.secret
+            copy.set_about("secret", self.secret)
+            for key in source.api_keys():
+                copy.add_key(key)
+            for policy in source.policies():
+                _copy_policy(source, copy, policy)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _copy_policy(source: Session, copy: Session, policy: str) -> None:
+    copy.create(policy)
+    copy.lock([policy])
+    after = 0
+    while events := source.events(policy, after=after):
+        copy.insert(policy, events)
+        after = events[-1].seq
+    erasures = source._existing(policy).erasures
+    copy.run("UPDATE policy SET erasures = ? WHERE name = ?", (erasures, policy))
+    for snapshot in source.snapshots(policy):
+        copy.save_snapshot(snapshot)
+
+
+def prepared(session: Session, types: dict[str, str]) -> bytes:
+    """Make the tables where they are missing, refuse those of another release; the secret."""
+    for statement in SCHEMA:
+        session.run(statement.format(**types))
+    found = session.about("schema")
+    if found is None:
+        session.set_about("schema", str(SCHEMA_VERSION).encode())
+    elif found != str(SCHEMA_VERSION).encode():
+        raise Corrupt(
+            f"the store has schema {found.decode(errors='replace')}; this release reads "
+            f"{SCHEMA_VERSION}"
+        )
+    secret = session.about("secret")
+    if secret is None:
+        secret = os.urandom(32)
+        session.set_about("secret", secret)
+    return secret

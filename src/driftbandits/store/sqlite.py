@@ -1,0 +1,157 @@
+"""The log in a SQLite file: write-ahead log, synced at every commit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from driftbandits.store.events import Corrupt, StoreBusy, StoreError, StoreUnavailable
+from driftbandits.store.session import Row, Session, Store, prepared
+
+_WAIT_MS = 5000
+_CHECKPOINT_PAGES = 4000
+
+_TYPES = {"bytes": "BLOB", "text": "TEXT", "number": "INTEGER"}
+
+
+class SQLiteSession(Session):
+    """A transaction of one connection."""
+
+    def __init__(self, connection: apsw.Connection, secret: bytes) -> None:
+        super().__init__(secret)
+        self._connection = connection
+
+    def run(self, sql: str, values: Row = ()) -> Iterable[Row]:
+        return self._connection.execute(sql, tuple(values))
+
+    def run_for_ids(self, sql: str, number: int, event_ids: Sequence[str]) -> Iterable[Row]:
+        # One statement for every id: it stays prepared, however many there are.
+        one = sql.format(ids="event_id = ?")
+        for event_id in event_ids:
+            yield from self._connection.execute(one, (number, event_id))
+
+    def run_many(self, sql: str, values: Iterable[Row]) -> None:
+        self._connection.executemany(sql, values)
+
+
+class SQLiteStore(Store):
+    """One file, one machine; several processes may use it."""
+
+    def __init__(self, path: str, *, vfs: str | None = None) -> None:
+        self.url = f"sqlite:///{path}"
+        self.path = path
+        self._vfs = vfs
+        self._writer: apsw.Connection | None = None
+        self._readers: list[apsw.Connection] = []
+        self._guard = threading.Lock()
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
+        with (
+            self._translated(),
+            self._transaction(self._write_connection(), "IMMEDIATE") as connection,
+        ):
+            self.secret = prepared(SQLiteSession(connection, b""), _TYPES)
+
+    def _connect(self) -> apsw.Connection:
+        connection = apsw.Connection(self.path, vfs=self._vfs)
+        connection.set_busy_timeout(_WAIT_MS)
+        connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}").fetchall()
+        return connection
+
+    def _write_connection(self) -> apsw.Connection:
+        if self._writer is None:
+            self._writer = self._connect()
+        return self._writer
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        with self._translated():
+            try:
+                with self._transaction(self._write_connection(), "IMMEDIATE") as connection:
+                    yield SQLiteSession(connection, self.secret)
+            except (apsw.IOError, apsw.FullError, apsw.CorruptError, apsw.ReadOnlyError):
+                self._forget_writer()  # the next one starts from the files as they are
+                raise
+
+    def _forget_writer(self) -> None:
+        connection, self._writer = self._writer, None
+        if connection is not None:
+            with suppress(apsw.Error):
+                connection.close(True)
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        with self._translated():
+            with self._guard:
+                connection = self._readers.pop() if self._readers else None
+            if connection is None:
+                connection = self._connect()
+            try:
+                with self._transaction(connection, "DEFERRED"):
+                    yield SQLiteSession(connection, self.secret)
+            except BaseException:
+                with suppress(apsw.Error):
+                    connection.close(True)
+                raise
+            with self._guard:
+                self._readers.append(connection)
+
+    @contextmanager
+    def _transaction(self, connection: apsw.Connection, kind: str) -> Iterator[apsw.Connection]:
+        connection.execute(f"BEGIN {kind}")
+        try:
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            with suppress(apsw.Error):  # after a failed write SQLite may have rolled back itself
+                connection.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (apsw.BusyError, apsw.LockedError) as error:
+            raise StoreBusy(f"{self.path} is locked by another process: {error}") from error
+        except (apsw.CorruptError, apsw.NotADBError) as error:
+            raise Corrupt(f"{self.path} is damaged: {error}") from error
+        except (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError) as error:
+            raise StoreUnavailable(f"{self.path} cannot be written: {error}") from error
+        except apsw.Error as error:
+            raise StoreError(f"{self.path}: {type(error).__name__}: {error}") from error
+
+    def backup(self, target: Store) -> None:
+        if not isinstance(target, SQLiteStore):
+            super().backup(target)
+            return
+        with target.read() as session:
+            if session.policies():
+                raise StoreError(f"a backup goes into an empty store; {target.url} has policies")
+        with self._translated():
+            source: Any = self._connect()
+            copy = target._write_connection()
+            try:
+                with copy.backup("main", source, "main") as pages:
+                    while not pages.done:
+                        pages.step(1000)
+            finally:
+                source.close()
+            target.secret = self.secret
+
+    def close(self) -> None:
+        for connection in [*self._readers, *([self._writer] if self._writer else [])]:
+            connection.close()
+        self._readers, self._writer = [], None

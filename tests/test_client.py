@@ -1,0 +1,552 @@
+"""The client, against scripted answers for what a healthy service never says, and the service."""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from driftbandits import client as clients
+from driftbandits.cli.commands import run as run_command
+from driftbandits.client import AsyncClient, Client
+from driftbandits.client.features import encode
+from driftbandits.client.personalizer import Personalizer
+from driftbandits.evaluate import Log, write_log
+from experiment_checks import driftbandits
+
+DECISION = {
+    "event_id": "e1",
+    "arm": "b",
+    "index": 1,
+    "round": 1,
+    "propensity": 1.0,
+    "scores": [0.5, 0.75],
+    "model_seq": 1,
+    "later": "fields are ignored",
+}
+
+
+class Script:
+    """A server that gives the answers it was told to, one after the other, the last for ever."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.requests: list[tuple[str, str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.url = ""
+
+
+@contextmanager
+def scripted(*answers: Any) -> Iterator[Script]:
+    """Each answer is (status, body) or (status, body, headers), or seconds until it hangs up."""
+    script = Script(*answers)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self) -> None:
+            size = int(self.headers.get("content-length") or 0)
+            body = self.rfile.read(size)
+            script.requests.append((self.command, self.path, json.loads(body) if body else None))
+            script.headers.append(dict(self.headers))
+            told = script.answers.pop(0) if len(script.answers) > 1 else script.answers[0]
+            if isinstance(told, float):
+                time.sleep(told)
+                self.close_connection = True
+                return
+            status, content, *headers = told
+            raw = content if isinstance(content, bytes) else json.dumps(content).encode()
+            self.send_response(status)
+            for name, value in (headers[0] if headers else {}).items():
+                self.send_header(name, value)
+            self.send_header("content-length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        do_GET = do_POST = do_PUT = answer
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    script.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield script
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def problem(message: str, code: str = "", path: str | None = None) -> dict[str, Any]:
+    return {"error": {"code": code, "message": message, "path": path}}
+
+
+class Waited:
+    """`Client` with the methods of `AsyncClient` behind it: one test for both."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._runner = asyncio.Runner()
+        self._client = AsyncClient(*arguments, **options)
+
+    def __enter__(self) -> "Waited":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.run(self._client.close())
+        self._runner.close()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._client, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            return self._runner.run(method(*arguments, **options))
+
+        return call
+
+
+@pytest.fixture(params=[Client, Waited], ids=["sync", "async"])
+def make(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+# --- shapes --------------------------------------------------------------------------------------
+
+
+def test_a_decision_is_asked_for_and_read(make: Any) -> None:
+    with scripted((200, DECISION)) as script, make(script.url, "secret") as client:
+        arms = {"a": [1.0, 0.0], "b": np.array([0.0, 0.5])}
+        decision = client.decide("news", arms, event_id="e1", baseline="a")
+        client.decide("news", [clients.Arm("a", [1, 0]), {"id": "b", "x": (0, 1)}])
+        client.decide("news", arms)
+    assert isinstance(decision, clients.Decision)
+    assert (decision.arm, decision.index, decision.scores) == ("b", 1, [0.5, 0.75])
+    wanted = [{"id": "a", "x": [1.0, 0.0]}, {"id": "b", "x": [0.0, 0.5]}]
+    first, second, third = script.requests
+    body = {"event_id": "e1", "arms": wanted, "baseline": "a"}
+    assert first == ("POST", "/v1/policies/news/decisions", body)
+    assert second[2]["arms"] == [{"id": "a", "x": [1, 0]}, {"id": "b", "x": [0, 1]}]
+    drawn = second[2]["event_id"], third[2]["event_id"]
+    assert len(set(drawn)) == 2
+    assert all(len(name) == 32 for name in drawn)
+    assert script.headers[0]["authorization"] == "Bearer secret"
+    assert script.headers[0]["content-type"] == "application/json"
+
+
+def test_a_batch_is_all_answers_or_an_exception_with_all(make: Any) -> None:
+    refused = {"status": 409, "error": {"code": "conflict", "message": "other arms"}}
+    results = {"results": [{"status": 200, "decision": DECISION}, refused]}
+    good = {"results": [{"status": 200, "reward": {"status": "learned"}}]}
+    with scripted((200, results), (200, good)) as script, make(script.url) as client:
+        requests = [{"arms": {"a": [1.0]}, "event_id": "e1"}, {"arms": {"a": [2.0]}}]
+        with pytest.raises(clients.SomeRefused, match=r"1 of 2 were refused.*409: other") as caught:
+            client.decide_many("news", requests)
+        assert client.reward_many("news", {"e1": 1.0}) == [clients.Reward("learned")]
+    first, second = caught.value.results
+    assert first.arm == "b"
+    assert isinstance(second, clients.Conflict)
+    assert caught.value.status == second.status == 409
+    assert script.requests[1][1:] == (
+        "/v1/policies/news/rewards:batch",
+        {"rewards": [{"event_id": "e1", "value": 1.0}]},
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda c: c.decide("", {"a": [1.0]}), "policy must be the name of a policy; got ''"),
+        (lambda c: c.decide("p", [[1.0]]), "arms must be .*; got list"),
+        (lambda c: c.decide("p", 3), "arms must be .*; got int"),
+        (lambda c: c.decide_many("p", [{"event_id": "e"}]), r"requests\[0\] must have arms"),
+        (lambda c: c.decide_many("p", [{"arms": {}, "id": 1}]), r"requests\[0\] .*got arms, id"),
+    ],
+)
+def test_calls_that_cannot_be_meant_are_refused_here(call: Any, message: str, make: Any) -> None:
+    with make("http://127.0.0.1:1") as client, pytest.raises(ValueError, match=message):
+        call(client)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("127.0.0.1:8080",), "url must begin with http:// or https://; got '127.0.0.1:8080'"),
+        (("http://127.0.0.1:1", ""), "key must be a text, or None; got str"),
+        (("http://127.0.0.1:1", b"k"), "key must be a text, or None; got bytes"),
+    ],
+)
+def test_a_client_is_told_where_and_who(arguments: Any, message: str) -> None:
+    for kind in (Client, AsyncClient):
+        with pytest.raises(ValueError, match=message):
+            kind(*arguments)
+
+
+@pytest.mark.parametrize("wrong", [{"timeout": 0}, {"timeout": "1"}, {"patience": -1}])
+def test_times_must_be_seconds(wrong: dict[str, Any]) -> None:
+    for kind in (Client, AsyncClient):
+        with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be a number of seconds"):
+            kind("http://127.0.0.1:1", **wrong)
+
+
+def test_a_client_does_not_show_its_key() -> None:
+    with Client("http://127.0.0.1:1", "secret") as client:
+        assert "secret" not in repr(client)
+
+
+# --- what goes wrong -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, clients.BadRequest),
+        (401, clients.NotAllowed),
+        (403, clients.NotAllowed),
+        (404, clients.NotFound),
+        (409, clients.Conflict),
+        (410, clients.BadRequest),
+        (413, clients.BadRequest),
+        (422, clients.BadRequest),
+        (500, clients.Unavailable),
+    ],
+)
+def test_a_refusal_is_final_and_says_what_the_service_said(
+    status: int, kind: type[clients.ServiceError], make: Any
+) -> None:
+    body = problem("x must have 2 numbers", "invalid", "$.arms[0].x")
+    message = rf"{status}: x must have 2 numbers \(at \$\.arms"
+    with (
+        scripted((status, body)) as script,
+        make(script.url) as client,
+        pytest.raises(kind, match=message) as caught,
+    ):
+        client.reward("news", "e1", 1.0)
+    error = caught.value
+    assert type(error) is kind
+    assert (error.status, error.code, error.path) == (status, "invalid", "$.arms[0].x")
+    assert len(script.requests) == 1
+
+
+def test_an_answer_of_somebody_else_is_told_as_such(make: Any) -> None:
+    answers = (200, {"hello": 1}), (404, b"<html>no"), (400, b"")
+    with scripted(*answers) as script, make(script.url) as client:
+        with pytest.raises(clients.ServiceError, match="not what a decision service says"):
+            client.policies()
+        with pytest.raises(clients.NotFound, match="404: <html>no"):
+            client.policies()
+        with pytest.raises(clients.BadRequest, match="400: no explanation given"):
+            client.policies()
+
+
+def test_overload_and_lost_connections_are_tried_again_with_the_same_event(make: Any) -> None:
+    busy = (503, problem("overloaded"), {"retry-after": "0"})
+    answers = [busy, 0.0, (429, problem("slow down")), (502, b"proxy"), (200, DECISION)]
+    with scripted(*answers) as script, make(script.url, patience=20) as client:
+        assert client.decide("news", {"a": [1.0]}).arm == "b"
+    assert len(script.requests) == 5
+    assert all(request == script.requests[0] for request in script.requests)
+
+
+def test_the_service_says_how_long_to_wait(make: Any) -> None:
+    busy = (503, problem("overloaded"), {"retry-after": "1"})
+    with scripted(busy, (200, {"status": "learned"})) as script, make(script.url) as client:
+        began = time.monotonic()
+        assert client.reward("news", "e1", 1.0).status == "learned"
+        assert time.monotonic() - began >= 1.0
+    busy = (503, problem("overloaded"), {"retry-after": "100"})
+    with scripted(busy) as script, make(script.url, patience=5) as client:
+        with pytest.raises(clients.Unavailable, match="503: overloaded"):
+            client.reward("news", "e1", 1.0)
+        assert len(script.requests) == 1  # waiting so long would be in vain
+
+
+def test_patience_ends(make: Any) -> None:
+    with scripted((429, problem("slow down"))) as script, make(script.url, patience=0.4) as client:
+        with pytest.raises(clients.TooMany, match="429: slow down"):
+            client.reward("news", "e1", 1.0)
+        assert 2 <= len(script.requests) <= 10  # pauses grow
+    with scripted((503, problem("busy"))) as script, make(script.url, patience=0) as client:
+        with pytest.raises(clients.Unavailable):
+            client.reward("news", "e1", 1.0)
+        assert len(script.requests) == 1
+
+
+def test_nobody_there(make: Any) -> None:
+    with scripted((200, {})) as script:
+        pass  # now nobody listens there
+    with make(script.url, patience=0.2) as client:
+        with pytest.raises(clients.NoAnswer, match="no answer to GET /v1/policies") as caught:
+            client.policies()
+        assert caught.value.status == 0
+        with pytest.raises(clients.NoAnswer):
+            client.health()
+
+
+def test_an_answer_that_takes_too_long_is_asked_for_again(make: Any) -> None:
+    answers = (0.6, (200, {"status": "learned"}))
+    with scripted(*answers) as script, make(script.url, timeout=0.2) as client:
+        assert client.reward("news", "e1", 1.0).status == "learned"
+    assert len(script.requests) == 2
+
+
+def test_health_is_an_answer_and_not_an_exception(make: Any) -> None:
+    starting = (503, problem("the log is replayed"))
+    with scripted(starting, (200, {"status": "ok"})) as script, make(script.url) as client:
+        assert client.health() == clients.Health(False, "503: the log is replayed")
+        assert client.health() == clients.Health(True, "ok")
+    assert [request[:2] for request in script.requests] == [("GET", "/readyz")] * 2
+
+
+def test_the_module_is_light() -> None:
+    program = (
+        "import sys, driftbandits.client, driftbandits.client.personalizer\n"
+        "print([name for name in sys.modules if name.startswith('driftbandits')\n"
+        "       and not name.startswith('driftbandits.client')])\n"
+        "print(sorted({'numpy', 'numba', 'httpx', 'asyncio', 'polars'} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["['driftbandits']", "[]"]
+
+
+# --- the service ---------------------------------------------------------------------------------
+
+
+class Server:
+    """A `driftbandits serve` that can be killed and started again on the same port and store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = f"sqlite:///{folder / 'bandits.db'}"
+        self._port = 0
+        self.url, self.key = "", ""
+        self.start()
+
+    def start(self) -> None:
+        self._process = driftbandits("serve", "--store", self.store, "--port", self._port)
+        address, _, *first_key = self._said(2 if self.key else 3)
+        self.url = address.split()[-1]
+        self._port = int(self.url.rpartition(":")[2])
+        if first_key:
+            self.key = first_key[0].split()[-1]
+
+    def _said(self, lines: int) -> list[str]:
+        assert self._process.stdout is not None
+        return [self._process.stdout.readline() for _ in range(lines)]
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("service"))
+    yield server
+    server.kill()
+
+
+ARMS = {"a": [1.0, 0.0], "b": [0.0, 0.5]}
+
+
+def test_every_call_of_the_service(server: Server, make: Any) -> None:
+    policy = f"news-{make.__name__}"
+    with make(server.url, server.key) as client:
+        made = client.put_policy(policy, "D-GLUCB", dim=2, discount=0.9, epsilon=0.2, seed=1)
+        assert (made.policy, made.version, made.counts.decisions) == (policy, 1, 0)
+        assert made.configuration.arguments["discount"] == 0.9
+        assert client.health() == clients.Health(True, "ok")
+
+        decision = client.decide(policy, ARMS, event_id="e1")
+        assert decision.arm == list(ARMS)[decision.index]
+        assert decision.event_id == "e1"
+        assert len(decision.scores) == 2
+        assert client.decide(policy, ARMS, event_id="e1") == decision
+        assert client.reward(policy, "e1", 1.0).status == "learned"
+        assert client.reward(policy, "e1", 1.0).status == "duplicate"
+
+        many = client.decide_many(policy, [{"arms": ARMS, "event_id": f"m{i}"} for i in range(3)])
+        assert [decision.event_id for decision in many] == ["m0", "m1", "m2"]
+        told = client.reward_many(policy, {"m0": 0.0, "m1": 1.0})
+        assert [reward.status for reward in told] == ["learned", "learned"]
+
+        state = client.policy(policy)
+        assert (state.pending, state.counts.decisions, state.counts.rewards) == (1, 4, 3)
+        assert state.counts.duplicates == 2
+        assert any(value != 0.0 for value in state.theta_hat)
+        (line,) = [line for line in client.policies() if line.policy == policy]
+        assert (line.name, line.mode, line.counts) == ("D-GLUCB", "online", state.counts)
+
+        page = client.events(policy, limit=3)
+        rest = client.events(policy, after=page.next)
+        events = [*page.events, *rest.events]
+        assert [event.seq for event in events] == list(range(1, state.seq + 1))
+        assert [event.kind for event in events[:3]] == ["configured", "decision", "duplicate"]
+        assert events[1].arms == [clients.Arm(name, x) for name, x in ARMS.items()]
+        assert events[1].propensity == decision.propensity
+
+        (version,) = client.versions(policy)
+        assert version == state.configuration == made.configuration
+        digest = client.digest(policy)
+        assert (digest.policy, digest.seq) == (policy, state.seq)
+        assert client.erase(policy, event_ids=["m0"]).erased == 2
+        assert client.erase(policy, prefix="m0").erased == 0
+        assert client.digest(policy).seq == state.seq + 1
+        assert client.policy(policy).theta_hat == state.theta_hat
+
+
+def test_what_the_service_refuses(server: Server, make: Any) -> None:
+    policy = f"strict-{make.__name__}"
+    with make(server.url, server.key) as client:
+        client.put_policy(policy, "greedy", dim=2)
+        client.decide(policy, ARMS, event_id="e1")
+        with pytest.raises(clients.Conflict, match=r"409: .*e1"):
+            client.decide(policy, {"a": [0.5, 0.5]}, event_id="e1")
+        with pytest.raises(clients.NotFound, match=r"404: .*nothing"):
+            client.decide("nothing", ARMS)
+        with pytest.raises(clients.NotFound, match=r"404: .*never"):
+            client.reward(policy, "never", 1.0)
+        with pytest.raises(clients.BadRequest, match="x must have 2 numbers") as caught:
+            client.decide(policy, {"a": [1.0]})
+        assert (caught.value.status, caught.value.path) == (422, "$.arms[0].x")
+        with pytest.raises(clients.BadRequest) as caught:
+            client.reward(policy, "e1", float("nan"))  # no JSON number: sent as null
+        assert caught.value.path == "$.value"
+        with pytest.raises(clients.BadRequest, match="discount"):
+            client.put_policy(f"{policy}-2", "D-GLUCB", dim=2)
+        with pytest.raises(clients.SomeRefused) as some:
+            client.reward_many(policy, {"e1": 1.0, "never": 0.0})
+        learned, unknown = some.value.results
+        assert learned == clients.Reward("learned")
+        assert isinstance(unknown, clients.NotFound)
+    with make(server.url, "not-a-key") as stranger, pytest.raises(clients.NotAllowed, match="401"):
+        stranger.policies()
+
+
+def test_a_log_can_be_imported_while_the_service_runs(server: Server, tmp_path: Path) -> None:
+    log = Log(["e1", "e2"], [1, 2], [[[1.0, 0.0]]] * 2, [0, 0], [1.0, 1.0], [1.0, 1.0])
+    write_log(log, tmp_path / "old.parquet")
+    command = ["log", "import", str(tmp_path / "old.parquet"), "--store", server.store]
+    assert run_command([*command, "--as", "warm", "--policy", "greedy"]) == 0
+    with Client(server.url, server.key) as client:
+        state = client.policy("warm")
+        assert (state.version, state.configuration.mode, state.counts.rewards) == (2, "online", 2)
+        assert state.theta_hat[0] > 0.0
+        assert client.decide("warm", ARMS).arm == "a"
+        # The same configuration again is no change, so that what was learned stays.
+        assert client.put_policy("warm", "greedy", dim=2).version == 2
+
+
+def test_nothing_is_lost_or_doubled_while_the_server_is_killed(server: Server) -> None:
+    rounds, threads = 40, 3
+
+    def play(thread: int) -> None:
+        with Client(server.url, server.key, timeout=5.0) as client:
+            for i in range(rounds):
+                decision = client.decide("killed", ARMS, event_id=f"{thread}-{i}")
+                status = client.reward("killed", decision.event_id, 1.0).status
+                assert status in ("learned", "duplicate")  # the first answer may have been lost
+                done.release()
+
+    async def play_async(name: str) -> None:
+        async with AsyncClient(server.url, server.key, timeout=5.0) as client:
+            for i in range(rounds):
+                decision = await client.decide("killed", ARMS, event_id=f"{name}-{i}")
+                status = (await client.reward("killed", decision.event_id, 1.0)).status
+                assert status in ("learned", "duplicate")
+                done.release()
+
+    done = threading.Semaphore(0)
+    with Client(server.url, server.key) as client:
+        client.put_policy("killed", "greedy", dim=2, epsilon=0.5)
+    with ThreadPoolExecutor(threads) as pool:
+        playing = [pool.submit(play, thread) for thread in range(threads - 1)]
+        playing.append(pool.submit(asyncio.run, play_async("async")))
+        for _ in range(2):
+            for _ in range(rounds // 2):
+                assert done.acquire(timeout=60)
+            server.kill()
+            server.start()
+        for future in playing:
+            future.result(timeout=120)
+    with Client(server.url, server.key) as client:
+        state = client.policy("killed")
+        assert (state.counts.decisions, state.counts.rewards) == (rounds * threads,) * 2
+        assert (state.pending, state.counts.conflicts, state.counts.late) == (0, 0, 0)
+
+
+# --- Personalizer --------------------------------------------------------------------------------
+
+REQUEST = {
+    "contextFeatures": [{"time": "morning"}, {"weather": {"rain": 0.2}}],
+    "actions": [
+        {"id": "soup", "features": [{"kind": "hot"}]},
+        {"id": "salad", "features": [{"kind": "cold", "price": 0.5}]},
+        {"id": "cake", "features": []},
+    ],
+}
+
+
+def test_a_rank_request_is_answered_in_personalizers_shape(server: Server) -> None:
+    with Client(server.url, server.key) as client:
+        client.put_policy("menu", "greedy", dim=16, epsilon=0.3)
+        menu = Personalizer(client, "menu", dim=16)
+        answer = menu.rank({**REQUEST, "eventId": "order", "excludedActions": ["salad"]})
+        assert set(answer) == {"ranking", "eventId", "rewardActionId"}
+        assert answer["eventId"] == "order"
+        ranking = answer["ranking"]
+        assert ranking[1] == {"id": "salad", "probability": 0.0}  # excluded, in its place
+        assert ranking[0]["id"] == answer["rewardActionId"]
+        assert {entry["id"] for entry in ranking} == {"soup", "salad", "cake"}
+        assert sum(entry["probability"] for entry in ranking) == pytest.approx(1.0)
+        menu.activate("order")
+        menu.reward("order", 1.0)
+        assert menu.rank(REQUEST)["eventId"] not in ("", "order")
+        (event,) = [e for e in client.events("menu").events if e.event_id == "order" and e.arms]
+        assert event.arms is not None
+        assert [arm.id for arm in event.arms] == ["soup", "cake"]
+        context, soup = REQUEST["contextFeatures"], REQUEST["actions"][0]["features"]
+        assert event.arms[0].x == encode(context, soup, dim=16)
+        assert client.policy("menu").counts.rewards == 1
+
+
+def test_what_personalizer_had_and_we_refuse(server: Server) -> None:
+    with Client(server.url, server.key) as client:
+        client.put_policy("waiting", "greedy", dim=4, reward_wait_s=600.0)
+        menu = Personalizer(client, "waiting", dim=4)
+        with pytest.raises(ValueError, match="deferActivation must not be used with policy"):
+            menu.rank({**REQUEST, "deferActivation": True})
+        with pytest.raises(ValueError, match="actions must hold one that is not in excluded"):
+            menu.rank({**REQUEST, "excludedActions": ["soup", "salad", "cake"]})
+        with pytest.raises(ValueError, match="actions must be a list"):
+            menu.rank({})
+        with pytest.raises(ValueError, match="actions must have different ids"):
+            menu.rank({"actions": [{"id": "a"}, {"id": "a"}]})
+        client.put_policy("patient", "greedy", dim=4)
+        deferred = Personalizer(client, "patient", dim=4).rank({**REQUEST, "deferActivation": True})
+        assert deferred["rewardActionId"] in ("soup", "salad", "cake")
+
+
+def test_the_migration_page_does_what_it_says(server: Server) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "personalizer.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    program = program.replace("http://127.0.0.1:8080", server.url).replace('"..."', "KEY")
+    names: dict[str, Any] = {"KEY": server.key}
+    exec(compile(program, "personalizer.md", "exec"), names)
+    with names["client"] as client:
+        assert names["answer"]["eventId"] == "order-1"
+        assert client.policy("lunch").counts.rewards == 1

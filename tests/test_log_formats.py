@@ -1,0 +1,596 @@
+"""Logs in files: what goes in comes out, and what is no log is refused by name."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import driftbandits as db
+from driftbandits import store
+from driftbandits.cli.commands import BAD_USAGE, DONE, FAILED, run
+from driftbandits.client.features import encode
+from driftbandits.evaluate import (
+    Log,
+    LoggedDecision,
+    log_of,
+    read_dsjson,
+    read_log,
+    read_parquet,
+    read_stored,
+    write_log,
+)
+from driftbandits.evaluate.dsjson import nanoseconds, timestamp
+from driftbandits.service.fold import Fold
+from driftbandits.service.logs import parquet
+from driftbandits.store import Entry
+from driftbandits.store.records import Decided, Rewarded, packed
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+NAMES = st.text(min_size=1, max_size=8).filter(lambda text: text.isprintable())
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> Log:
+    dim, n = draw(st.integers(1, 3)), draw(st.integers(1, 5))
+    rows = []
+    for name in draw(st.lists(NAMES, min_size=n, max_size=n, unique=True)):
+        arm_ids = tuple(draw(st.lists(NAMES, min_size=1, max_size=4, unique=True)))
+        vector = st.lists(FINITE, min_size=dim, max_size=dim)
+        rows.append(
+            LoggedDecision(
+                name,
+                draw(st.integers(0, 2**62)),
+                arm_ids,
+                np.array([draw(vector) for _ in arm_ids]),
+                draw(st.integers(0, len(arm_ids) - 1)),
+                draw(st.floats(0, 1, exclude_min=True)),
+                draw(st.none() | FINITE.map(lambda x: x + 0.0)),
+            )
+        )
+    return log_of(rows)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".dsjson"])
+@given(log=logs())
+def test_what_is_written_is_read(
+    suffix: str, log: Log, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("log") / f"log{suffix}"
+    write_log(log, path)
+    assert read_log(path) == log
+
+
+def small() -> Log:
+    return Log(
+        event_id=["first", "second"],
+        at=[1_612_456_289_246_000_000, 1_612_456_289_246_000_001],
+        arms=[[[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], [[0.25, 0.0]]],
+        chosen=[1, 0],
+        propensity=[0.5, 1.0],
+        reward=[1.0, math.nan],
+        arm_ids=[["tea", "milk", "mate"], ["tea"]],
+    )
+
+
+def test_the_name_of_a_file_tells_its_format(tmp_path: Path) -> None:
+    for suffix in (".dsjson", ".json", ".jsonl", ".JSON"):
+        write_log(small(), tmp_path / f"log{suffix}")
+        assert read_dsjson(tmp_path / f"log{suffix}") == small()
+    write_log(small(), tmp_path / "log.parquet")
+    assert read_parquet(tmp_path / "log.parquet") == small()
+
+
+def test_a_different_log_is_not_equal() -> None:
+    log = small()
+    rows = list(log)
+    for change in (
+        {"reward": 0.5},
+        {"propensity": 0.25},
+        {"chosen": 0},
+        {"at": 5},
+        {"arms": rows[0].arms + 1.0},
+        {"arm_ids": ("tea", "milk", "rum")},
+        {"event_id": "third"},
+    ):
+        assert log_of([rows[0]._replace(**change), rows[1]]) != log
+    assert log_of(rows[::-1]) == log  # in order of time, whatever the order of lines
+    assert log_of(rows[:1]) != log
+
+
+def test_dsjson_is_what_vowpal_wabbit_reads(tmp_path: Path) -> None:
+    write_log(small(), tmp_path / "log.dsjson")
+    first, second = map(json.loads, (tmp_path / "log.dsjson").read_text().splitlines())
+    assert first == {
+        "_label_cost": -1.0,
+        "_label_probability": 0.5,
+        "_label_Action": 2,
+        "_labelIndex": 1,
+        "Timestamp": "2021-02-04T16:31:29.2460000Z",
+        "Version": "1",
+        "EventId": "first",
+        "a": [2, 1, 3],
+        "c": {
+            "_multi": [
+                {"_tag": "tea", "x": [1.0, 0.0]},
+                {"_tag": "milk", "x": [0.0, 1.0]},
+                {"_tag": "mate", "x": [0.5, 0.5]},
+            ]
+        },
+        "p": [0.5, 0.25, 0.25],
+    }
+    # Vowpal Wabbit reads a missing cost as 0; being told not to learn, it leaves the line alone.
+    assert "_label_cost" not in second
+    assert second["_skipLearn"] is True
+    assert second["p"] == [1.0]
+    assert second["Timestamp"] == "2021-02-04T16:31:29.246000001Z"
+
+
+# As such services wrote it: features by namespace, rewards observed (o), a model's name (VWState).
+FOREIGN = {
+    "_label_cost": -0.75,
+    "_label_probability": 0.8166667,
+    "_label_Action": 3,
+    "_labelIndex": 2,
+    "o": [{"v": 0.75, "EventId": "e1", "ActionTaken": False}],
+    "Timestamp": "2021-02-04T16:31:29.2460000Z",
+    "Version": "1",
+    "EventId": "e1",
+    "a": [3, 1, 2],
+    "c": {
+        "GUser": {"major": "biology", "age": 0.3},
+        "_synthetic": False,
+        "_multi": [
+            {"_tag": "tea", "i": {"constant": 1, "id": "tea"}, "j": [{"type": "hot"}]},
+            {"_tag": "cola", "i": {"constant": 1, "id": "cola"}, "j": [{"type": "cold"}]},
+            {"_tag": "mate", "i": {"constant": 1, "id": "mate"}},
+        ],
+    },
+    "p": [0.8166667, 0.0916667, 0.0916667],
+    "VWState": {"m": "ab/1"},
+}
+
+
+def written(folder: Path, *events: object) -> Path:
+    path = folder / "foreign.dsjson"
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    return path
+
+
+def test_a_log_from_elsewhere_is_hashed_into_vectors(tmp_path: Path) -> None:
+    (row,) = read_dsjson(written(tmp_path, FOREIGN), dim=16)
+    assert (row.event_id, row.at, row.chosen) == ("e1", 1_612_456_289_246_000_000, 2)
+    assert (row.propensity, row.reward) == (0.8166667, 0.75)
+    assert row.arm_ids == ("tea", "cola", "mate")
+    user = {"GUser": FOREIGN["c"]["GUser"]}
+    for x, action in zip(row.arms, FOREIGN["c"]["_multi"], strict=True):
+        features = {key: value for key, value in action.items() if key != "_tag"}
+        assert x.tolist() == encode(user, features, dim=16)
+    assert len({tuple(x) for x in row.arms.tolist()}) == 3
+
+
+def changed(**fields: object) -> dict[str, object]:
+    event = {**FOREIGN, **fields}
+    return {key: value for key, value in event.items() if value is not ...}
+
+
+@pytest.mark.parametrize(
+    ("event", "reward"),
+    [
+        (changed(_label_cost=0), 0.0),
+        (changed(_label_cost=-0.0, o=...), 0.0),  # the default reward of a service
+        (changed(_label_cost=2.5), -2.5),
+        (changed(_label_cost=...), None),
+        (changed(_skipLearn=True), None),  # never shown to anybody
+        (changed(_skipLearn=False), 0.75),
+    ],
+)
+def test_rewards_are_minus_costs(
+    event: dict[str, object], reward: float | None, tmp_path: Path
+) -> None:
+    (row,) = read_dsjson(written(tmp_path, event), dim=4)
+    assert row.reward == reward
+    assert reward is None or math.copysign(1.0, row.reward) == math.copysign(1.0, reward)
+
+
+@pytest.mark.parametrize(
+    ("event", "place"),
+    [
+        (changed(_label_Action=...), 2),
+        (changed(_labelIndex=...), 2),
+        (changed(_labelIndex=..., _label_Action=..., a=[2, 3, 1]), 1),
+        (changed(_labelIndex=0, _label_Action=1), 0),
+    ],
+)
+def test_the_chosen_action_is_told_in_three_ways(
+    event: dict[str, object], place: int, tmp_path: Path
+) -> None:
+    (row,) = read_dsjson(written(tmp_path, event), dim=4)
+    assert row.chosen == place
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        ([], "an event must be an object"),
+        ({"RewardValue": 1.0, "EventId": "e1"}, "c._multi must be the list of actions"),
+        (changed(c={"_multi": []}), "c._multi must hold one object for each action"),
+        (changed(c={"_multi": [1]}), "c._multi must hold one object for each action"),
+        (changed(_outcomes=[]), "one choice from one set"),
+        (changed(EventId=7), "EventId must be a text; got 7"),
+        (changed(Timestamp="yesterday"), "Timestamp must be like .*; got 'yesterday'"),
+        (changed(_label_probability=...), "_label_probability must be a number .*; got None"),
+        (changed(_label_probability="1"), "_label_probability must be a number .*; got '1'"),
+        (changed(_label_cost=True), "_label_cost must be a number; got True"),
+        (changed(_labelIndex=0), "must name one of the 3 actions"),
+        (changed(_labelIndex=3, _label_Action=4), "must name one of the 3 actions"),
+        (changed(pdrop=-0.1), "pdrop must be a number of at least 0"),
+    ],
+)
+def test_a_line_that_is_no_decision_is_refused(event: object, message: str, tmp_path: Path) -> None:
+    path = written(tmp_path, FOREIGN, event)
+    with pytest.raises(ValueError, match=f"(?s)line 2 of .*foreign.dsjson.*{message}"):
+        read_dsjson(path, dim=4)
+
+
+def test_without_a_dimension_every_action_needs_a_vector(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"every action must have a vector x.*give dim"):
+        read_dsjson(written(tmp_path, FOREIGN))
+
+
+def test_thinning_before_logging_must_be_even(tmp_path: Path) -> None:
+    other = changed(EventId="e2", pdrop=0.5)
+    assert len(read_dsjson(written(tmp_path, changed(pdrop=0.5), other), dim=4)) == 2
+    with pytest.raises(ValueError, match=r"pdrop must be the same in every line.*0.0 to 0.5"):
+        read_dsjson(written(tmp_path, FOREIGN, other), dim=4)
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        ("1970-01-01T00:00:00Z", 0),
+        ("1970-01-01T00:00:01.5", 1_500_000_000),
+        ("1970-01-01T02:00:00.000000001+02:00", 1),
+        ("1969-12-31T23:59:59.9Z", -100_000_000),
+        ("2019-08-13T20:40:28.7880000Z", 1_565_728_828_788_000_000),
+    ],
+)
+def test_times_are_exact(text: str, ns: int) -> None:
+    assert nanoseconds(text) == ns
+    assert nanoseconds(timestamp(ns)) == ns
+
+
+def test_empty_and_broken_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="must hold at least one event"):
+        read_dsjson(written(tmp_path), dim=4)
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    with pytest.raises(ValueError, match=r"line 1 of .*broken.json"):
+        read_log(broken)
+    wrong = tmp_path / "wrong.parquet"
+    wrong.write_bytes(b"not at all")
+    with pytest.raises(ValueError, match="must be a Parquet file"):
+        read_log(wrong)
+    with pytest.raises(FileNotFoundError):
+        read_log(tmp_path / "absent.parquet")
+    with pytest.raises(ValueError, match=r"must end in .parquet, .json, .dsjson or .jsonl"):
+        read_log(tmp_path / "log.csv")
+
+
+def test_parquet_of_other_programs(tmp_path: Path) -> None:
+    frame = pl.DataFrame(
+        {
+            "event_id": ["a", "b"],
+            "at": [20, 10],
+            "arms": [[[1.0], [2.0]], [[3.0]]],
+            "chosen": [1, 0],
+            "propensity": [0.5, 1.0],
+            "reward": [None, 1.0],
+        }
+    )
+    path = tmp_path / "log.parquet"
+    frame.write_parquet(path)
+    later, earlier = "a", "b"
+    log = read_parquet(path)
+    assert [row.event_id for row in log] == [earlier, later]
+    assert [row.arm_ids for row in log] == [("0",), ("0", "1")]
+    assert [row.reward for row in log] == [1.0, None]
+    microseconds = frame.with_columns(pl.from_epoch("at", "s").cast(pl.Datetime("us")))
+    microseconds.write_parquet(path)
+    assert read_parquet(path).at.tolist() == [10 * 10**9, 20 * 10**9]
+    frame.drop("arms").write_parquet(path)
+    with pytest.raises(ValueError, match=r"must have the columns .*; arms missing"):
+        read_parquet(path)
+    frame.with_columns(propensity=None).write_parquet(path)
+    with pytest.raises(ValueError, match="propensity must be known in every line"):
+        read_parquet(path)
+
+
+GOOD = {
+    "event_id": ["a", "b"],
+    "at": [1, 2],
+    "arms": [[[1.0], [0.5]], [[0.2]]],
+    "chosen": [1, 0],
+    "propensity": [0.5, 1.0],
+    "reward": [1.0, 0.0],
+}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"event_id": []}, "event_id must hold at least one decision"),
+        ({"event_id": ["a", "a"]}, "event_id must differ from row to row; got 'a' twice"),
+        ({"event_id": ["a", ""]}, "event_id must be texts that are not empty; row 1 has ''"),
+        ({"at": [2, 1]}, "at must not go back in time; got an earlier time in row 1"),
+        ({"at": [1.5, 2.5]}, "at must be 2 whole numbers.*type float64"),
+        ({"arms": [[[1.0]]]}, "arms must be 2 arrays, one for each decision; got 1"),
+        ({"arms": [[[1.0]], [[1.0, 2.0]]]}, r"arms must be arrays .* row 1 has shape \(1, 2\)"),
+        ({"arms": [[[1.0], [0.5]], [[math.nan]]]}, "arms must be finite; row 1 is not"),
+        ({"arms": [[["x"]], [[1.0]]]}, "arms must be an array"),
+        ({"chosen": [2, 0]}, "chosen must be an arm; row 0 has 2"),
+        ({"chosen": [-1, 0]}, "chosen must be an arm; row 0 has -1"),
+        ({"propensity": [0.5, 0.0]}, "propensity must be above 0 and at most 1; row 1 has 0.0"),
+        ({"propensity": [math.nan, 1.0]}, "propensity must be above 0 and at most 1; row 0"),
+        ({"propensity": [0.5, 1.1]}, "propensity must be above 0 and at most 1; row 1 has 1.1"),
+        ({"reward": [math.inf, 0.0]}, "reward must be finite, or NaN where unknown; row 0"),
+        ({"reward": ["x", 0.0]}, "reward must be numbers"),
+        ({"reward": [0.0]}, r"reward must be 2 numbers.*\(1,\)"),
+        ({"arm_ids": [["a", "a"], ["b"]]}, "arm_ids must be texts that differ"),
+        ({"arm_ids": [["a"], ["b"]]}, "arm_ids must have one name for each action"),
+    ],
+)
+def test_a_log_refuses_what_does_not_fit(wrong: dict[str, object], message: str) -> None:
+    assert len(Log(**GOOD)) == 2
+    with pytest.raises(ValueError, match=message):
+        Log(**{**GOOD, **wrong})
+
+
+def test_a_log_is_a_world_to_play() -> None:
+    trace = Log(**{**GOOD, "reward": [1.0, None]}).trace()
+    np.testing.assert_array_equal(trace.actions, [[[1.0], [0.5]], [[0.2], [0.0]]])
+    np.testing.assert_array_equal(trace.rewards, [[math.nan, 1.0], [math.nan, math.nan]])
+    np.testing.assert_array_equal(trace.available, [[True, True], [True, False]])
+
+
+# --- features ------------------------------------------------------------------------------------
+
+
+def test_features_are_added_up_with_their_products() -> None:
+    dim = 4096  # so large that these names do not meet
+
+    def entries(context: object, action: object) -> list[float]:
+        return sorted(abs(value) for value in encode(context, action, dim=dim) if value)
+
+    assert entries({}, {"price": 0.25}) == [0.25]
+    assert entries({"age": 0.5}, {"price": 0.25}) == [0.125, 0.25, 0.5]
+    assert entries({}, {"a": 0.1, "b": {"c": 0.2}, "d": [0.3, 0.4]}) == [0.1, 0.2, 0.3, 0.4]
+    assert entries({}, {"on": True, "off": False, "none": None, "_hidden": 1.0}) == [1.0]
+    one, other = encode({}, {"id": "tea"}, dim=dim), encode({}, {"id": "milk"}, dim=dim)
+    assert one != other
+    assert encode({}, [{"id": "tea"}], dim=dim) == one
+    assert encode({"id": "tea"}, {}, dim=dim) != one  # context and action are told apart
+    assert math.hypot(*encode({"x": 30.0}, {"y": -4.0}, dim=8)) == pytest.approx(1.0)
+
+
+def test_features_hash_alike_in_every_process() -> None:
+    program = "from driftbandits.client.features import encode\n"
+    program += "print(encode({'a': 'b'}, {'c': 0.5}, dim=5))"
+    run = [sys.executable, "-c", program]
+    seeds = [{"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "2"}]
+    out = [subprocess.run(run, env=env, check=True, capture_output=True).stdout for env in seeds]
+    assert out[0] == out[1]
+    assert json.loads(out[0]) == encode({"a": "b"}, {"c": 0.5}, dim=5)
+
+
+@pytest.mark.parametrize(
+    ("context", "action", "dim", "message"),
+    [
+        ({}, {}, 0, "dim must be an integer of at least 1; got 0"),
+        ({}, {}, True, "dim must be an integer of at least 1; got True"),
+        ({"a": {"b": math.nan}}, {}, 3, "context.a.b must be finite; got nan"),
+        ({}, {"a": {1}}, 3, "action.a must be a number, a text"),
+        ({"a": 1e308}, {"b": 1e308}, 3, "must be so small"),
+    ],
+)
+def test_features_that_are_none_are_refused(
+    context: object, action: object, dim: int, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        encode(context, action, dim=dim)
+
+
+# --- stores --------------------------------------------------------------------------------------
+
+
+def some_log(n: int = 60) -> Log:
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 4, size=n)
+    return Log(
+        event_id=[f"e{t}" for t in range(n)],
+        at=10**18 + np.arange(n) * 10**9,
+        arms=[rng.uniform(-0.5, 0.5, size=(size, 3)) for size in sizes],
+        chosen=[int(rng.integers(size)) for size in sizes],
+        propensity=1.0 / sizes,
+        reward=np.where(rng.random(n) < 0.8, (rng.random(n) < 0.5).astype(float), np.nan),
+    )
+
+
+@pytest.fixture
+def imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """The address of a store with a policy that was warmed by a log."""
+    write_log(some_log(), tmp_path / "old.parquet")
+    url = f"sqlite:///{tmp_path / 'bandits.db'}"
+    command = ["log", "import", str(tmp_path / "old.parquet"), "--store", url, "--as", "news"]
+    assert run([*command, "--policy", "D-GLUCB", "--discount", "0.99", "--seed", "3"]) == DONE
+    known = int(some_log().known.sum())
+    assert capsys.readouterr().out == f"60 decisions, {known} with a reward\n"
+    return url
+
+
+def test_an_imported_log_warms_a_policy(imported: str) -> None:
+    with store.open(imported) as opened, opened.read() as session:
+        fold = Fold("news")
+        fold.replay(store.checked(session.all_events("news"), after=fold.head))
+    assert fold.differences == 0
+    assert [version.record.mode for version in fold.versions] == ["apprentice", "online"]
+    log = some_log()
+    agent = db.Agent(db.policy("D-GLUCB", dim=3, discount=0.99))
+    for row in log:
+        agent.tick()
+        if row.reward is not None:
+            agent.learn(row.arms[[row.chosen]], [row.reward], ages=[0])
+    np.testing.assert_allclose(fold.playing.theta_hat, agent.theta_hat, atol=1e-9)
+    assert np.linalg.norm(agent.theta_hat) > 0.01
+    assert run(["verify", "--store", imported]) == DONE
+
+
+def test_an_imported_policy_can_forget_by_the_clock(tmp_path: Path) -> None:
+    """A reward of an hour ago counts half with a half-life of an hour."""
+    hour = 3600 * 10**9
+    rows = [
+        LoggedDecision(f"e{i}", at, ("a",), np.array([[1.0]]), 0, 1.0, value)
+        for i, (at, value) in enumerate([(hour, 1.0), (2 * hour, 0.0)])
+    ]
+    write_log(log_of(rows), tmp_path / "old.parquet")
+    url = f"sqlite:///{tmp_path / 'bandits.db'}"
+    command = ["log", "import", str(tmp_path / "old.parquet"), "--store", url]
+    command += ["--as", "news", "--policy", "D-LinUCB", "--lam", "1"]
+    assert run([*command, "--half-life-s", "3600"]) == DONE
+    with store.open(url) as opened, opened.read() as session:
+        fold = Fold("news")
+        fold.replay(store.checked(session.all_events("news"), after=fold.head))
+    assert fold.differences == 0
+    assert fold.playing.theta_hat[0] == pytest.approx(0.5 / (1.0 + 0.5 + 1.0), rel=1e-6)
+    assert run(["verify", "--store", url]) == DONE
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".dsjson"])
+def test_what_was_imported_can_be_exported(imported: str, suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"new{suffix}"
+    assert run(["log", "export", imported, str(path), "--policy", "news"]) == DONE
+    # Whoever decided did so without a chance, for all that the store knows.
+    assert read_log(path) == log_of([row._replace(propensity=1.0) for row in some_log()])
+
+
+def test_a_file_can_be_exported_to_another_format(tmp_path: Path) -> None:
+    source, target = written(tmp_path, FOREIGN), tmp_path / "log.parquet"
+    assert run(["log", "export", str(source), str(target), "--dim", "8"]) == DONE
+    assert read_log(target) == read_dsjson(source, dim=8)
+
+
+def test_learned_rewards_count_and_late_ones_where_nothing_was(tmp_path: Path) -> None:
+    x = np.array([[1.0, 0.0], [0.0, 0.5]])
+
+    def decided(number: int, arms: np.ndarray = x) -> Decided:
+        scores = np.zeros(len(arms)).tobytes()
+        names = tuple("ab"[: len(arms)])
+        return Decided(1, names, arms.tobytes(), -1, 1, 1, number, 0.5, scores, "")
+
+    entries = [
+        Entry(store.DECISION, "old", 1, packed(decided(1, np.ones((2, 3))))),
+        *(Entry(store.DECISION, f"e{i}", 1 + i, packed(decided(1 + i))) for i in range(1, 6)),
+        Entry(store.REWARD, "e1", 10, packed(Rewarded(1.0, ""))),
+        Entry(store.DEFAULT, "e2", 11, packed(Rewarded(0.0, ""))),
+        Entry(store.LATE, "e2", 12, packed(Rewarded(1.0, ""))),
+        Entry(store.LATE, "e3", 13, packed(Rewarded(0.25, ""))),
+    ]
+    with store.open(f"sqlite:///{tmp_path / 'bandits.db'}") as opened:
+        with opened.write() as session:
+            session.create("news")
+            session.create("empty")
+            session.lock(["news"])
+            session.append("news", entries)
+            session.erase("news", session.matching("news", event_id="e5"))
+        with opened.read() as session:
+            log = read_stored(session, "news")
+            (tmp_path / "events.parquet").write_bytes(parquet(session.events("news")))
+            assert read_log(tmp_path / "events.parquet") == log  # as the service gives its events
+            assert [(row.event_id, row.at, row.reward) for row in log] == [
+                ("e1", 2, 1.0),
+                ("e2", 3, 0.0),
+                ("e3", 4, 0.25),
+                ("e4", 5, None),
+            ]
+            np.testing.assert_array_equal(log.arms[0], x)
+            assert next(iter(log))._replace(arms=x) == LoggedDecision(
+                "e1", 2, ("a", "b"), x, 1, 0.5, 1.0
+            )
+            with pytest.raises(ValueError, match="policy must be one of empty, news; got 'old'"):
+                read_stored(session, "old")
+            with pytest.raises(ValueError, match="events must hold at least one decision"):
+                read_stored(session, "empty")
+
+
+INTO = ("--store", "{url}", "--policy", "random", "--as")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["export", "{url}", "x.parquet"], BAD_USAGE, "--policy must say whose log"),
+        (["export", "{log}", "x.parquet", "--policy", "a"], BAD_USAGE, "--policy is for a store"),
+        (
+            ["export", "sqlite:///{folder}/no.db", "x.json", "--policy", "a"],
+            BAD_USAGE,
+            "there is no",
+        ),
+        (["export", "{url}", "x.parquet", "--policy", "a"], FAILED, "policy must be one of news"),
+        (["export", "{log}", "x.csv"], FAILED, "path must end in .parquet"),
+        (["import", "{log}", "--as", "b"], BAD_USAGE, "Missing option '--store'"),
+        (["import", "{log}", *INTO, "news"], FAILED, "name must be that of a new policy; 'news'"),
+        (["import", "{log}", *INTO, "_"], FAILED, "name must match"),
+        (["import", "{log}", *INTO, "b", "--policy", "D-GLUCB"], BAD_USAGE, "D-GLUCB needs disc"),
+        (["import", "{bad}", *INTO, "b"], FAILED, "event_id must match"),
+        (["import", "{high}", *INTO, "b"], FAILED, "reward must be a number in [0, 1]"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_moved_is_refused_and_changes_nothing(
+    arguments: list[str],
+    code: int,
+    message: str,
+    imported: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = list(some_log())
+    write_log(log_of([rows[0]._replace(event_id="white space")]), tmp_path / "bad.parquet")
+    write_log(log_of([*rows[:5], rows[-1]._replace(reward=9.0)]), tmp_path / "high.parquet")
+    places = {
+        "url": imported,
+        "folder": tmp_path,
+        "log": tmp_path / "old.parquet",
+        "bad": tmp_path / "bad.parquet",
+        "high": tmp_path / "high.parquet",
+    }
+    before = sorted(path.name for path in tmp_path.iterdir())
+    assert run(["log", *(text.format(**places) for text in arguments)]) == code
+    assert capsys.readouterr().err.startswith(f"Error: {message}")
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    with store.open(imported) as opened, opened.read() as session:
+        assert session.policies() == ["news"]
+
+
+@pytest.mark.parametrize("command", [["log"], ["log", "import"], ["log", "export"], ["evaluate"]])
+def test_help_shows_an_example_and_loads_nothing_heavy(command: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from driftbandits.cli.commands import run\n"
+        f"assert run([*{command!r}, '--help']) == 0\n"
+        "heavy = {'numba', 'numpy', 'polars', 'apsw', 'starlette', 'httpx', 'rich'}\n"
+        "print(sorted(heavy & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "[]"
+    example = f"driftbandits {' '.join(command)}"
+    assert any(line.strip().startswith(example) for line in lines)
