@@ -182,14 +182,14 @@ def add_outer(Ms: Floats, A: int, weight: float, xs: Floats, x: int) -> None:
             Ms[A, i, j] += w * xs[x, j]
 
 
-@compiled
+@leaf
 def sandwich(Ms: Floats, A: int, B: int, scratch: int, out: int) -> None:
     """out := A B A for symmetric A and B."""
     multiply_matrices(Ms, A, B, scratch)
     multiply_matrices(Ms, scratch, A, out)
 
 
-@compiled
+@leaf
 def multiply_matrices(Ms: Floats, A: int, B: int, out: int) -> None:
     """out := A B; out is neither A nor B."""
     d = Ms.shape[1]
