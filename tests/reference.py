@@ -152,6 +152,7 @@ class Reference:
         """Rows, centred rewards and weights of what is remembered at this clock."""
         if self.memory == "window":
             played = [p for p in played if clock - p.round < self.window]
+        if self.begun(clock) > 0:  # rows of before the first round may be known too
             played = [p for p in played if p.round > self.begun(clock)]
         gamma = self.discount if self.memory == "discount" else 1.0
         weights = np.array([gamma ** (clock - p.round) for p in played])
