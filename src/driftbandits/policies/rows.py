@@ -263,7 +263,7 @@ def policy(
     centre: float = 0.0,
     epsilon: float = 0.0,
     too_long: str = "refuse",
-    false_alarm_rate: float = 1e-4,
+    false_alarm_rate: float = 5e-4,
 ) -> Policy:
     """A policy by its name, see `policy_names`.
 
