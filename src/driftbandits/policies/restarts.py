@@ -15,7 +15,12 @@ The statistic of a border is E(before) + E(after) - E(all), the log of a Bayes f
 models exact, the sum of these factors over all borders would grow by one a round in the mean for as
 long as nothing changes (Shiryaev 1963; Roberts 1966), so that a threshold of log(1/rate) has a mean
 time of at least 1/rate between false alarms. Testing some borders, some of the time, only adds to
-that. The blocks are expanded anew, about the exact estimate, after a restart and whenever the
+that. Quadratic models have lighter tails than counts and clicks: a steep or rare reward would be
+taken for a change far too often. So a border that passes is confirmed by the evidence whose
+three sets of rows are each expanded about their own peak (Laplace), and only that is reported.
+Refuting costs some passes over the rows, so no border is then tested for a while.
+
+The blocks are expanded anew, about the exact estimate, after a restart and whenever the
 rows have grown by a fifth; no border is tested before the first decision has done so.
 
 Notation
@@ -36,6 +41,7 @@ from driftbandits.estimator.model import (
     BEGUN,
     COUNTERS,
     HEAD,
+    LONGEST,
     MATRICES,
     ROW,
     TAIL,
@@ -44,8 +50,9 @@ from driftbandits.estimator.model import (
     Model,
     State,
 )
+from driftbandits.estimator.solve import REACH
 from driftbandits.jit import inlined, internal, place
-from driftbandits.linalg import add_outer, cholesky, copy, dot, forward_solve
+from driftbandits.linalg import add_outer, backward_solve, cholesky, copy, dot, forward_solve, norm
 from driftbandits.policies.adaptation import Adaptation
 from driftbandits.policies.detection import record_detection
 
@@ -54,21 +61,24 @@ LARGEST_SIZE = 16  # as a power of 2; blocks of this size merge into larger ones
 BLOCKS = BLOCKS_OF_A_SIZE * (LARGEST_SIZE + 1) + 1
 _LOOKS = 4  # a border is tested this often within the length of the block behind it
 _GROWTH = 1.2
+_MOST_STEPS = 50
+_LEAST_RISE = 1e-6
 
 # Places beyond the estimator's own.
 COUNT, NEWEST = map(place, range(COUNTERS, COUNTERS + 2))
 EXPANDED = place(COUNTERS + 2)  # rows when the blocks were last expanded about a fit; 0: never
-SIZES = place(COUNTERS + 3)  # of each block: rows, ...
-LEVELS = place(COUNTERS + 3 + BLOCKS)  # ... the power of 2, ...
-FIRSTS = place(COUNTERS + 3 + 2 * BLOCKS)  # ... and the first round
-ALL_C, BEFORE_C, AFTER_C, SOLVED = map(place, range(VECTORS, VECTORS + 4))
-C = place(VECTORS + 4)
+PATIENCE = place(COUNTERS + 3)  # rows before which no border is tested
+SIZES = place(COUNTERS + 4)  # of each block: rows, ...
+LEVELS = place(COUNTERS + 4 + BLOCKS)  # ... the power of 2, ...
+FIRSTS = place(COUNTERS + 4 + 2 * BLOCKS)  # ... and the first round
+ALL_C, BEFORE_C, AFTER_C, SOLVED, PEAK = map(place, range(VECTORS, VECTORS + 5))
+C = place(VECTORS + 5)
 ALL_H, BEFORE_H, AFTER_H, ROOT = map(place, range(MATRICES, MATRICES + 4))
 H = place(MATRICES + 4)
 
 MORE = {
-    "more_counters": 3 + 3 * BLOCKS,
-    "more_vectors": 4 + BLOCKS,
+    "more_counters": 4 + 3 * BLOCKS,
+    "more_vectors": 5 + BLOCKS,
     "more_matrices": 4 + BLOCKS,
 }
 
@@ -77,7 +87,8 @@ MORE = {
 def watch(model: Model, adaptation: Adaptation, state: State, reward: float, s: int) -> None:
     """Restart if the reward of the row in ROW, of round s, makes the evidence strong enough."""
     _file_row(model, state, reward, s)
-    if state.counters[EXPANDED] > 0:
+    counters = state.counters
+    if counters[EXPANDED] > 0 and counters[TAIL] - counters[HEAD] >= counters[PATIENCE]:
         _test(model, adaptation, state)
 
 
@@ -180,10 +191,59 @@ def _evidence(model: Model, phi: float, state: State, c: int, h: int) -> float:
     cholesky(matrices, ROOT, ROOT)
     copy(vectors, c, SOLVED)
     forward_solve(matrices, ROOT, vectors, SOLVED)
-    evidence = 0.5 * dot(vectors, SOLVED, SOLVED) / phi
-    for i in range(d):  # the diagonal of the factor holds reciprocals
-        evidence += math.log(matrices[ROOT, i, i] * math.sqrt(model.lam))
-    return evidence
+    return 0.5 * dot(vectors, SOLVED, SOLVED) / phi + _log_volume(model, state)
+
+
+@inlined
+def _log_volume(model: Model, state: State) -> float:
+    """-log det(I + H/lam) / 2, from the factor of H + lam I, whose diagonal holds reciprocals."""
+    total = 0.0
+    for i in range(model.d):
+        total += math.log(state.matrices[ROOT, i, i] * math.sqrt(model.lam))
+    return total
+
+
+@internal
+def _laplace_evidence(model: Model, state: State, first: int, last: int) -> float:
+    """Evidence of a range of rows, expanded about their own peak, which Newton's method finds."""
+    vectors, matrices, d = state.vectors, state.matrices, model.d
+    copy(vectors, THETA_HAT, PEAK)
+    height = 0.0
+    for _ in range(_MOST_STEPS):
+        height = _climb(model, state, first, last)
+        cholesky(matrices, ROOT, ROOT)
+        forward_solve(matrices, ROOT, vectors, SOLVED)
+        rise = 0.5 * dot(vectors, SOLVED, SOLVED)
+        if rise < _LEAST_RISE:
+            height += rise
+            break
+        backward_solve(matrices, ROOT, vectors, SOLVED)
+        length = state.gauges[LONGEST] * norm(vectors, SOLVED)
+        damping = math.log1p(length) / length if length > REACH else 1.0
+        for i in range(d):
+            vectors[PEAK, i] += damping * vectors[SOLVED, i]
+    return height + _log_volume(model, state)
+
+
+@inlined
+def _climb(model: Model, state: State, first: int, last: int) -> float:
+    """The penalised log-likelihood at PEAK; SOLVED := its gradient, ROOT := minus its Hessian."""
+    vectors, matrices, rows, d = state.vectors, state.matrices, state.rows, model.d
+    height = -0.5 * model.lam * dot(vectors, PEAK, PEAK)
+    for i in range(d):
+        vectors[SOLVED, i] = -model.lam * vectors[PEAK, i]
+        for j in range(d):
+            matrices[ROOT, i, j] = model.lam if i == j else 0.0
+    for s in range(first, last):
+        for j in range(d):
+            vectors[ROW, j] = rows[j, s]
+        z = dot(vectors, ROW, PEAK)
+        height += rows[d, s] * z - links.log_partition(model.link, model.m, z)
+        residual = rows[d, s] - links.mean(model.link, model.m, z)
+        for j in range(d):
+            vectors[SOLVED, j] += residual * vectors[ROW, j]
+        add_outer(matrices, ROOT, links.slope(model.link, model.m, z), vectors, ROW)
+    return height
 
 
 @internal
@@ -207,23 +267,35 @@ def _test(model: Model, adaptation: Adaptation, state: State) -> None:
         after = _evidence(model, phi, state, AFTER_C, AFTER_H)
         if before + after - whole > strongest:
             strongest, border = before + after - whole, block
+    if strongest <= adaptation.threshold:
+        return
+    older = 0
+    for block in range(border):
+        older += counters[SIZES + block]
+    if model.link != links.IDENTITY:
+        first, last = counters[HEAD], counters[TAIL]
+        strongest = (
+            _laplace_evidence(model, state, first, first + older)
+            + _laplace_evidence(model, state, first + older, last)
+            - _laplace_evidence(model, state, first, last)
+        )
     if strongest > adaptation.threshold:
         record_detection(state, counters[FIRSTS + border], strongest, adaptation.threshold)
-        _restart(model, state, border)
+        _restart(model, state, border, older)
+    else:
+        counters[PATIENCE] = rows + max(1, (rows - older) // 8, rows // 256)
 
 
 @internal
-def _restart(model: Model, state: State, border: int) -> None:
-    """Forget the blocks before a border."""
+def _restart(model: Model, state: State, border: int, gone: int) -> None:
+    """Forget the blocks before a border, which hold `gone` rows."""
     counters = state.counters
-    gone = 0
-    for block in range(border):
-        gone += counters[SIZES + block]
     for block in range(border, counters[COUNT]):
         _move_block(state, block, block - border)
     counters[COUNT] -= border
     counters[BEGUN] = counters[FIRSTS] - 1
     counters[EXPANDED] = 0
+    counters[PATIENCE] = 0
     forget_oldest(model, state, gone)
 
 

@@ -150,7 +150,7 @@ ROWS: Mapping[str, Row] = {
         UCB,
         "restarts on a detected change, docs/decisions/0007; base of Filippi et al. (2010)",
         adaptation=RESTARTS,
-        false_alarm_rate=1e-4,
+        false_alarm_rate=5e-4,
     ),
     "CD-LinUCB": Row(
         SINCE_RESTART,
@@ -158,7 +158,7 @@ ROWS: Mapping[str, Row] = {
         UCB,
         "restarts on a detected change, docs/decisions/0007; base of Abbasi-Yadkori et al. (2011)",
         adaptation=RESTARTS,
-        false_alarm_rate=1e-4,
+        false_alarm_rate=5e-4,
     ),
     "BOB-GLUCB": Row(
         WINDOW,
