@@ -120,8 +120,8 @@ def fit(model: Model, state: State) -> None:
             anchor(model, state, FOR_THETA_HAT, THETA_HAT)
         tolerance = _FIRST_LOOK * state.gauges[MASS]
         for _ in range(_MOST_NEWTON_STEPS):
-            tolerance = _newton_step(model, state, tolerance)
-            if tolerance == 0.0:
+            certified, tolerance = _newton_step(model, state, tolerance)
+            if certified:
                 break
     state.counters[FITTED] = 1
     _project(model, state)
@@ -147,11 +147,11 @@ def _solve_ridge(model: Model, state: State) -> None:
 
 
 @inlined
-def _newton_step(model: Model, state: State, tolerance: float) -> float:
+def _newton_step(model: Model, state: State, tolerance: float) -> tuple[bool, float]:
     """Move theta_hat by one step, renewing the anchor where the expansion does not reach.
 
-    `tolerance` is what the expansion may leave out of g in this step. Returns that of the next
-    step, or 0 when theta_hat is certified.
+    `tolerance` is what the expansion may leave out of g in this step. Returns whether theta_hat is
+    certified, and if not, the tolerance of the next step.
     """
     vectors, matrices, gauges = state.vectors, state.matrices, state.gauges
     start = reach_of(state, FOR_THETA_HAT, THETA_HAT)
@@ -166,7 +166,7 @@ def _newton_step(model: Model, state: State, tolerance: float) -> float:
     ):  # subtractions have eaten the digits: sum again
         rebuild(model, state)
         anchor(model, state, FOR_THETA_HAT, THETA_HAT)
-        return tolerance
+        return False, tolerance
     for j in range(model.d):
         vectors[STEP, j] = vectors[B, j] - vectors[G, j]
     forward_solve(matrices, FACTOR, vectors, STEP)
@@ -181,7 +181,7 @@ def _newton_step(model: Model, state: State, tolerance: float) -> float:
         if start == 0.0:
             _take_damped_step(model, state, length)
         anchor(model, state, FOR_THETA_HAT, THETA_HAT)
-        return tolerance
+        return False, tolerance
     copy(vectors, POINT, THETA_HAT)
     condition = invert_factor(matrices, FACTOR, SHIFTED)
     # g and J are exact at the anchor: what a step from there leaves over is in `left` alone
@@ -192,14 +192,14 @@ def _newton_step(model: Model, state: State, tolerance: float) -> float:
     gauges[DECREMENT] = left
     gauges[ERROR_BOUND] = bound + condition * gauges[LEAK]
     if bound <= ERROR_TOLERANCE:
-        return 0.0
+        return True, tolerance
     rounding = _ROUNDING * math.sqrt(condition) * (gauges[MASS] + norm(vectors, B))
     if decrement <= rounding and lost <= rounding:  # as exact as the sums themselves
-        return 0.0
+        return True, tolerance
     tolerance = 0.5 * ERROR_TOLERANCE / condition
     if remainder(model, state, FOR_THETA_HAT, reach, model.order) > tolerance:
         anchor(model, state, FOR_THETA_HAT, THETA_HAT)
-    return tolerance
+    return False, tolerance
 
 
 @inlined
