@@ -3,10 +3,12 @@
 import io
 import json
 import re
+import socket
 import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
 
 import apsw
 import httpx
@@ -18,7 +20,7 @@ from click.testing import CliRunner
 import driftbandits as db
 from driftbandits import store
 from driftbandits.cli.commands import group
-from driftbandits.service import snapshots, wire
+from driftbandits.service import endpoints, snapshots, wire
 from driftbandits.service.app import ROUTES
 from driftbandits.service.endpoints import Limits
 from driftbandits.service.verifying import verify
@@ -899,6 +901,16 @@ def test_limits_each_with_its_own_answer(tmp_path):
         ok(decide(client, "e1"))
         ok(reward(client, "e1", 1))
         ok(decide(client, "e3"))
+
+
+def test_a_slow_caller_is_cut_off(served, monkeypatch):
+    monkeypatch.setattr(endpoints, "BODY_TIMEOUT_S", 0.2)
+    address = urlsplit(served.address)
+    with socket.create_connection((address.hostname, address.port), timeout=20.0) as slow:
+        head = f"POST {NEWS}/decisions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 100\r\n\r\n{{"
+        slow.sendall(head.encode())
+        assert slow.recv(1000).startswith(b"HTTP/1.1 408 ")
+    ok(decide(served.client, "e1"))
 
 
 def test_the_rate_of_a_key(tmp_path):
