@@ -429,11 +429,12 @@ def versions_answer(fold: Fold) -> wire.VersionsAnswer:
     return wire.VersionsAnswer([configuration(version) for version in fold.versions])
 
 
-def history_answer(fold: Fold) -> wire.HistoryAnswer:
+def history_answer(fold: Fold, *, after_s: int) -> wire.HistoryAnswer:
     return wire.HistoryAnswer(
         fold.policy,
         [
             wire.Minute(clock_text(minute * 60_000_000_000), *row)
             for minute, row in fold.history.minutes.items()
+            if minute * 60 > after_s
         ],
     )
