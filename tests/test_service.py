@@ -2,11 +2,14 @@
 
 import io
 import json
+import random
 import re
+import socket
 import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
 
 import apsw
 import httpx
@@ -18,7 +21,7 @@ from click.testing import CliRunner
 import driftbandits as db
 from driftbandits import store
 from driftbandits.cli.commands import group
-from driftbandits.service import snapshots, wire
+from driftbandits.service import endpoints, snapshots, wire
 from driftbandits.service.app import ROUTES
 from driftbandits.service.endpoints import Limits
 from driftbandits.service.verifying import verify
@@ -27,6 +30,7 @@ from servers import Clock, Process, Served
 CONFIGURATION = {"name": "D-GLUCB", "dim": 2, "discount": 0.95, "epsilon": 0.2, "seed": 3}
 NEWS = "/v1/policies/news"
 DAY = 86_400.0
+MODES = ("online", "frozen")
 
 
 def arms(number=0):
@@ -749,6 +753,36 @@ def test_two_services_are_one(store_url):
         assert digest(one.client) == digest(two.client)
 
 
+def test_whatever_comes_two_services_and_a_replay_agree(store_url):
+    """Requests of every kind in a random order, at either service, and a clock that wanders."""
+    rng, clock = random.Random(8), Clock()
+    waits = {"reward_wait_s": 30, "default_reward": 0.5}
+    with (
+        Served(store_url, clock=clock, snapshot_every=40) as one,
+        Served(store_url, clock=clock) as two,
+    ):
+        configure(one.client, **waits)
+
+        def erase(client):
+            body = {"event_ids": [f"e{rng.randrange(40)}"]}
+            ok(client.post(f"{NEWS}/erasures", json=body))
+
+        steps = (
+            (0.45, lambda client: decide(client, f"e{rng.randrange(40)}", rng.randrange(2))),
+            (0.37, lambda client: reward(client, f"e{rng.randrange(40)}", rng.choice((0, 1)))),
+            (0.03, lambda client: configure(client, mode=rng.choice(MODES), **waits)),
+            (0.01, lambda client: configure(client, discount=rng.choice((0.9, 0.8)), **waits)),
+            (0.06, erase),
+            (0.10, lambda client: clock.pass_seconds(rng.choice((1, 40, -20)))),
+        )
+        for step in rng.choices([s for _, s in steps], [weight for weight, _ in steps], k=150):
+            step(rng.choice((one, two)).client)
+        live = digest(one.client)
+        assert digest(two.client) == live
+        assert sum(counts(one.client).values()) > 80
+    assert verified(store_url) == {"news": live}
+
+
 # -- what is refused -----------------------------------------------------------------------------
 
 
@@ -899,6 +933,16 @@ def test_limits_each_with_its_own_answer(tmp_path):
         ok(decide(client, "e1"))
         ok(reward(client, "e1", 1))
         ok(decide(client, "e3"))
+
+
+def test_a_slow_caller_is_cut_off(served, monkeypatch):
+    monkeypatch.setattr(endpoints, "BODY_TIMEOUT_S", 0.2)
+    address = urlsplit(served.address)
+    with socket.create_connection((address.hostname, address.port), timeout=20.0) as slow:
+        head = f"POST {NEWS}/decisions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 100\r\n\r\n{{"
+        slow.sendall(head.encode())
+        assert slow.recv(1000).startswith(b"HTTP/1.1 408 ")
+    ok(decide(served.client, "e1"))
 
 
 def test_the_rate_of_a_key(tmp_path):

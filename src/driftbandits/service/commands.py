@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from driftbandits.policies import ACCEPTED, check_actions
-from driftbandits.service import snapshots, wire
+from driftbandits.service import wire
 from driftbandits.service.desk import Desk
-from driftbandits.service.fold import Fold, Offer, Version
-from driftbandits.service.history import detections_of
+from driftbandits.service.fold import Fold, Offer
+from driftbandits.service.looking import policy_answer
 from driftbandits.service.problems import Refused, invalid
 from driftbandits.store import (
     CONFIGURED,
@@ -36,13 +34,6 @@ from driftbandits.store.records import (
     Rewarded,
     unpacked,
 )
-
-
-def clock_text(at_ns: int) -> str:
-    """A time as answers have it: UTC, to the microsecond."""
-    seconds, rest = divmod(at_ns, 1_000_000_000)
-    moment = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{moment}.{rest // 1000:06d}Z"
 
 
 class Command(ABC):
@@ -342,98 +333,3 @@ class Look(Command):
 
     def run(self, desk: Desk) -> Any:
         return self._answer(desk.fold(self.policy))
-
-
-def configuration(version: Version) -> wire.Configuration:
-    record = version.record
-    return wire.Configuration(
-        version=record.version,
-        since_seq=version.seq,
-        since=clock_text(version.at_ns),
-        arguments=record.arguments,
-        seed=record.seed,
-        mode=cast(wire.Mode, record.mode),
-        reward_wait_s=record.reward_wait_s,
-        default_reward=None if record.reward_wait_s is None else record.default_reward,
-        half_life_s=record.half_life_s,
-        window_s=record.window_s,
-        fresh=record.fresh,
-    )
-
-
-def counts(fold: Fold) -> wire.Counts:
-    count = fold.counts
-    return wire.Counts(
-        decisions=count["decision"],
-        rewards=count["reward"],
-        defaults=count["default"],
-        late=count["late"],
-        duplicates=count["duplicate"],
-        conflicts=count["conflict"],
-        erased=count["erased"],
-    )
-
-
-def summary(fold: Fold) -> wire.PolicySummary:
-    record = fold.version.record
-    return wire.PolicySummary(
-        policy=fold.policy,
-        name=record.arguments["name"],
-        version=record.version,
-        mode=cast(wire.Mode, record.mode),
-        seq=fold.seq,
-        pending=len(fold.pending),
-        counts=counts(fold),
-    )
-
-
-def policy_answer(fold: Fold) -> wire.PolicyAnswer:
-    agent = fold.playing
-    radius = agent.radius
-    return wire.PolicyAnswer(
-        policy=fold.policy,
-        version=fold.version.record.version,
-        seq=fold.seq,
-        at=clock_text(fold.at_ns),
-        configuration=configuration(fold.version),
-        round=agent.issued,
-        theta_hat=agent.theta_hat.tolist(),
-        theta=agent.theta.tolist(),
-        radius=radius if math.isfinite(radius) else 0.0,
-        effective_sample_size=fold.effective_sample_size,
-        detections=_detections(fold),
-        pending=len(fold.pending),
-        counts=counts(fold),
-    )
-
-
-def _detections(fold: Fold) -> list[wire.Detection]:
-    times = dict(fold.history.detected)
-    return [
-        wire.Detection(
-            round=found.round,
-            at=clock_text(times.get(found.round, fold.at_ns)),
-            statistic=found.statistic,
-            threshold=found.threshold,
-            change=found.change,
-        )
-        for found in detections_of(fold.playing)
-    ]
-
-
-def digest_answer(fold: Fold) -> wire.DigestAnswer:
-    return wire.DigestAnswer(fold.policy, fold.seq, snapshots.digest(fold))
-
-
-def versions_answer(fold: Fold) -> wire.VersionsAnswer:
-    return wire.VersionsAnswer([configuration(version) for version in fold.versions])
-
-
-def history_answer(fold: Fold) -> wire.HistoryAnswer:
-    return wire.HistoryAnswer(
-        fold.policy,
-        [
-            wire.Minute(clock_text(minute * 60_000_000_000), *row)
-            for minute, row in fold.history.minutes.items()
-        ],
-    )

@@ -297,6 +297,50 @@ class HistoryAnswer(Answer):
     minutes: list[Minute]
 
 
+# -- why -----------------------------------------------------------------------------------------
+
+
+class ScoredArm(Answer):
+    """Score = mean + width; both are null for a decision that only the log remembers."""
+
+    id: str
+    score: float
+    mean: float | None = None
+    width: float | None = None
+
+
+class Outcome(Answer):
+    """What came of a decision; `kind` is reward, default or late, and erased values are null."""
+
+    kind: str
+    value: float | None
+    at: str
+
+
+class ExplainedDecision(Answer):
+    """`index` was played, `suggested` is what the policy would have played by itself."""
+
+    event_id: str
+    seq: int
+    at: str
+    version: int
+    round: int
+    index: int
+    suggested: int
+    baseline: int | None
+    propensity: float
+    arms: list[ScoredArm]
+    outcome: Outcome | None
+
+
+class ExplanationsAnswer(Answer):
+    """Newest first, as of event `seq`."""
+
+    policy: str
+    seq: int
+    decisions: list[ExplainedDecision]
+
+
 # -- the log -------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,285 @@
+// The loop: ask, show, wait, ask again. What may go wrong is said in one line, and mends itself.
+
+import { Away, Refused, get, key } from "./client.js";
+import { showDecisions } from "./decisions.js";
+import { byId, element } from "./dom.js";
+import { count, hourSecond, short } from "./numbers.js";
+import { RANGES, makeCharts, showPolicy } from "./panels.js";
+
+const EVERY_MS = 1500;
+const SLOWEST_MS = 10000;
+const RATE_OVER_MS = 60000;
+const REFRESH_MS = 15000; // memories by the clock fade without events
+const KEPT_SAMPLES = 120;
+const MANY_POLICIES = 8;
+const SHOWN_DECISIONS = 12;
+const DAY_MS = 86400000;
+
+const seen = {
+  policies: [],
+  watched: new Map(), // policy -> [{ at, decisions, rewards }] of the last minute
+  open: null, // { policy, detail, minutes, decisions, samples, askedAt }
+  range: null, // chosen by hand; null: as long as there is something to show
+  paused: false,
+  answeredAt: 0,
+};
+let timer = 0;
+let failures = 0;
+let turn = 0; // of the loop: an answer to an older turn is not shown
+
+// -- asking --------------------------------------------------------------------------------------
+
+const wanted = () => decodeURIComponent(location.hash.slice(1));
+
+async function ask() {
+  const mine = ++turn;
+  clearTimeout(timer);
+  const began = Date.now();
+  let wait = EVERY_MS;
+  try {
+    const { policies } = await get("/v1/policies");
+    if (mine !== turn) return;
+    watch(policies);
+    const trouble = await look(mine);
+    if (mine !== turn) return;
+    failures = 0;
+    seen.answeredAt = Date.now();
+    say("live", `Live · ${hourSecond(seen.answeredAt)}`);
+    show(trouble);
+    wait = Math.max(EVERY_MS, 3 * (Date.now() - began)); // a busy server is asked less often
+  } catch (error) {
+    if (mine !== turn) return;
+    wait = failed(error);
+    if (wait === null) return;
+  }
+  if (!seen.paused && !document.hidden) timer = setTimeout(ask, Math.min(wait, SLOWEST_MS));
+}
+
+function watch(policies) {
+  const at = Date.now();
+  seen.policies = policies;
+  const watched = new Map();
+  for (const { policy, counts } of policies) {
+    const before = (seen.watched.get(policy) ?? []).filter((one) => at - one.at <= RATE_OVER_MS);
+    const rewards = counts.rewards + counts.defaults;
+    watched.set(policy, [...before, { at, decisions: counts.decisions, rewards }]);
+  }
+  seen.watched = watched;
+}
+
+/** Bring the open policy up to date; what is wrong with it, if anything is. */
+async function look(mine) {
+  const name = wanted();
+  const found = seen.policies.find(({ policy }) => policy === name) ?? seen.policies[0];
+  if (found === undefined) {
+    seen.open = null;
+    return name === "" ? null : `There is no policy ${name}.`;
+  }
+  const { policy, seq } = found;
+  const old = seen.open?.policy === policy ? seen.open : null;
+  if (old !== null && old.detail.seq === seq && Date.now() - old.askedAt < REFRESH_MS) return null;
+  const path = `/v1/policies/${encodeURIComponent(policy)}`;
+  const after = old?.minutes.length ? old.minutes.at(-1).at / 1000 - 1 : 0;
+  try {
+    const [detail, history, explanations] = await Promise.all([
+      get(path),
+      get(`${path}/history?after=${after}`),
+      get(`${path}/explanations?limit=${SHOWN_DECISIONS}`),
+    ]);
+    if (mine !== turn) return null;
+    seen.open = {
+      policy, detail,
+      decisions: explanations.decisions,
+      minutes: joined(old?.minutes ?? [], history.minutes),
+      samples: sampled(old?.samples ?? [], detail),
+      askedAt: Date.now(),
+    };
+    return null;
+  } catch (error) {
+    if (!(error instanceof Refused) || ![404, 422, 500].includes(error.status)) throw error;
+    seen.open = null;
+    return `${policy}: ${error.message}`;
+  }
+}
+
+/** The minutes known so far, the newest ones replaced by what has just been told. */
+function joined(old, told) {
+  const fresh = told.map((minute) => ({ ...minute, at: Date.parse(minute.at) }));
+  if (fresh.length === 0) return old;
+  const since = Date.now() - DAY_MS;
+  return [...old.filter(({ at }) => at < fresh[0].at && at >= since), ...fresh];
+}
+
+const sampled = (old, { effective_sample_size: memory, pending }) =>
+  [...old, { memory, pending }].slice(-KEPT_SAMPLES);
+
+/** Say what went wrong; how long to wait before asking again, null: until there is a key. */
+function failed(error) {
+  if (error instanceof Refused && error.status === 401) {
+    askForKey(key.get() === null ? "" : `The key was refused: ${error.message}.`);
+    return null;
+  }
+  failures += 1;
+  if (error instanceof Refused && error.status === 403) say("refused", `Refused: ${error.message}`);
+  else if (error instanceof Refused) say("busy", `Trying again: ${error.message}`);
+  else if (error instanceof Away) say("away", away());
+  else throw error;
+  byId("board").classList.add("stale");
+  return Math.max(error.retryMs ?? 0, EVERY_MS * 1.5 ** Math.min(failures, 5));
+}
+
+function away() {
+  const since = seen.answeredAt ? ` What you see is from ${hourSecond(seen.answeredAt)}.` : "";
+  return `The server is away. Trying again…${since}`;
+}
+
+// -- showing -------------------------------------------------------------------------------------
+
+function say(state, text) {
+  const status = byId("status");
+  status.dataset.state = state;
+  if (status.textContent !== text) status.textContent = text;
+}
+
+function show(trouble) {
+  byId("ask").hidden = true;
+  byId("forget").hidden = key.get() === null;
+  const board = byId("board");
+  board.hidden = false;
+  board.classList.remove("stale");
+  showList();
+  byId("empty").hidden = seen.policies.length > 0 || trouble !== null;
+  byId("trouble").hidden = trouble === null;
+  byId("trouble").textContent = trouble ?? "";
+  byId("shown").hidden = seen.open === null;
+  document.title = seen.open === null ? "driftbandits" : `${seen.open.policy} · driftbandits`;
+  if (seen.open !== null) showOpen();
+  document.documentElement.dataset.shown = "yes";
+}
+
+function showOpen() {
+  const { detail, minutes, samples, decisions, policy } = seen.open;
+  const now = Math.max(Date.now(), Date.parse(detail.at));
+  const range = seen.range ?? fitting(minutes, now);
+  byId("ranges").querySelector(`[value="${range.minutes}"]`).checked = true;
+  showPolicy({ detail, minutes, range, now, rates: rates(policy), samples });
+  showDecisions(decisions);
+}
+
+function fitting(minutes, now) {
+  const passed = minutes.length ? (now - minutes[0].at) / 60000 : 0;
+  return RANGES.find(({ minutes: long }) => long >= passed) ?? RANGES.at(-1);
+}
+
+/** Per minute, as watched; null until enough time has passed to tell. */
+function rates(policy) {
+  const samples = seen.watched.get(policy) ?? [];
+  if (samples.length < 2) return null;
+  const [first, last] = [samples[0], samples.at(-1)];
+  const minutes = (last.at - first.at) / 60000;
+  return {
+    decisions: (last.decisions - first.decisions) / minutes,
+    rewards: (last.rewards - first.rewards) / minutes,
+  };
+}
+
+function showList() {
+  byId("policies-count").textContent = count(seen.policies.length);
+  byId("filter-box").hidden = seen.policies.length <= MANY_POLICIES;
+  const part = byId("filter").value.trim().toLowerCase();
+  const list = byId("policies");
+  const old = new Map([...list.children].map((item) => [item.dataset.policy, item]));
+  const shown = seen.policies.filter(({ policy, name }) =>
+    `${policy} ${name}`.toLowerCase().includes(part));
+  const items = shown.map((summary) => updated(old.get(summary.policy) ?? entry(summary.policy), summary));
+  // Links stay the same nodes, so that they keep the focus.
+  const same = items.length === list.children.length && items.every((item, i) => list.children[i] === item);
+  if (!same) list.replaceChildren(...items);
+}
+
+function entry(policy) {
+  return element("li", { "data-policy": policy },
+    element("a", { href: `#${encodeURIComponent(policy)}` },
+      element("span", { class: "policy-name" }, policy), element("span", { class: "policy-facts" })));
+}
+
+function updated(item, { policy, name, mode, pending }) {
+  const pace = rates(policy);
+  const facts = [
+    name, ...(mode === "online" ? [] : [mode]),
+    pace === null ? "…" : `${short(pace.decisions)}/min`, `${count(pending)} pending`,
+  ].join(" · ");
+  const [link, told] = [item.firstChild, item.querySelector(".policy-facts")];
+  if (told.textContent !== facts) told.textContent = facts;
+  if (policy === seen.open?.policy) link.setAttribute("aria-current", "page");
+  else link.removeAttribute("aria-current");
+  return item;
+}
+
+// -- what a person does --------------------------------------------------------------------------
+
+function askForKey(refusal) {
+  key.forget();
+  clearTimeout(timer);
+  seen.open = null;
+  seen.policies = [];
+  seen.watched.clear();
+  byId("board").hidden = true;
+  byId("forget").hidden = true;
+  byId("ask").hidden = false;
+  byId("refusal").hidden = refusal === "";
+  byId("refusal").textContent = refusal;
+  say("locked", "A key is needed");
+  byId("key").focus();
+}
+
+function useKey(event) {
+  event.preventDefault();
+  const token = byId("key").value.trim();
+  byId("key").value = "";
+  if (!/^[!-~]+$/.test(token)) { // others cannot be sent in a header
+    askForKey("That does not look like a key: it begins with dbk_ and has no spaces.");
+    return;
+  }
+  key.set(token);
+  say("starting", "Trying the key…");
+  ask();
+}
+
+function pause() {
+  seen.paused = !seen.paused;
+  byId("pause").setAttribute("aria-pressed", seen.paused);
+  byId("pause").textContent = seen.paused ? "Go on" : "Pause";
+  if (seen.paused) {
+    turn += 1;
+    clearTimeout(timer);
+    say("paused", seen.answeredAt ? `Paused at ${hourSecond(seen.answeredAt)}` : "Paused");
+  } else ask();
+}
+
+function chooseRange(range) {
+  seen.range = range;
+  if (seen.open !== null) showOpen();
+}
+
+function start() {
+  makeCharts();
+  byId("ranges").append(...RANGES.map((range) => element("label", {},
+    element("input", {
+      type: "radio", name: "range", value: range.minutes, onchange: () => chooseRange(range),
+    }), range.label)));
+  byId("example").textContent =
+    `curl -X PUT ${location.origin}/v1/policies/news \\\n` +
+    (key.get() === null ? "" : `     -H "Authorization: Bearer $KEY" \\\n`) +
+    `     -d '{"name": "D-GLUCB", "dim": 2, "discount": 0.99}'`;
+  byId("ask").addEventListener("submit", useKey);
+  byId("forget").addEventListener("click", () => { turn += 1; askForKey(""); });
+  byId("pause").addEventListener("click", pause);
+  byId("filter").addEventListener("input", showList);
+  addEventListener("hashchange", ask);
+  addEventListener("online", ask);
+  document.addEventListener("visibilitychange", () => { if (!document.hidden && !seen.paused) ask(); });
+  ask();
+}
+
+start();

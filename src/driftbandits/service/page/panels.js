@@ -1,0 +1,252 @@
+// What is known of one policy, panel by panel.
+
+import { sparkline, TimeChart } from "./charts.js";
+import { byId, element } from "./dom.js";
+import { count, dayMinute, duration, interval, short } from "./numbers.js";
+
+const MINUTE = 60000;
+const MOST_LINES = 8;
+
+/** The times to choose from, and how many minutes are put together in each. */
+export const RANGES = [
+  { minutes: 15, bin: 1, label: "15 min" },
+  { minutes: 60, bin: 1, label: "1 hour" },
+  { minutes: 360, bin: 5, label: "6 hours" },
+  { minutes: 1440, bin: 20, label: "1 day" },
+];
+
+const charts = {};
+
+export function makeCharts() {
+  for (const name of ["flow", "rate", "path"]) charts[name] = new TimeChart(byId(name));
+}
+
+// -- from minutes to bins ------------------------------------------------------------------------
+
+function bins(minutes, range, now) {
+  const size = range.bin * MINUTE;
+  const to = Math.floor(now / size) * size + size;
+  const first = to - range.minutes * MINUTE;
+  const found = Array.from({ length: range.minutes / range.bin }, (_, i) => {
+    const at = first + i * size;
+    const passed = Math.max(Math.min(now, at + size) - at, 10000) / MINUTE;
+    return { at, until: at + size, passed, decisions: 0, rewards: 0, sum: 0, squares: 0 };
+  });
+  for (const minute of minutes) {
+    const bin = found[Math.floor((minute.at - first) / size)];
+    if (bin === undefined) continue;
+    bin.decisions += minute.decisions;
+    bin.rewards += minute.rewards;
+    bin.sum += minute.reward_sum;
+    bin.squares += minute.reward_square_sum;
+  }
+  return found;
+}
+
+const total = (parts, name) => parts.reduce((sum, part) => sum + part[name], 0);
+
+function around(values, { zero = false } = {}) {
+  let [low, high] = [Math.min(...values), Math.max(...values)];
+  if (zero) low = Math.min(0, low);
+  if (!(high > low)) [low, high] = [low - (zero ? 0 : 0.5), low + (zero ? 1 : 0.5)];
+  const room = (high - low) * 0.06;
+  return { low: zero && low === 0 ? 0 : low - room, high: high + room };
+}
+
+// -- panels --------------------------------------------------------------------------------------
+
+/** Everything about a policy: `detail` and `minutes` as served, `rates` and `samples` as watched. */
+export function showPolicy({ detail, minutes, range, now, rates, samples }) {
+  const parts = bins(minutes, range, now);
+  const earned = interval(total(parts, "rewards"), total(parts, "sum"), total(parts, "squares"));
+  showTitle(detail);
+  showTiles(detail, { rates, samples, earned, range });
+  const frame = { from: parts[0].at, to: parts.at(-1).until, marks: moments(detail) };
+  showFlow(parts, frame);
+  showRate(parts, frame);
+  showPath(detail, minutes, frame, now);
+  showDetections(detail.detections);
+}
+
+function showTitle(detail) {
+  byId("name").textContent = detail.policy;
+  const { arguments: given, mode } = detail.configuration;
+  const told = [given.name, `${given.dim} features`, mode, `version ${detail.version}`];
+  byId("kind").textContent = `${told.join(" · ")} · round ${count(detail.round)} · event ${count(detail.seq)}`;
+  const { arguments: _, ...served } = detail.configuration;
+  const rows = Object.entries({ ...given, ...served, radius: detail.radius })
+    .filter(([, value]) => value !== null)
+    .flatMap(([name, value]) => [
+      element("dt", {}, name),
+      element("dd", {}, typeof value === "string" ? value : JSON.stringify(value)),
+    ]);
+  byId("configuration").replaceChildren(...rows);
+}
+
+function forgetting({ arguments: given, half_life_s: half, window_s: span }) {
+  if (half !== null) return `half-life ${duration(half)}`;
+  if (span !== null) return `window of ${duration(span)}`;
+  if (given.discount) return `discount ${given.discount}`;
+  if (given.window) return `window of ${count(given.window)} rounds`;
+  return "rewards still remembered";
+}
+
+function waiting({ reward_wait_s: wait, default_reward: value }) {
+  return wait === null ? "no time limit" : `after ${duration(wait)} learns ${short(value)}`;
+}
+
+function showTiles(detail, { rates, samples, earned, range }) {
+  const { counts, configuration, detections } = detail;
+  const odd = ["late", "duplicates", "conflicts", "erased"].filter((name) => counts[name] > 0);
+  const bounds = earned === null || earned.low === null
+    ? null : `${short(earned.low)} to ${short(earned.high)}`;
+  const tiles = [
+    ["Decisions per minute", rates === null ? "…" : short(rates.decisions),
+      `${count(counts.decisions)} in all`],
+    ["Rewards per minute", rates === null ? "…" : short(rates.rewards),
+      `${count(counts.rewards)} reported, ${count(counts.defaults)} by default`],
+    ["Reward rate", earned === null ? "–" : short(earned.mean),
+      bounds === null ? `in ${range.label}` : `95 %: ${bounds}, in ${range.label}`],
+    ["Effective memory", short(detail.effective_sample_size), forgetting(configuration),
+      sparkline(samples.map(({ memory }) => memory))],
+    ["Pending joins", count(detail.pending), waiting(configuration),
+      sparkline(samples.map(({ pending }) => pending))],
+    ["Detections of change", count(detections.length),
+      detections.length ? `last ${dayMinute(new Date(detections.at(-1).at))}` : "none"],
+    ["Set aside", count(odd.reduce((sum, name) => sum + counts[name], 0)),
+      odd.length ? odd.map((name) => `${count(counts[name])} ${name}`).join(", ") : "nothing late, twice or in conflict"],
+  ];
+  byId("tiles").replaceChildren(...tiles.map(([name, value, note, picture = null]) =>
+    element("div", { class: "tile" },
+      element("dt", {}, name),
+      element("dd", {}, element("span", { class: "value" }, value), picture,
+        element("span", { class: "note" }, note)))));
+}
+
+function moments({ detections, version, configuration }) {
+  const found = detections.map(({ at, round }) => ({
+    at: Date.parse(at), kind: "detection", label: `change detected in round ${count(round)}`,
+  }));
+  if (version > 1)
+    found.push({ at: Date.parse(configuration.since), kind: "version", label: `version ${version} begins` });
+  return found;
+}
+
+/** What the vertical lines in a chart mean, where there are any. */
+const momentLegend = ({ from, marks }) =>
+  [["detection", "change detected"], ["version", "new version"]]
+    .filter(([kind]) => marks.some((mark) => mark.kind === kind && mark.at >= from))
+    .map(([kind, label]) => ({ tone: `moment-${kind}`, label }));
+
+function showFlow(parts, frame) {
+  const rate = (name) => parts.map((part) => ({ ...part, value: part[name] / part.passed }));
+  const [decisions, rewards] = [rate("decisions"), rate("rewards")];
+  const centred = rewards
+    .filter(({ passed }, i) => i < rewards.length - 1 || passed >= 0.25)
+    .map((point) => ({ at: (point.at + point.until) / 2, value: point.value }));
+  charts.flow.draw({
+    ...frame,
+    ...around([...decisions, ...rewards].map(({ value }) => value), { zero: true }),
+    layers: [
+      { kind: "bars", tone: "tone-0", points: decisions },
+      { kind: "line", tone: "tone-1", points: centred },
+    ],
+    legend: [
+      { tone: "tone-0", label: "decisions" }, { tone: "tone-1 thin", label: "rewards" },
+      ...momentLegend(frame),
+    ],
+    columns: ["decisions", "rewards"],
+    rows: parts.map(({ at }, i) => ({ at, cells: [short(decisions[i].value), short(rewards[i].value)] })),
+    label: `Decisions and rewards per minute: ${count(total(parts, "decisions"))} decisions and ` +
+      `${count(total(parts, "rewards"))} rewards in the time shown.`,
+  });
+}
+
+function showRate(parts, frame) {
+  const points = [];
+  parts.forEach((part, i) => {
+    const found = interval(part.rewards, part.sum, part.squares);
+    if (found === null) return;
+    points.push({
+      at: (part.at + part.until) / 2, value: found.mean, low: found.low, high: found.high,
+      n: found.n, apart: i > 0 && parts[i - 1].rewards === 0,
+    });
+  });
+  const edges = points.flatMap(({ value, low, high }) => [value, low ?? value, high ?? value]);
+  charts.rate.draw({
+    ...frame,
+    ...around(edges.length ? edges : [0, 1]),
+    layers: [{ kind: "line", tone: "tone-2", points }],
+    legend: [
+      { tone: "tone-2 thin", label: "mean reward" }, { tone: "tone-2 faint", label: "its 95 % interval" },
+      ...momentLegend(frame),
+    ],
+    columns: ["mean", "interval", "rewards"],
+    rows: points.map(({ at, value, low, high, n }) => ({
+      at, cells: [short(value), low === null ? "unknown" : `${short(low)} to ${short(high)}`, count(n)],
+    })),
+    label: "Mean reward by the time the reward came, with its 95 % interval.",
+  });
+}
+
+function showPath(detail, minutes, frame, now) {
+  const size = detail.theta_hat.length;
+  const begun = detail.version > 1 && detail.configuration.fresh
+    ? Date.parse(detail.configuration.since) : 0;
+  const known = [
+    ...minutes.map(({ at, theta }) => ({ at, theta })), { at: now, theta: detail.theta_hat },
+  ].filter(({ at, theta }) => at >= frame.from && theta.length === size);
+  const spread = (i) => {
+    const values = known.map(({ theta }) => theta[i]);
+    return Math.max(...values) - Math.min(...values) + 1e-9 * Math.abs(values.at(-1));
+  };
+  const coordinates = detail.theta_hat.map((_, i) => i);
+  const named = coordinates.length <= MOST_LINES
+    ? coordinates
+    : [...coordinates].sort((a, b) => spread(b) - spread(a)).slice(0, MOST_LINES).sort((a, b) => a - b);
+  const line = (i, tone) => ({
+    kind: "line", tone,
+    points: known.map(({ at, theta }, k) => ({
+      at, value: theta[i], apart: k > 0 && known[k - 1].at < begun && at >= begun,
+    })),
+  });
+  const rest = coordinates.filter((i) => !named.includes(i));
+  const others = rest.length ? [{ tone: "rest thin", label: `${rest.length} that moved less` }] : [];
+  charts.path.draw({
+    ...frame,
+    ...around(known.flatMap(({ theta }) => theta)),
+    layers: [...rest.map((i) => line(i, "rest")), ...named.map((i, rank) => line(i, `tone-${rank}`))],
+    legend: [
+      ...named.map((i, rank) => ({
+        tone: `tone-${rank} thin`, label: `θ${i + 1} ${short(detail.theta_hat[i])}`,
+      })),
+      ...others, ...momentLegend(frame),
+    ],
+    columns: named.map((i) => `θ${i + 1}`),
+    rows: known.map(({ at, theta }) => ({ at, cells: named.map((i) => short(theta[i])) })),
+    label: `The estimated parameter over time, ${size} coordinates.`,
+  });
+}
+
+function showDetections(detections) {
+  const box = byId("detections");
+  const text = JSON.stringify(detections);
+  if (box.dataset.shown === text) return; // or a reader would lose the place in the table
+  box.dataset.shown = text;
+  if (detections.length === 0) {
+    box.replaceChildren(element("p", { class: "none" }, "None."));
+    return;
+  }
+  const heads = ["Noticed", "Round", "Change before", "Statistic", "Threshold"];
+  const lines = detections.toReversed().map((found) => element("tr", {},
+    element("th", { scope: "row" }, element("time", { datetime: found.at }, dayMinute(new Date(found.at)))),
+    element("td", {}, count(found.round)),
+    element("td", {}, found.change === null ? "–" : count(found.change)),
+    element("td", {}, short(found.statistic)),
+    element("td", {}, short(found.threshold))));
+  box.replaceChildren(
+    element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Detections" },
+      element("table", {},
+        element("thead", {}, element("tr", {}, ...heads.map((name) => element("th", { scope: "col" }, name)))),
+        element("tbody", {}, ...lines))));
+}
