@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 # No deadlines: the first call of a kernel compiles it. `make test` draws the same examples every
@@ -10,3 +11,21 @@ settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.register_profile("coverage", parent=settings.get_profile("fixed"), max_examples=5)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory):
+    """A real PostgreSQL, started when the first test asks for it."""
+    from servers import Postgres
+
+    server = Postgres(tmp_path_factory.mktemp("postgres"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request, tmp_path):
+    """An empty store of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/log.db"
+    return request.getfixturevalue("postgres_server").new_database()

@@ -399,6 +399,15 @@ def test_every_call_of_the_service(server: Server, make: Any) -> None:
         assert events[1].arms == [clients.Arm(name, x) for name, x in ARMS.items()]
         assert events[1].propensity == decision.propensity
 
+        (version,) = client.versions(policy)
+        assert version == state.configuration == made.configuration
+        digest = client.digest(policy)
+        assert (digest.policy, digest.seq) == (policy, state.seq)
+        assert client.erase(policy, event_ids=["m0"]).erased == 2
+        assert client.erase(policy, prefix="m0").erased == 0
+        assert client.digest(policy).seq == state.seq + 1
+        assert client.policy(policy).theta_hat == state.theta_hat
+
 
 def test_what_the_service_refuses(server: Server, make: Any) -> None:
     policy = f"strict-{make.__name__}"
@@ -453,11 +462,20 @@ def test_nothing_is_lost_or_doubled_while_the_server_is_killed(server: Server) -
                 assert status in ("learned", "duplicate")  # the first answer may have been lost
                 done.release()
 
+    async def play_async(name: str) -> None:
+        async with AsyncClient(server.url, server.key, timeout=5.0) as client:
+            for i in range(rounds):
+                decision = await client.decide("killed", ARMS, event_id=f"{name}-{i}")
+                status = (await client.reward("killed", decision.event_id, 1.0)).status
+                assert status in ("learned", "duplicate")
+                done.release()
+
     done = threading.Semaphore(0)
     with Client(server.url, server.key) as client:
         client.put_policy("killed", "greedy", dim=2, epsilon=0.5)
     with ThreadPoolExecutor(threads) as pool:
-        playing = [pool.submit(play, thread) for thread in range(threads)]
+        playing = [pool.submit(play, thread) for thread in range(threads - 1)]
+        playing.append(pool.submit(asyncio.run, play_async("async")))
         for _ in range(2):
             for _ in range(rounds // 2):
                 assert done.acquire(timeout=60)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats
 
 import driftbandits as db
 from driftbandits.cli.commands import BAD_USAGE, DONE
@@ -19,6 +20,8 @@ from driftbandits.evaluate.estimators import (
     ratio_of_means,
     replay,
     reward_model,
+    robust_mean,
+    student_quantile,
     weighted_mean,
 )
 from driftbandits.simulate import play
@@ -99,31 +102,76 @@ def test_probabilities_are_those_of_the_agents_own_decisions(name, options):
     np.testing.assert_allclose(pi[3], 1 / 3)
 
 
+class Whimsical(db.Agent):
+    """An agent that does not go by its scores."""
+
+    def preview(self, actions, *, seed):
+        choice = super().preview(actions, seed=seed)
+        choice.propensity = 0.7
+        return choice
+
+
+def test_a_target_that_draws_its_scores_can_only_be_replayed():
+    log = World(0, 60).log()
+    with pytest.raises(ValueError, match=r"greedy draws its scores.*only replay can evaluate it"):
+        evaluate(log, Whimsical(db.policy("greedy", dim=3)))
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("name", db.policy_names())
+def test_every_policy_can_be_a_target(name):
+    result = evaluate(World(4, 200).log(), db.policy(name, dim=3, horizon=200), windows=2)
+    frozen = {"IPS", "SNIPS", "DR"} & set(result.overall)
+    assert "replay" in result.overall
+    assert len(frozen) == 3 or any("only replay" in note for note in result.notes)
+    for value in result.overall.values():
+        assert 0.0 < value.value < 1.2
+
+
 # --- values and intervals ------------------------------------------------------------------------
 
 
 def test_the_estimators_by_hand():
-    values, weights = np.array([1.0, 0.0, 1.0, 1.0]), np.array([2.0, 1.0, 0.0, 1.0])
+    values = np.array([1.0, 0.0, 1.0, 1.0, 0.0, 0.0])
+    weights = np.array([2.0, 1.0, 0.0, 1.0, 1.0, 1.0])
+    rounds = 36 / 8
+    t = student_quantile(0.975, rounds - 1)
     ips = weighted_mean(values, weights, level=0.95)
-    assert ips.value == pytest.approx(3 / 4)
-    assert ips.high - ips.value == pytest.approx(1.959964 * np.std([2, 0, 0, 1], ddof=1) / 2)
+    assert ips.value == pytest.approx(3 / 6)
+    assert ips.high - ips.value == pytest.approx(t * np.std(weights * values, ddof=1) / 6**0.5)
     snips = ratio_of_means(values, weights, level=0.95)
-    assert snips.value == pytest.approx(3 / 4)
-    error = math.sqrt((2 * 0.25) ** 2 + 0.75**2 + 0.25**2) / 4
-    assert snips.value - snips.low == pytest.approx(1.959964 * error)
-    assert ips.rounds == snips.rounds == effective_rounds(weights) == pytest.approx(16 / 6)
+    assert snips.value == pytest.approx(3 / 6)
+    # every residual is a half; a weight of 1 is a sixth of all, a weight of 2 a third
+    parts = [1 / 3 * 0.5 / (2 / 3), *[1 / 6 * 0.5 / (5 / 6)] * 4]
+    assert snips.value - snips.low == pytest.approx(t * math.hypot(*parts))
+    assert robust_mean(values, weights, level=0.95).value == pytest.approx(1 / 2)
+    assert ips.rounds == snips.rounds == effective_rounds(weights) == pytest.approx(rounds)
     narrow = mean_value(values, level=0.5)
-    assert narrow.high - narrow.low < mean_value(values, level=0.95).high - narrow.value
+    wide = mean_value(values, level=0.95)
+    assert wide.low < narrow.low < narrow.value < narrow.high < wide.high
+
+
+def test_the_quantiles_are_students():
+    for freedom in (3, 5.5, 10, 100, 1e6):
+        for probability in (0.75, 0.9, 0.975, 0.995):
+            expected = scipy.stats.t.ppf(probability, freedom)
+            assert student_quantile(probability, freedom) == pytest.approx(expected, rel=0.02)
+    assert student_quantile(0.975, 10) == pytest.approx(scipy.stats.t.ppf(0.975, 10), rel=1e-4)
 
 
 def test_too_few_rounds_have_no_interval():
-    assert mean_value(np.empty(0), level=0.9).rounds == 0
+    for few in (0, 1, 4):
+        value = mean_value(np.ones(few), level=0.9)
+        assert math.isnan(value.low)
+        assert math.isnan(value.high)
+        assert value.rounds == few
     assert math.isnan(mean_value(np.empty(0), level=0.9).value)
-    one = mean_value(np.ones(1), level=0.9)
-    assert (one.value, one.rounds) == (1.0, 1.0)
-    assert math.isnan(one.low)
+    assert mean_value(np.ones(4), level=0.9).value == 1.0
+    assert mean_value(np.ones(5), level=0.9).low == 1.0
     assert math.isnan(ratio_of_means(np.ones(2), np.zeros(2), level=0.9).value)
-    assert math.isnan(ratio_of_means(np.ones(2), np.array([0.0, 1.0]), level=0.9).high)
+    heavy = ratio_of_means(np.ones(9), np.array([1.0] * 8 + [1e9]), level=0.9)
+    assert heavy.value == 1.0
+    assert math.isnan(heavy.high)
 
 
 @pytest.mark.compiled

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from driftbandits.cli.execution import Failed
+
 DEFAULT_STORE = "sqlite:///driftbandits.db"
 
 _store = click.option(
@@ -66,20 +68,12 @@ def serve(
       driftbandits serve --store postgresql://bandits@db/bandits --host 0.0.0.0
     """
     from driftbandits.service.endpoints import Limits
-    from driftbandits.service.serving import Announcement, Settings, check_address
-    from driftbandits.service.serving import serve as run
+    from driftbandits.service.serving import Service, Settings, check_address
 
     try:
         check_address(host, with_keys=not no_auth)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-
-    def announce(told: Announcement) -> None:
-        click.echo(f"driftbandits serves on {told.address}")
-        click.echo(f"data: {told.store}")
-        if told.first_key is not None:
-            click.echo(f"first admin key, shown this once: {told.first_key}")
-        sys.stdout.flush()
 
     settings = Settings(
         store=url,
@@ -89,9 +83,15 @@ def serve(
         limits=Limits(body_bytes=max_body, pending_per_key=max_pending, rate_per_key=rate),
         retention_days=retention_days,
     )
-    code = run(settings, announce)
-    if code:
-        raise RuntimeError("the writer has died; see the messages above")
+    service = Service(settings)
+    told = service.announcement
+    click.echo(f"driftbandits serves on {told.address}")
+    click.echo(f"data: {told.store}")
+    if told.first_key is not None:
+        click.echo(f"first admin key, shown this once: {told.first_key}")
+    sys.stdout.flush()
+    if service.run():
+        raise Failed("the writer has died; see the messages above")
 
 
 @click.command()
@@ -104,7 +104,6 @@ def verify(*, url: str) -> None:
       driftbandits verify --store sqlite:///driftbandits.db
     """
     from driftbandits import store
-    from driftbandits.cli.execution import Failed
     from driftbandits.service.verifying import verify as run
 
     _check_exists(url)
@@ -185,7 +184,6 @@ def list_keys(*, url: str) -> None:
 def revoke_key(*, url: str, id: str) -> None:
     """Revoke the key with this ID; running services notice within seconds."""
     from driftbandits import store
-    from driftbandits.cli.execution import Failed
 
     _check_exists(url)
     with store.open(url) as log, log.write() as session:

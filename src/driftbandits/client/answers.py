@@ -130,6 +130,20 @@ class Events(msgspec.Struct):
     next: int
 
 
+class Digest(msgspec.Struct):
+    """A fingerprint of the state that the first `seq` events make."""
+
+    policy: str
+    seq: int
+    digest: str
+
+
+class Erasure(msgspec.Struct):
+    """How many events lost their content."""
+
+    erased: int
+
+
 class Health(msgspec.Struct):
     """Whether the service is ready to decide; `status` says why not."""
 
@@ -177,6 +191,12 @@ class RewardResults(msgspec.Struct):
     """A batch, in the order of the request."""
 
     results: list[RewardResult]
+
+
+class Versions(msgspec.Struct):
+    """Oldest first."""
+
+    versions: list[Configuration]
 
 
 class Policies(msgspec.Struct):

@@ -13,9 +13,12 @@ import msgspec
 
 from driftbandits.client.answers import (
     Arm,
+    Configuration,
     Decision,
     DecisionResult,
     DecisionResults,
+    Digest,
+    Erasure,
     Events,
     Health,
     Policies,
@@ -26,6 +29,7 @@ from driftbandits.client.answers import (
     Reward,
     RewardResult,
     RewardResults,
+    Versions,
 )
 from driftbandits.client.errors import NoAnswer, ServiceError, SomeRefused, error_of
 
@@ -81,6 +85,7 @@ def _error_of(status: int, problem: Problem | None) -> ServiceError:
 _DECISION, _REWARD, _STATE = read_as(Decision), read_as(Reward), read_as(PolicyState)
 _DECISIONS, _REWARDS = read_as(DecisionResults), read_as(RewardResults)
 _POLICIES, _EVENTS = read_as(Policies), read_as(Events)
+_VERSIONS, _DIGEST, _ERASURE = read_as(Versions), read_as(Digest), read_as(Erasure)
 
 
 def new_event_id() -> str:
@@ -178,6 +183,23 @@ def policy(name: str) -> Call[PolicyState]:
 def events(policy: str, *, after: int, limit: int | None) -> Call[Events]:
     query = f"events?after={int(after)}" + ("" if limit is None else f"&limit={int(limit)}")
     return Call("GET", _path(policy, query), None, _EVENTS)
+
+
+def versions(policy: str) -> Call[list[Configuration]]:
+    def read(status: int, content: bytes) -> list[Configuration]:
+        found: Versions = _VERSIONS(status, content)
+        return found.versions
+
+    return Call("GET", _path(policy, "versions"), None, read)
+
+
+def digest(policy: str) -> Call[Digest]:
+    return Call("GET", _path(policy, "digest"), None, _DIGEST)
+
+
+def erase(policy: str, which: Mapping[str, Any]) -> Call[Erasure]:
+    body = _encoder.encode({name: value for name, value in which.items() if value is not None})
+    return Call("POST", _path(policy, "erasures"), body, _ERASURE)
 
 
 def health() -> Call[Health]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from driftbandits.client import calls
 from driftbandits.client.answers import (
+    Configuration,
     Decision,
+    Digest,
+    Erasure,
     Events,
     Health,
     PolicyState,
@@ -149,6 +152,26 @@ class Client:
         """A part of the policy's log."""
         return self._send(calls.events(policy, after=after, limit=limit))
 
+    def versions(self, policy: str) -> list[Configuration]:
+        """Every configuration the policy has had, oldest first."""
+        return self._send(calls.versions(policy))
+
+    def digest(self, policy: str) -> Digest:
+        """The fingerprint of the policy's state, to compare with a replay."""
+        return self._send(calls.digest(policy))
+
+    def erase(
+        self,
+        policy: str,
+        *,
+        event_ids: Sequence[str] | None = None,
+        prefix: str | None = None,
+        older_than_days: float | None = None,
+    ) -> Erasure:
+        """Take the content out of events, by id, prefix of ids or age; what was learned stays."""
+        which = {"event_ids": event_ids, "prefix": prefix, "older_than_days": older_than_days}
+        return self._send(calls.erase(policy, which))
+
     def health(self) -> Health:
         """Whether the service is ready; tried once."""
         return self._send(calls.health())
@@ -239,6 +262,26 @@ class AsyncClient:
     async def events(self, policy: str, *, after: int = 0, limit: int | None = None) -> Events:
         """See `Client.events`."""
         return await self._send(calls.events(policy, after=after, limit=limit))
+
+    async def versions(self, policy: str) -> list[Configuration]:
+        """See `Client.versions`."""
+        return await self._send(calls.versions(policy))
+
+    async def digest(self, policy: str) -> Digest:
+        """See `Client.digest`."""
+        return await self._send(calls.digest(policy))
+
+    async def erase(
+        self,
+        policy: str,
+        *,
+        event_ids: Sequence[str] | None = None,
+        prefix: str | None = None,
+        older_than_days: float | None = None,
+    ) -> Erasure:
+        """See `Client.erase`."""
+        which = {"event_ids": event_ids, "prefix": prefix, "older_than_days": older_than_days}
+        return await self._send(calls.erase(policy, which))
 
     async def health(self) -> Health:
         """See `Client.health`."""

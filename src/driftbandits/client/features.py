@@ -26,8 +26,8 @@ from typing import Any
 def encode(context: Any, action: Any, *, dim: int) -> list[float]:
     """The vector of an action in a context; both are objects, or lists of objects.
 
-    >>> encode({"hour": "noon"}, {"kind": "soup"}, dim=4) == encode([], [{"kind": "soup"}], dim=4)
-    False
+    >>> encode([], [{"price": 0.25}], dim=4)
+    [-0.25, 0.0, 0.0, 0.0]
     """
     if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
         raise ValueError(f"dim must be an integer of at least 1; got {dim!r}")

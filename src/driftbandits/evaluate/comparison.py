@@ -13,12 +13,14 @@ from driftbandits.agent import Agent
 from driftbandits.environments import checks
 from driftbandits.evaluate.estimators import (
     Scored,
+    UnknownProbabilities,
     Value,
     choice_probabilities,
     mean_value,
     ratio_of_means,
     replay,
     reward_model,
+    robust_mean,
     scored,
     weighted_mean,
 )
@@ -96,7 +98,7 @@ def evaluate(
     DR's reward model in a window is learned from the windows before.
 
     windows  parts of the log with equally many rounds
-    level    of the intervals, which are of the central limit theorem
+    level    of the intervals, see `estimators`
     """
     if not isinstance(log, Log):
         raise ValueError(f"log must be a Log, as read_log gives; got {log!r}")
@@ -156,33 +158,44 @@ def _add_frozen(
     seed: int,
 ) -> None:
     """IPS, SNIPS and DR of a target that stays as it is through each window."""
-    agent = Agent(target, seed=seed) if isinstance(target, Policy) else target
-    pieces: list[Scored] = []
-    for window in parts:
-        if isinstance(target, Agent) or window.first > 0:
-            piece = scored(
-                log,
-                window.rounds,
-                choice_probabilities(agent, log.arms[window.rounds]),
-                reward_model(log, agent.policy, rounds=slice(0, window.first), of=window.rounds),
-            )
-            window.values.update(_frozen_values(piece, level))
-            pieces.append(piece)
-        if isinstance(target, Policy):
-            _learn(agent, log, window.rounds)
+    try:
+        pieces = _frozen_pieces(log, target, parts, seed=seed)
+    except UnknownProbabilities as error:
+        if isinstance(target, Agent):
+            raise
+        notes.append(str(error))
+        return
+    for window, piece in pieces:
+        window.values.update(_frozen_values(piece, level))
     if pieces:
-        whole = Scored(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
+        columns = zip(*(piece for _, piece in pieces), strict=True)
+        whole = Scored(*(np.concatenate(column) for column in columns))
         overall.update(_frozen_values(whole, level))
         notes += _support_note("weights", whole.weights, f"{IPS}, {SNIPS} and {DR}")
 
 
+def _frozen_pieces(
+    log: Log, target: Policy | Agent, parts: list[Window], *, seed: int
+) -> list[tuple[Window, Scored]]:
+    """The rounds of each window with the target as it was at its beginning."""
+    agent = Agent(target, seed=seed) if isinstance(target, Policy) else target
+    pieces = []
+    for window in parts:
+        rounds = window.rounds
+        if isinstance(target, Agent) or window.first > 0:
+            pi = choice_probabilities(agent, log.arms[rounds])
+            model = reward_model(log, agent.policy, rounds=slice(0, window.first), of=rounds)
+            pieces.append((window, scored(log, rounds, pi, model)))
+        if isinstance(target, Policy):
+            _learn(agent, log, rounds)
+    return pieces
+
+
 def _frozen_values(piece: Scored, level: float) -> dict[str, Value]:
-    robust = mean_value(piece.robust, level=level)
-    weighted = weighted_mean(piece.rewards, piece.weights, level=level)
     return {
-        IPS: weighted,
+        IPS: weighted_mean(piece.rewards, piece.weights, level=level),
         SNIPS: ratio_of_means(piece.rewards, piece.weights, level=level),
-        DR: robust._replace(rounds=weighted.rounds),
+        DR: robust_mean(piece.robust, piece.weights, level=level),
     }
 
 
@@ -203,9 +216,8 @@ def _support_note(what: str, ratios: Floats, estimators: str) -> list[str]:
     if abs(average - 1.0) <= _SUSPICIOUS * error:
         return []
     return [
-        f"{what} are {average:.2f} of what they must be on average: the logged propensities are "
-        f"not those of the log, or it never tried what the target chooses. Do not trust "
-        f"{estimators}."
+        f"{what} are {average:.2f} of what they must be on average: the log's propensities are not "
+        f"the true ones, or it never tried what the target chooses. Do not trust {estimators}."
     ]
 
 

@@ -15,8 +15,12 @@ replay     mean of r over the rounds in which a learning target agreed with the 
            News Article Recommendation Algorithms; with unequal p rounds are thinned by c / p as in
            Dudik, Erhan, Langford, Li (2012), Sample-efficient Nonstationary Policy Evaluation
 
-All intervals are of the central limit theorem: estimate +- z s.e., with the standard error of the
-mean, and for SNIPS that of a ratio (the delta method). They need some dozens of effective rounds.
+n          effective rounds, (sum w)^2 / sum w^2: as many rounds of equal weight tell as much
+
+Intervals are estimate +- t s.e. The standard error is that of a mean; for SNIPS it is that of a
+ratio, every residual divided by 1 - its share of the weights, since a round that weighs much pulls
+the estimate to itself. t is the quantile of Student's law with n - 1 degrees of freedom. That is
+right for many rounds by the central limit theorem, and a correction that helps for few.
 """
 
 from __future__ import annotations
@@ -33,8 +37,13 @@ from driftbandits.agent import Agent
 from driftbandits.estimator import estimate
 from driftbandits.evaluate.log import Floats, Log
 from driftbandits.policies import Policy
-from driftbandits.policies.scoring import CONSTANT, GREEDY, UCB
 from driftbandits.simulate import play
+
+_FEWEST_ROUNDS = 4.0
+"""There is no interval for as few effective rounds."""
+
+_CHECKED_SETS = 20
+"""So many sets are decided on one by one, to see that scores tell the probabilities."""
 
 
 class Value(NamedTuple):
@@ -48,32 +57,57 @@ class Value(NamedTuple):
 
 def mean_value(values: Floats, *, level: float) -> Value:
     """The mean of independent values."""
-    n = values.size
-    centre = float(values.mean()) if n else math.nan
-    error = float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
-    return _with_interval(centre, error, float(n), level)
+    return _mean_value(values, float(values.size), level)
 
 
 def weighted_mean(values: Floats, weights: Floats, *, level: float) -> Value:
     """IPS: the mean of weights * values."""
-    whole = mean_value(weights * values, level=level)
-    return whole._replace(rounds=effective_rounds(weights))
+    return _mean_value(weights * values, effective_rounds(weights), level)
+
+
+def robust_mean(values: Floats, weights: Floats, *, level: float) -> Value:
+    """DR: the mean of values that were made with the weights."""
+    return _mean_value(values, effective_rounds(weights), level)
 
 
 def ratio_of_means(values: Floats, weights: Floats, *, level: float) -> Value:
     """SNIPS: the weights sum to one, whatever they are."""
-    total = float(weights.sum())
-    if not total > 0.0:
-        return Value(math.nan, math.nan, math.nan, 0.0)
-    centre = float((weights * values).sum()) / total
-    error = math.sqrt(float(((weights * (values - centre)) ** 2).sum())) / total
     rounds = effective_rounds(weights)
-    return _with_interval(centre, error if rounds > 1.0 else math.nan, rounds, level)
+    if not rounds > 0.0:
+        return Value(math.nan, math.nan, math.nan, 0.0)
+    shares = weights / weights.sum()
+    centre = float((shares * values).sum())
+    if not rounds > _FEWEST_ROUNDS:
+        return Value(centre, math.nan, math.nan, rounds)
+    residuals = shares * (values - centre) / (1.0 - shares)
+    error = math.sqrt(float((residuals**2).sum()))
+    return _with_interval(centre, error, rounds, level)
+
+
+def _mean_value(values: Floats, rounds: float, level: float) -> Value:
+    centre = float(values.mean()) if values.size else math.nan
+    if not rounds > _FEWEST_ROUNDS:
+        return Value(centre, math.nan, math.nan, rounds)
+    error = float(values.std(ddof=1)) / math.sqrt(values.size)
+    return _with_interval(centre, error, rounds, level)
 
 
 def _with_interval(centre: float, error: float, rounds: float, level: float) -> Value:
-    half = NormalDist().inv_cdf(0.5 + level / 2.0) * error
+    half = student_quantile(0.5 + level / 2.0, rounds - 1.0) * error
     return Value(centre, centre - half, centre + half, rounds)
+
+
+def student_quantile(probability: float, freedom: float) -> float:
+    """Of Student's law, by its expansion about the normal one (Abramowitz, Stegun, 26.7.5)."""
+    z = NormalDist().inv_cdf(probability)
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return sum(term / freedom**k for k, term in enumerate(terms))
 
 
 def effective_rounds(weights: Floats) -> float:
@@ -104,21 +138,27 @@ def replay(log: Log, policy: Policy, *, seed: int) -> Replay:
     return Replay(keep & (run.chosen == log.chosen), share)
 
 
+class UnknownProbabilities(ValueError):
+    """A target that does not choose by its scores: it can be replayed and nothing else."""
+
+
 def choice_probabilities(agent: Agent, arms: Sequence[Floats]) -> Floats:
     """pi of every set, one after the other, for an agent that stays as it is."""
-    policy = agent.policy
-    if policy.row.score not in (UCB, GREEDY, CONSTANT):
-        raise ValueError(
-            f"target must be a policy whose scores are no draws, so that its probabilities are "
-            f"known; got {policy.name}. It can be evaluated by replay."
-        )
     sizes = np.array([len(actions) for actions in arms])
     # A score depends on its own action alone, so that one set can hold all of them.
     scores = agent.preview(np.concatenate(arms), seed=0).scores
     starts = np.cumsum(sizes) - sizes
     best = scores == np.repeat(np.maximum.reduceat(scores, starts), sizes)
     tied = np.repeat(np.add.reduceat(best.astype(np.int64), starts), sizes)
-    pi: Floats = (1.0 - policy.epsilon) * best / tied + policy.epsilon / np.repeat(sizes, sizes)
+    epsilon = agent.policy.epsilon
+    pi: Floats = (1.0 - epsilon) * best / tied + epsilon / np.repeat(sizes, sizes)
+    for t in range(0, len(arms), max(1, len(arms) // _CHECKED_SETS)):
+        choice = agent.preview(arms[t], seed=t)
+        if not math.isclose(pi[starts[t] + choice.index], choice.propensity, rel_tol=1e-9):
+            raise UnknownProbabilities(
+                f"{agent.policy.name} draws its scores, so that its probabilities are not known: "
+                "only replay can evaluate it"
+            )
     return pi
 
 

@@ -13,6 +13,7 @@ from driftbandits.store import (
     DECISION,
     DEFAULT,
     LATE,
+    REWARD,
     Corrupt,
     Entry,
     Event,
@@ -24,6 +25,8 @@ from driftbandits.store.records import Record, Rewarded, packed
 
 KEPT_SNAPSHOTS = 2
 NOTHING = Known()
+
+_PARTS = {DECISION: "decision", REWARD: "outcome", DEFAULT: "outcome", LATE: "late"}
 
 
 class Desk:
@@ -38,7 +41,8 @@ class Desk:
         self._folds = folds
         self._snapshot_every = snapshot_every
         self._entries: dict[str, list[Entry]] = {}
-        self._known: dict[tuple[str, str], Known] = {}
+        self._known: dict[tuple[str, str], Known] = {}  # as stored
+        self._gathered: dict[tuple[str, str], dict[str, Event]] = {}  # what this batch adds
         self._broken: dict[str, Refused] = {}
 
     # -- getting ready ---------------------------------------------------------------------------
@@ -118,25 +122,23 @@ class Desk:
         return max(self.now_ns, fold.at_ns)
 
     def known(self, policy: str, event_id: str) -> Known:
+        """What the log holds about an event_id, this batch included."""
         if (policy, event_id) not in self._known:
             found = self.session.known(policy, [event_id])
             self._known[policy, event_id] = found.get(event_id, NOTHING)
-        return self._known[policy, event_id]
+        known = self._known[policy, event_id]
+        gathered = self._gathered.get((policy, event_id))
+        return known._replace(**gathered) if gathered else known
 
     def append(self, fold: Fold, kind: str, event_id: str, record: Record) -> None:
         """Write down what has just been done to a fold."""
         policy, body = fold.policy, packed(record)
         self.touched.add(policy)
         self._entries.setdefault(policy, []).append(Entry(kind, event_id, fold.at_ns, body))
-        event = Event(policy, fold.seq, fold.at_ns, kind, event_id, body, b"-", b"", b"")
-        if kind == DECISION:
-            self._known[policy, event_id] = Known(decision=event)
-        elif event_id and (policy, event_id) in self._known:
-            known = self._known[policy, event_id]
-            if kind == LATE:
-                self._known[policy, event_id] = known._replace(late=event)
-            elif kind in ("reward", DEFAULT):
-                self._known[policy, event_id] = known._replace(outcome=event)
+        part = _PARTS.get(kind)
+        if part is not None:
+            event = Event(policy, fold.seq, fold.at_ns, kind, event_id, body, b"-", b"", b"")
+            self._gathered.setdefault((policy, event_id), {})[part] = event
 
     def expire(self, fold: Fold) -> None:
         """Learn the default reward of decisions that have waited long enough."""
@@ -167,7 +169,8 @@ class Desk:
         """Write the gathered events of a policy now, for a command that works on stored ones."""
         if entries := self._entries.pop(policy, None):
             self._folds[policy].checksum = self.session.append(policy, entries).checksum
-        self._known = {at: known for at, known in self._known.items() if at[0] != policy}
+        self._known.clear()
+        self._gathered = {at: parts for at, parts in self._gathered.items() if at[0] != policy}
 
     def snapshot(self, fold: Fold, *, anchor: bool = False) -> None:
         """Keep the state as of now; older ones make room."""

@@ -70,6 +70,8 @@ class Engine:
         self._snapshot_every = snapshot_every
         self._retention_days = retention_days
         self._next_retention = 0.0
+        self._next_tending = 0.0
+        self._at_work: list[Job] = []
         self._on_death = on_death
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._live, name="writer", daemon=True)
@@ -167,11 +169,14 @@ class Engine:
                 job = self._queue.get_nowait()
         except queue.Empty:
             pass
+        self._at_work = jobs
         jobs = self._in_time(jobs)
         if jobs:
             self._serve(jobs)
-        else:
+        self._at_work = []
+        if time.monotonic() >= self._next_tending:
             self._tend()
+            self._next_tending = time.monotonic() + _IDLE_S
         return going
 
     def _in_time(self, jobs: Sequence[Job]) -> list[Job]:
@@ -252,12 +257,12 @@ class Engine:
 
     def _fail_all(self) -> None:
         refused = unavailable("writer_died", "the writer has ended; the process is restarting")
-        jobs = []
+        jobs = self._at_work
         while not self._queue.empty():
             job = self._queue.get_nowait()
             if job is not None:
-                jobs.append((job, refused))
-        self._answer(jobs)
+                jobs.append(job)
+        self._answer([(job, refused) for job in jobs])
 
     # -- what time brings ------------------------------------------------------------------------
 

@@ -59,40 +59,49 @@ def check_address(host: str, *, with_keys: bool) -> None:
         )
 
 
-def serve(settings: Settings, announce: Callable[[Announcement], None]) -> int:
-    """Serve until a signal ends it; the exit code."""
-    check_address(settings.host, with_keys=settings.with_keys)
-    first_key, keyring = None, None
-    if settings.with_keys:
-        keys = store.open(settings.store, vfs=settings.vfs)
-        first_key = first_admin_key(keys, now_ns=settings.clock())
-        keyring = Keyring(keys)
-    listener = _listener(settings.host, settings.port)
-    engine = Engine(
-        lambda: store.open(settings.store, vfs=settings.vfs),
-        clock=settings.clock,
-        queue_limit=settings.queue_limit,
-        snapshot_every=settings.snapshot_every,
-        retention_days=settings.retention_days,
-        on_death=lambda: setattr(server, "should_exit", True),
-    )
-    server = uvicorn.Server(
-        uvicorn.Config(
-            application(engine, keyring=keyring, limits=settings.limits),
-            access_log=False,
-            log_level="warning",
-            lifespan="on",
-            ws="none",
-            server_header=False,
-            timeout_graceful_shutdown=10,
+class Service:
+    """A server that listens, and is not yet running."""
+
+    def __init__(self, settings: Settings) -> None:
+        check_address(settings.host, with_keys=settings.with_keys)
+        first_key, keyring = None, None
+        if settings.with_keys:
+            keys = store.open(settings.store, vfs=settings.vfs)
+            first_key = first_admin_key(keys, now_ns=settings.clock())
+            keyring = Keyring(keys)
+        self._listener = _listener(settings.host, settings.port)
+        self.engine = Engine(
+            lambda: store.open(settings.store, vfs=settings.vfs),
+            clock=settings.clock,
+            queue_limit=settings.queue_limit,
+            snapshot_every=settings.snapshot_every,
+            retention_days=settings.retention_days,
+            on_death=self.stop,
         )
-    )
-    host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    announce(Announcement(f"http://{shown}:{port}", settings.store, first_key))
-    sys.setswitchinterval(_SWITCH_S)
-    server.run(sockets=[listener])
-    return 1 if engine.dead else 0
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                application(self.engine, keyring=keyring, limits=settings.limits),
+                access_log=False,
+                log_level="warning",
+                lifespan="on",
+                ws="none",
+                server_header=False,
+                timeout_graceful_shutdown=10,
+            )
+        )
+        host, port = self._listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        self.announcement = Announcement(f"http://{shown}:{port}", settings.store, first_key)
+
+    def run(self) -> int:
+        """Serve until a signal or `stop` ends it; the exit code."""
+        sys.setswitchinterval(_SWITCH_S)
+        self._server.run(sockets=[self._listener])
+        return 1 if self.engine.dead else 0
+
+    def stop(self) -> None:
+        """Answer what waits, and end."""
+        self._server.should_exit = True
 
 
 def _listener(host: str, port: int) -> socket.socket:

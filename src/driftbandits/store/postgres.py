@@ -64,6 +64,13 @@ class PostgresStore(Store):
         self._writer: psycopg.Connection | None = None
         self._readers: list[psycopg.Connection] = []
         self._guard = threading.Lock()
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
         with self._translated():
             connection = self._write_connection()
             with connection.transaction():

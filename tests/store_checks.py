@@ -1,0 +1,254 @@
+"""What every store has to do. A check is given a function that opens the same database again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from driftbandits import store
+from driftbandits.store import (
+    START,
+    Corrupt,
+    Entry,
+    Head,
+    Key,
+    Session,
+    Snapshot,
+    Store,
+    StoreError,
+)
+
+Open = Callable[[], Store]
+BEGINNING = Head(0, 0, START)
+
+
+def fill(log: Store, policy: str = "news", count: int = 3, *, first: int = 1) -> Head:
+    with log.write() as session:
+        session.create(policy)
+        session.lock([policy])
+        entries = [
+            Entry("decision", f"e{i}", 10 * i, b"body %d" % i) for i in range(first, first + count)
+        ]
+        return session.append(policy, entries)
+
+
+def append_to(session: Session, kind: str) -> None:
+    session.lock(["news"])
+    session.append("news", [Entry(kind, "e1", 99, b"")])
+
+
+def check_events_come_back_in_order_and_whole(open_store: Open) -> None:
+    with open_store() as log:
+        head = fill(log, count=5)
+    with open_store() as log, log.read() as session:
+        events = session.events("news")
+        assert [event.seq for event in events] == [1, 2, 3, 4, 5]
+        assert [event.body for event in events] == [b"body %d" % i for i in range(1, 6)]
+        assert list(store.checked(events, after=BEGINNING)) == events
+        assert session.head("news") == head == Head(5, 50, events[-1].checksum)
+        assert [event.seq for event in session.events("news", after=2, limit=2)] == [3, 4]
+        assert list(session.all_events("news", page=2)) == events
+        assert session.policies() == ["news"]
+        assert session.head("olds") is None
+
+
+def check_a_transaction_that_fails_leaves_nothing(open_store: Open) -> None:
+    class Interrupted(Exception):
+        pass
+
+    with open_store() as log:
+        before = fill(log)
+        with suppress(Interrupted), log.write() as session:
+            append_to(session, "reward")
+            session.create("other")
+            raise Interrupted
+        with log.read() as session:
+            assert session.head("news") == before
+            assert session.policies() == ["news"]
+        assert fill(log, first=7).seq == before.seq + 3
+
+
+def check_one_decision_and_one_outcome(open_store: Open) -> None:
+    """The database itself refuses a second one, whatever the program does."""
+    with open_store() as log:
+        fill(log)
+        with log.write() as session:
+            session.lock(["news"])
+            session.append("news", [Entry("reward", "e1", 99, b""), Entry("late", "e1", 99, b"")])
+            session.append("news", [Entry("duplicate", "e1", 99, b"")] * 2)
+        for kind in ("decision", "reward", "default", "late"):
+            with pytest.raises(StoreError), log.write() as session:
+                append_to(session, kind)
+        with log.read() as session:
+            known = session.known("news", ["e1", "e2", "e9"])
+            assert known["e1"].decision is not None
+            assert known["e1"].outcome is not None
+            assert known["e1"].late is not None
+            assert known["e2"].outcome is None
+            assert "e9" not in known
+            assert session.head("news").seq == 7
+
+
+def check_altered_events_are_found(open_store: Open, column: str) -> None:
+    other = {"event_id": "e9", "at_ns": 21, "kind": "reward"}.get(column, b"x" * 16)
+    with open_store() as log:
+        fill(log, count=4)
+        with log.write() as session:
+            session.run(f"UPDATE event SET {column} = ? WHERE seq = 2", (other,))
+        with log.read() as session, pytest.raises(Corrupt, match=r"event [23] of policy news"):
+            list(store.checked(session.events("news"), after=BEGINNING))
+
+
+def check_missing_events_are_found(open_store: Open) -> None:
+    with open_store() as log:
+        fill(log, count=4)
+        with log.write() as session:
+            session.run("DELETE FROM event WHERE seq = 2")
+        with log.read() as session, pytest.raises(Corrupt, match="missing"):
+            list(store.checked(session.events("news"), after=BEGINNING))
+
+
+def check_erased_events_keep_their_place_and_nothing_else(open_store: Open) -> None:
+    with open_store() as log:
+        fill(log, count=4)
+        with log.write() as session:
+            session.lock(["news"])
+            assert session.matching("news", event_id="e2") == [2]
+            assert session.matching("news", prefix="e") == [1, 2, 3, 4]
+            assert session.matching("news", before_ns=21) == [1, 2]
+            session.erase("news", [2, 3])
+            assert session.matching("news", prefix="e") == [1, 4]
+    with open_store() as log, log.read() as session:
+        events = session.events("news")
+        assert list(store.checked(events, after=BEGINNING)) == events
+        assert [event.is_erased for event in events] == [False, True, True, False]
+        assert not any(b"body 2" in part for part in map(repr_bytes, events))
+        assert "e2" not in {event.event_id for event in events}
+        assert session.known("news", ["e2"])["e2"].decision == events[1]
+        assert session.erasures("news") == 1
+
+
+def repr_bytes(event: store.Event) -> bytes:
+    return repr(event).encode()
+
+
+def check_writers_take_turns(open_store: Open) -> None:
+    """Two connections append at once: no gap, no number twice, one chain."""
+    rounds = 25
+    with open_store() as log:
+        fill(log, count=1)
+
+    def append(name: str) -> None:
+        with open_store() as log:
+            for i in range(rounds):
+                with log.write() as session:
+                    session.lock(["news"])
+                    session.append("news", [Entry("decision", f"{name}{i}", 1, b"")])
+
+    threads = [threading.Thread(target=append, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with open_store() as log, log.read() as session:
+        events = session.events("news")
+        assert len(list(store.checked(events, after=BEGINNING))) == 1 + 2 * rounds
+
+
+def check_a_reader_sees_one_moment(open_store: Open) -> None:
+    with open_store() as log:
+        fill(log, count=2)
+        with log.read() as session:
+            assert len(session.events("news")) == 2
+            fill(log, count=2, first=3)
+            assert len(session.events("news")) == 2
+        with log.read() as session:
+            assert len(session.events("news")) == 4
+
+
+def check_snapshots(open_store: Open) -> None:
+    with open_store() as log:
+        fill(log, count=4)
+        with log.write() as session:
+            for seq, anchor in ((1, True), (2, False), (3, False)):
+                session.save_snapshot(Snapshot("news", seq, 10, anchor, b"state %d" % seq))
+            session.save_snapshot(Snapshot("news", 3, 11, False, b"again"))
+        with log.read() as session:
+            kept = session.snapshots("news")
+            assert [(s.seq, s.anchor, s.content) for s in kept] == [
+                (3, False, b"again"),
+                (2, False, b"state 2"),
+                (1, True, b"state 1"),
+            ]
+        with log.write() as session:
+            session.drop_snapshots("news", before=3)
+            assert [s.seq for s in session.snapshots("news")] == [3, 1]
+            session.drop_snapshots("news", before=3, anchors=True)
+            assert [s.seq for s in session.snapshots("news")] == [3]
+
+
+def check_keys(open_store: Open) -> None:
+    key = Key("id1", b"h" * 32, "writer", "shop.", "label", 5, 0)
+    with open_store() as log:
+        with log.write() as session:
+            session.add_key(key)
+        with log.write() as session:
+            assert session.api_keys() == [key]
+            assert session.revoke_key("id1", at_ns=9)
+            assert not session.revoke_key("id1", at_ns=10)
+            assert not session.revoke_key("id2", at_ns=10)
+            assert session.api_keys() == [key._replace(revoked_ns=9)]
+
+
+def check_a_backup_is_the_same_log(open_store: Open, folder: Path) -> None:
+    with open_store() as log:
+        fill(log, count=4)
+        with log.write() as session:
+            session.lock(["news"])
+            session.erase("news", [2])
+            session.save_snapshot(Snapshot("news", 4, 10, True, b"state"))
+            session.add_key(Key("id1", b"h" * 32, "writer", "", "", 5, 0))
+        with store.open(f"sqlite:///{folder}/copy.db") as copy:
+            log.backup(copy)
+            with log.read() as source, copy.read() as target:
+                for ask in (
+                    lambda s: s.policies(),
+                    lambda s: s.events("news"),
+                    lambda s: s.head("news"),
+                    lambda s: s.snapshots("news"),
+                    lambda s: s.api_keys(),
+                    lambda s: s.known("news", ["e1", "e2"]),
+                    lambda s: s.erasures("news"),
+                ):
+                    assert ask(source) == ask(target)
+            with pytest.raises(StoreError, match="empty"):
+                log.backup(copy)
+            fill(copy, first=9)
+            with copy.read() as session:
+                events = session.events("news")
+                assert len(list(store.checked(events, after=BEGINNING))) == 7
+
+
+def check_a_later_schema_is_refused(open_store: Open) -> None:
+    with open_store() as log, log.write() as session:
+        session.set_about("schema", b"99")
+    with pytest.raises(Corrupt, match="schema 99"):
+        open_store()
+
+
+CHECKS = [
+    check_events_come_back_in_order_and_whole,
+    check_a_transaction_that_fails_leaves_nothing,
+    check_one_decision_and_one_outcome,
+    check_missing_events_are_found,
+    check_erased_events_keep_their_place_and_nothing_else,
+    check_writers_take_turns,
+    check_a_reader_sees_one_moment,
+    check_snapshots,
+    check_keys,
+    check_a_later_schema_is_refused,
+]

@@ -1,0 +1,104 @@
+"""Both stores pass the same checks; what only one of them has is checked here."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+import store_checks
+from driftbandits import store
+from driftbandits.store import Entry, StoreBusy, StoreUnavailable, postgres, sqlite
+from driftbandits.store.records import Decided, packed, unpacked
+
+
+@pytest.mark.parametrize("check", store_checks.CHECKS, ids=lambda check: check.__name__)
+def test_store(check, store_url):
+    check(lambda: store.open(store_url))
+
+
+@pytest.mark.parametrize("column", ["body", "event_id", "at_ns", "kind", "digest", "checksum"])
+def test_altered_events_are_found(column, store_url):
+    store_checks.check_altered_events_are_found(lambda: store.open(store_url), column)
+
+
+def test_a_backup_is_the_same_log(store_url, tmp_path):
+    store_checks.check_a_backup_is_the_same_log(lambda: store.open(store_url), tmp_path)
+
+
+def test_a_backup_can_move_to_the_other_database(postgres_server, tmp_path):
+    target = postgres_server.new_database()
+    with store.open(f"sqlite:///{tmp_path}/log.db") as log, store.open(target) as copy:
+        store_checks.fill(log, count=1500)
+        log.backup(copy)
+        with log.read() as source, copy.read() as moved:
+            assert list(source.all_events("news")) == list(moved.all_events("news"))
+
+
+def test_a_busy_store_says_so(store_url, monkeypatch):
+    monkeypatch.setattr(sqlite, "_WAIT_MS", 50)
+    monkeypatch.setattr(postgres, "LOCK_WAIT_MS", 50)
+    with store.open(store_url) as holder, store.open(store_url) as other:
+        store_checks.fill(holder)
+        with holder.write() as session:
+            session.lock(["news"])
+            with pytest.raises(StoreBusy), other.write() as waiting:
+                waiting.lock(["news"])
+        assert store_checks.fill(other, first=8).seq == 6
+
+
+def test_sqlite_syncs_every_commit(tmp_path):
+    with store.open(f"sqlite:///{tmp_path}/log.db") as log:
+        connection = log._write_connection()
+        assert connection.pragma("synchronous") == 2
+        assert connection.pragma("journal_mode") == "wal"
+
+
+def test_a_damaged_file_is_no_store(tmp_path):
+    (tmp_path / "log.db").write_bytes(b"something else " * 1000)
+    with pytest.raises(store.Corrupt):
+        store.open(f"sqlite:///{tmp_path}/log.db")
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises((StoreUnavailable, OSError)):
+        store.open(f"sqlite:///{tmp_path}/file/log.db")
+
+
+def test_a_writer_that_pauses_loses_its_lease(postgres_server):
+    """The server ends its transaction; what it then commits is refused, and it can start anew."""
+    url = postgres_server.new_database()
+    with postgres.PostgresStore(url, lease_ms=100) as paused, store.open(url) as other:
+        store_checks.fill(paused)
+        with pytest.raises(StoreUnavailable):
+            pause_in_a_transaction(paused, other)
+        assert store_checks.fill(paused, first=8).seq == 9
+
+
+def pause_in_a_transaction(paused, other):
+    with paused.write() as session:
+        session.lock(["news"])
+        time.sleep(0.6)
+        assert store_checks.fill(other, first=5).seq == 6
+        session.append("news", [Entry("decision", "e5", 1, b"")])
+
+
+def test_postgres_that_is_not_there():
+    with pytest.raises(StoreUnavailable):
+        store.open("postgresql://nobody@127.0.0.1:1/nothing")
+
+
+@pytest.mark.parametrize("address", ["", "log.db", "sqlite://", "sqlite:///", "mysql://x/y", 7])
+def test_addresses_that_name_no_store(address):
+    with pytest.raises(ValueError, match="store must be an address like sqlite:///FILE"):
+        store.open(address)
+
+
+def test_a_missing_folder_is_made(tmp_path):
+    with store.open(f"sqlite:///{tmp_path}/a/b/log.db"):
+        assert Path(tmp_path, "a/b/log.db").is_file()
+
+
+def test_records_keep_every_bit():
+    record = Decided(1, ("a", "b"), b"\x01\x02", -1, 0, 1, 7, 0.1 + 0.2, b"\xff", "key")
+    assert unpacked("decision", packed(record)) == record
