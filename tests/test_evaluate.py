@@ -295,6 +295,7 @@ def test_an_agent_is_evaluated_as_it_is():
     assert first["DR"].value == pytest.approx(first["IPS"].value)  # nothing to learn q from yet
 
 
+@pytest.mark.compiled
 def test_rewards_that_are_not_known_are_left_out_and_told():
     world = World(8, 400)
     reward = world.rewards.copy()
@@ -307,6 +308,7 @@ def test_rewards_that_are_not_known_are_left_out_and_told():
     assert math.isfinite(result.overall["DR"].value)
 
 
+@pytest.mark.compiled
 def test_a_log_that_never_tried_the_targets_choice_is_told():
     world = World(9, 300)
     favourite = world.probabilities.argmax(axis=1)
@@ -364,6 +366,7 @@ def test_a_target_must_accept_the_rewards_and_the_actions():
 # --- the command and the page --------------------------------------------------------------------
 
 
+@pytest.mark.compiled
 def test_the_command_prints_what_the_function_finds(tmp_path, capsys):
     log = World(11, 150).log()
     write_log(log, tmp_path / "log.parquet")

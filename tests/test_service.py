@@ -3,10 +3,12 @@
 import io
 import json
 import re
+import socket
 import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
 
 import apsw
 import httpx
@@ -18,7 +20,7 @@ from click.testing import CliRunner
 import driftbandits as db
 from driftbandits import store
 from driftbandits.cli.commands import group
-from driftbandits.service import snapshots, wire
+from driftbandits.service import endpoints, snapshots, wire
 from driftbandits.service.app import ROUTES
 from driftbandits.service.endpoints import Limits
 from driftbandits.service.verifying import verify
@@ -144,9 +146,9 @@ def test_promise_1_an_answer_means_synced(tmp_path):
 
 
 def test_promise_1_what_was_answered_survives_kills(store_url):
-    """kill -9 under load, three times, with every request sent twice."""
+    """kill -9 under load, twice, with every request sent twice."""
     answers, learned = {}, set()
-    for round_ in range(3):
+    for round_ in range(2):
         process = Process(store_url, "--no-auth")
         with httpx.Client(base_url=process.address, timeout=30.0) as client:
             configure(client)
@@ -663,6 +665,20 @@ def test_erasure_takes_a_persons_events_and_leaves_what_was_learned(store_url):
         assert not any(b"ann:" in event.body or "ann:" in event.event_id for event in stored)
 
 
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({}, "$"),
+        ({"older_than_days": -1}, "$.older_than_days"),
+        ({"older_than_days": 1e308}, "$.older_than_days"),
+        ({"prefix": ""}, "$.prefix"),
+        ({"event_ids": ["a b"]}, "$.event_ids[0]"),
+    ],
+)
+def test_bad_erasures_name_the_field(refusing, body, path):
+    assert problem(refusing.post(f"{NEWS}/erasures", json=body), 422)["path"] == path
+
+
 def test_retention_erases_what_is_old(tmp_path):
     clock = Clock()
     url = f"sqlite:///{tmp_path}/log.db"
@@ -885,6 +901,16 @@ def test_limits_each_with_its_own_answer(tmp_path):
         ok(decide(client, "e1"))
         ok(reward(client, "e1", 1))
         ok(decide(client, "e3"))
+
+
+def test_a_slow_caller_is_cut_off(served, monkeypatch):
+    monkeypatch.setattr(endpoints, "BODY_TIMEOUT_S", 0.2)
+    address = urlsplit(served.address)
+    with socket.create_connection((address.hostname, address.port), timeout=20.0) as slow:
+        head = f"POST {NEWS}/decisions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 100\r\n\r\n{{"
+        slow.sendall(head.encode())
+        assert slow.recv(1000).startswith(b"HTTP/1.1 408 ")
+    ok(decide(served.client, "e1"))
 
 
 def test_the_rate_of_a_key(tmp_path):

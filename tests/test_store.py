@@ -53,6 +53,28 @@ def test_sqlite_syncs_every_commit(tmp_path):
         assert connection.pragma("journal_mode") == "wal"
 
 
+def test_maintenance_goes_on_beside_the_writer(store_url):
+    with store.open(store_url) as log:
+        with log.write() as session:
+            session.create("news")
+            session.lock(["news"])
+            log.maintain()
+            session.append("news", [Entry("decision", "e1", 1, b"body")])
+        log.maintain()
+        with log.read() as session:
+            assert session.head("news").seq == 1
+
+
+def test_maintenance_empties_the_write_ahead_log(tmp_path):
+    with store.open(f"sqlite:///{tmp_path}/log.db") as log:
+        store_checks.fill(log, count=500)
+        before = (tmp_path / "log.db").stat().st_size
+        log.maintain()
+        assert (tmp_path / "log.db").stat().st_size > before
+        _, moved = log._write_connection().wal_checkpoint(mode=0)
+        assert moved >= 10
+
+
 def test_a_damaged_file_is_no_store(tmp_path):
     (tmp_path / "log.db").write_bytes(b"something else " * 1000)
     with pytest.raises(store.Corrupt):

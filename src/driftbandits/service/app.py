@@ -23,6 +23,11 @@ PAGE = Path(__file__).parent / "page"
 
 _POLICY = "/v1/policies/{policy}"
 _BUSY = (429, 503)
+_ONLY_OUR_OWN = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""What the page may load: its own files, and no script or style within them."""
 
 ROUTES: Mapping[str, Mapping[str, Action]] = {
     f"{_POLICY}/decisions": {
@@ -102,7 +107,17 @@ ROUTES: Mapping[str, Mapping[str, Action]] = {
             handlers.history,
             answer=wire.HistoryAnswer,
             statuses=(404, *_BUSY),
+            query={"after": "give the minutes that began later, in seconds since 1970"},
             summary="The last day by the minute",
+        )
+    },
+    f"{_POLICY}/explanations": {
+        "GET": Action(
+            handlers.explanations,
+            answer=wire.ExplanationsAnswer,
+            statuses=(404, *_BUSY),
+            query={"limit": "how many at most"},
+            summary="The last decisions with mean, width and score of every arm",
         )
     },
     f"{_POLICY}/digest": {
@@ -180,10 +195,8 @@ async def _page(gate: Gate, call: Call) -> Reply:
     kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     headers = (
         (b"cache-control", b"no-cache"),
-        (
-            b"content-security-policy",
-            b"default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
-        ),
+        (b"content-security-policy", _ONLY_OUR_OWN),
+        (b"referrer-policy", b"no-referrer"),
         (b"x-content-type-options", b"nosniff"),
     )
     return Reply(path.read_bytes(), media_type=kind, headers=headers)

@@ -16,6 +16,7 @@ from driftbandits.policies import ACCEPTED, check_actions
 from driftbandits.service import snapshots, wire
 from driftbandits.service.desk import Desk
 from driftbandits.service.fold import Fold, Offer, Version
+from driftbandits.service.history import detections_of
 from driftbandits.service.problems import Refused, invalid
 from driftbandits.store import (
     CONFIGURED,
@@ -400,10 +401,24 @@ def policy_answer(fold: Fold) -> wire.PolicyAnswer:
         theta=agent.theta.tolist(),
         radius=radius if math.isfinite(radius) else 0.0,
         effective_sample_size=fold.effective_sample_size,
-        detections=[],
+        detections=_detections(fold),
         pending=len(fold.pending),
         counts=counts(fold),
     )
+
+
+def _detections(fold: Fold) -> list[wire.Detection]:
+    times = dict(fold.history.detected)
+    return [
+        wire.Detection(
+            round=found.round,
+            at=clock_text(times.get(found.round, fold.at_ns)),
+            statistic=found.statistic,
+            threshold=found.threshold,
+            change=found.change,
+        )
+        for found in detections_of(fold.playing)
+    ]
 
 
 def digest_answer(fold: Fold) -> wire.DigestAnswer:
@@ -414,11 +429,12 @@ def versions_answer(fold: Fold) -> wire.VersionsAnswer:
     return wire.VersionsAnswer([configuration(version) for version in fold.versions])
 
 
-def history_answer(fold: Fold) -> wire.HistoryAnswer:
+def history_answer(fold: Fold, *, after_s: int) -> wire.HistoryAnswer:
     return wire.HistoryAnswer(
         fold.policy,
         [
             wire.Minute(clock_text(minute * 60_000_000_000), *row)
             for minute, row in fold.history.minutes.items()
+            if minute * 60 > after_s
         ],
     )

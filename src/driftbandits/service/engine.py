@@ -32,6 +32,7 @@ LONGEST_WAIT_S = 10.0
 """A request that has waited longer is refused rather than answered to nobody."""
 
 _IDLE_S = 0.2
+_MAINTENANCE_EVERY_S = 1.0
 _RETENTION_EVERY_S = 3600.0
 _DAY_NS = 86_400_000_000_000
 
@@ -76,6 +77,7 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._live, name="writer", daemon=True)
         self.recovered = threading.Event()
+        self._ending = threading.Event()
 
     # -- from the event loop ---------------------------------------------------------------------
 
@@ -125,6 +127,7 @@ class Engine:
             logger.exception("the writer has died")
             self.dead = True
             self.ready = False
+            self._ending.set()
             self.recovered.set()
             self._fail_all()
             self._on_death()
@@ -141,8 +144,17 @@ class Engine:
             except (StoreBusy, StoreUnavailable) as error:
                 logger.warning("the store is not ready: %s", error)
                 time.sleep(1.0)
+        threading.Thread(target=self._maintain, name="maintenance", daemon=True).start()
         self.ready = True
         self.recovered.set()
+
+    def _maintain(self) -> None:
+        assert self._store is not None
+        while not self._ending.wait(_MAINTENANCE_EVERY_S):
+            try:
+                self._store.maintain()
+            except StoreError as error:
+                logger.warning("will be tried again: %s", error)
 
     def _recover_policy(self, session: Any, name: str) -> None:
         try:
@@ -305,6 +317,7 @@ class Engine:
 
     def _retire(self) -> None:
         self.ready = False
+        self._ending.set()
 
         def keep(desk: Desk) -> None:
             changed = [n for n, fold in self.folds.items() if fold.seq > fold.snapshot_seq]

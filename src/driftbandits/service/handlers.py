@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from typing import Any
 
@@ -13,6 +14,7 @@ from driftbandits.policies import Policy
 from driftbandits.policies import policy as make_policy
 from driftbandits.service import commands, wire
 from driftbandits.service.endpoints import Call, Gate, Reply, whole_number
+from driftbandits.service.explaining import MOST_EXPLANATIONS, explained, last_decisions
 from driftbandits.service.fold import TICKS, Offer
 from driftbandits.service.logs import event_answer, parquet
 from driftbandits.service.problems import Refused, invalid, unknown_policy
@@ -202,7 +204,16 @@ async def digest(gate: Gate, call: Call) -> Reply:
 
 
 async def history(gate: Gate, call: Call) -> Reply:
-    return Reply(await _done(gate, commands.Look(call.policy, commands.history_answer)))
+    after_s = whole_number(call.query, "after", default=0, most=2**40)
+    look = functools.partial(commands.history_answer, after_s=after_s)
+    return Reply(await _done(gate, commands.Look(call.policy, look)))
+
+
+async def explanations(gate: Gate, call: Call) -> Reply:
+    limit = max(1, whole_number(call.query, "limit", default=10, most=MOST_EXPLANATIONS))
+    logged = await asyncio.to_thread(last_decisions, gate.engine.store, call.policy, limit)
+    look = functools.partial(explained, logged=logged)
+    return Reply(await _done(gate, commands.Look(call.policy, look)))
 
 
 # -- the log -------------------------------------------------------------------------------------

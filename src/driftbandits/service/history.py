@@ -11,6 +11,14 @@ MOST_COORDINATES = 50
 _MINUTE_NS = 60_000_000_000
 
 
+KEPT_DETECTIONS = 1000
+
+
+def detections_of(agent: Agent) -> tuple[Any, ...]:
+    """What policies that look for changes have found; the others have nothing to report."""
+    return getattr(agent, "detections", ())
+
+
 class History:
     """Counts and sums of each minute, and the estimate as the minute began."""
 
@@ -21,6 +29,7 @@ class History:
     def start_weighing(self) -> None:
         self.weights = [0.0, 0.0]  # sums of w and w^2, for models that keep no rows
         self.clock = 0
+        self.detected: list[tuple[int, int]] = []  # round and time
 
     def turn_to(self, at_ns: int, agent: Agent) -> None:
         """Begin a minute where one begins."""
@@ -43,6 +52,9 @@ class History:
         faded = (agent.policy.discount or 1.0) ** max(agent.clock - self.clock, 0)
         self.weights = [faded * self.weights[0] + 1.0, faded**2 * self.weights[1] + 1.0]
         self.clock = agent.clock
+        found = detections_of(agent)
+        if found and found[-1].round not in (round_ for round_, _ in self.detected[-1:]):
+            self.detected = [*self.detected[1 - KEPT_DETECTIONS :], (found[-1].round, at_ns)]
 
     @property
     def effective_sample_size(self) -> float:

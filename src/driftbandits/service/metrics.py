@@ -82,7 +82,7 @@ class Metrics:
         yield from self.batches.lines("driftbandits_transaction_requests")
         yield from _heading("events_total", "counter", "events in the log by kind")
         for fold in folds:
-            for kind, count in sorted(fold.counts.items()):
+            for kind, count in sorted(dict(fold.counts).items()):  # the writer may add one
                 labels = f'policy="{fold.policy}",kind="{kind}"'
                 yield f"driftbandits_events_total{{{labels}}} {count}"
         yield from _heading("pending", "gauge", "decisions that wait for a reward")

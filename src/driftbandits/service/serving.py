@@ -82,6 +82,8 @@ class Service:
             uvicorn.Config(
                 application(self.engine, keyring=keyring, limits=settings.limits),
                 access_log=False,
+                proxy_headers=False,
+                date_header=False,
                 log_level="warning",
                 lifespan="on",
                 ws="none",

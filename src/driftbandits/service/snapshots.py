@@ -40,6 +40,7 @@ class _State(msgspec.Struct, array_like=True):
     minutes: dict[int, list[Any]]
     weights: list[float]
     weighed_at: int
+    detected: list[tuple[int, int]]
 
 
 def packed(fold: Fold) -> bytes:
@@ -58,6 +59,7 @@ def packed(fold: Fold) -> bytes:
         minutes=fold.history.minutes,
         weights=fold.history.weights,
         weighed_at=fold.history.clock,
+        detected=fold.history.detected,
     )
     content = msgspec.msgpack.encode(state)
     return FORMAT + hashlib.sha256(content).digest() + content
@@ -85,6 +87,7 @@ def unpacked(data: bytes) -> Fold:
     fold.counts = Counter(state.counts)
     fold.history.minutes = state.minutes
     fold.history.weights, fold.history.clock = state.weights, state.weighed_at
+    fold.history.detected = state.detected
     fold.snapshot_seq = fold.seq
     return fold
 

@@ -220,11 +220,12 @@ class Counts(Answer):
 
 
 class Detection(Answer):
-    """A change that the policy noticed."""
+    """A change that the policy noticed in `round`, and believes to have come before `change`."""
 
     round: int
     at: str
     statistic: float
+    threshold: float
     change: int | None
 
 
@@ -296,6 +297,50 @@ class HistoryAnswer(Answer):
     minutes: list[Minute]
 
 
+# -- why -----------------------------------------------------------------------------------------
+
+
+class ScoredArm(Answer):
+    """Score = mean + width; both are null for a decision that only the log remembers."""
+
+    id: str
+    score: float
+    mean: float | None = None
+    width: float | None = None
+
+
+class Outcome(Answer):
+    """What came of a decision; `kind` is reward, default or late, and erased values are null."""
+
+    kind: str
+    value: float | None
+    at: str
+
+
+class ExplainedDecision(Answer):
+    """`index` was played, `suggested` is what the policy would have played by itself."""
+
+    event_id: str
+    seq: int
+    at: str
+    version: int
+    round: int
+    index: int
+    suggested: int
+    baseline: int | None
+    propensity: float
+    arms: list[ScoredArm]
+    outcome: Outcome | None
+
+
+class ExplanationsAnswer(Answer):
+    """Newest first, as of event `seq`."""
+
+    policy: str
+    seq: int
+    decisions: list[ExplainedDecision]
+
+
 # -- the log -------------------------------------------------------------------------------------
 
 
@@ -335,7 +380,7 @@ class ErasureRequest(Request):
 
     event_ids: Annotated[list[EventId], Meta(max_length=10_000)] | None = None
     prefix: EventId | None = None
-    older_than_days: Annotated[float, Meta(ge=0)] | None = None
+    older_than_days: Annotated[float, Meta(ge=0, le=36_600)] | None = None
 
 
 class ErasureAnswer(Answer):

@@ -314,6 +314,10 @@ class Store(ABC):
     def read(self) -> AbstractContextManager[Session]:
         """One unchanging view of what has been committed."""
 
+    def maintain(self) -> None:
+        """Housekeeping that may go on beside the writer, in another thread."""
+        return
+
     @abstractmethod
     def close(self) -> None: ...
 

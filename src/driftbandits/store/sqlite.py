@@ -14,7 +14,8 @@ from driftbandits.store.events import Corrupt, StoreBusy, StoreError, StoreUnava
 from driftbandits.store.session import Row, Session, Store, prepared
 
 _WAIT_MS = 5000
-_CHECKPOINT_PAGES = 4000
+_CHECKPOINT_PAGES = 16_000
+"""Where a commit moves the write-ahead log into the database itself; `maintain` comes before it."""
 
 _TYPES = {"bytes": "BLOB", "text": "TEXT", "number": "INTEGER"}
 
@@ -132,6 +133,15 @@ class SQLiteStore(Store):
             raise StoreUnavailable(f"{self.path} cannot be written: {error}") from error
         except apsw.Error as error:
             raise StoreError(f"{self.path}: {type(error).__name__}: {error}") from error
+
+    def maintain(self) -> None:
+        """Move what was committed into the database, so that no commit has to do much of it."""
+        with self._translated():
+            connection = self._connect()
+            try:
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            finally:
+                connection.close()
 
     def backup(self, target: Store) -> None:
         if not isinstance(target, SQLiteStore):

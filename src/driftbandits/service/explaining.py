@@ -1,0 +1,87 @@
+"""Why the last decisions were made: the log, beside what the agent remembers of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from driftbandits.agent import UnknownDecision
+from driftbandits.service import wire
+from driftbandits.service.commands import clock_text
+from driftbandits.service.fold import Fold
+from driftbandits.service.problems import unknown_policy
+from driftbandits.store import DECISION, Event, Known, Store
+from driftbandits.store.records import Decided, unpacked
+
+MOST_EXPLANATIONS = 50
+_FURTHEST_BACK = 1000
+"""How many events are searched: behind a batch of rewards there are no last decisions."""
+
+
+class Logged(NamedTuple):
+    """A decision, and what has come of it."""
+
+    event: Event
+    known: Known
+
+
+def last_decisions(store: Store, policy: str, limit: int) -> list[Logged]:
+    """The newest decisions of a log, newest first; blocks."""
+    with store.read() as session:
+        head = session.head(policy)
+        if head is None:
+            raise unknown_policy(policy)
+        found: list[Event] = []
+        end, first = head.seq, max(0, head.seq - _FURTHEST_BACK)
+        while end > first and len(found) < limit:
+            start = max(first, end - 2 * limit)
+            events = session.events(policy, after=start, limit=end - start)
+            found += [e for e in reversed(events) if e.kind == DECISION and not e.is_erased]
+            end = start
+        found = found[:limit]
+        known = session.known(policy, [event.event_id for event in found])
+    return [Logged(event, known[event.event_id]) for event in found]
+
+
+def explained(fold: Fold, logged: list[Logged]) -> wire.ExplanationsAnswer:
+    return wire.ExplanationsAnswer(fold.policy, fold.seq, [_decision(fold, one) for one in logged])
+
+
+def _decision(fold: Fold, logged: Logged) -> wire.ExplainedDecision:
+    event = logged.event
+    record: Decided = unpacked(event.kind, event.body)
+    return wire.ExplainedDecision(
+        event_id=event.event_id,
+        seq=event.seq,
+        at=clock_text(event.at_ns),
+        version=record.version,
+        round=record.number,
+        index=record.index,
+        suggested=record.suggested,
+        baseline=record.baseline if record.baseline >= 0 else None,
+        propensity=record.propensity,
+        arms=_arms(fold, record),
+        outcome=_outcome(logged.known),
+    )
+
+
+def _arms(fold: Fold, record: Decided) -> list[wire.ScoredArm]:
+    scores = np.frombuffer(record.scores, dtype="<f8").tolist()
+    try:
+        made = fold.playing.explain(record.number).decision
+    except UnknownDecision:
+        made = None
+    # Numbers start again with a version and while frozen: the same bits tell that it is the one.
+    if made is None or made.scores.tobytes() != record.scores:
+        return [wire.ScoredArm(*pair) for pair in zip(record.arms, scores, strict=True)]
+    parts = zip(record.arms, scores, made.means.tolist(), made.widths.tolist(), strict=True)
+    return [wire.ScoredArm(*part) for part in parts]
+
+
+def _outcome(known: Known) -> wire.Outcome | None:
+    event = known.outcome or known.late
+    if event is None:
+        return None
+    value = None if event.is_erased else unpacked(event.kind, event.body).value
+    return wire.Outcome(event.kind, value, clock_text(event.at_ns))
