@@ -86,9 +86,10 @@ def draw(run: OneRun, trace: db.Trace, name: str) -> Figure:
     below.plot([], [], color=QUIET, lw=1, ls=(0, (1, 1)), label="the truth")
     below.set_ylabel("theta and its estimate")
     below.set_xlabel("round")
-    for axes, corner in ((above, "lower right"), (below, "upper right")):
+    for axes in (above, below):
         _mark(axes, trace, run)
-        axes.legend(loc=corner, ncols=4)
+        # above the axes, where no curve can cross it
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2, ncols=4)
     return figure
 
 
