@@ -134,9 +134,10 @@ reproduce: $(INSTALLED) ## the experiments of the paper, into results/ (RUNS=500
 suite: $(INSTALLED) ## every policy in many worlds, into results/suite/ and docs/ (SUITE_RUNS=40)
 	@echo "==> suite: $(SUITE_RUNS) runs of each world of experiments/suite.toml, into results/suite/"
 	@$(BIN)/driftbandits run suite --runs $(SUITE_RUNS) --out results/suite
+	@$(BIN)/driftbandits run suite-false-alarms --runs $(SUITE_RUNS) --out results/suite
 	@$(BIN)/driftbandits report results/suite --title "Forgetting in many worlds"
 	@echo "==> suite: the table and the picture of docs/which-policy.md"
-	@$(BIN)/python benchmarks/which_policy.py --policy D-GLUCB --bonus-scale 0.1
+	@$(BIN)/python benchmarks/which_policy.py --policy auto
 
 # One version of each package for every Python, so that no check depends on the Python it runs on.
 lock: $(INSTALLED) ## write the pins again (LOCK_FLAGS=--upgrade for newer versions)

@@ -58,8 +58,7 @@ def play(policy: db.Policy, trace: db.Trace) -> OneRun:
         chosen[t], estimate[t] = choice.index, agent.theta_hat[: trace.dim]
         paid[t] = trace.rewards[t, choice.index]
         agent.update(choice, paid[t])
-    # Policies that do not look for changes have none to tell of.
-    reported = [detection.round for detection in getattr(agent, "detections", ())]
+    reported = [detection.round for detection in agent.detections]
     return OneRun(paid, estimate, chosen, reported)
 
 

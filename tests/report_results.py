@@ -124,6 +124,7 @@ def suite(out: Path) -> None:
         "policies": [
             {"name": "D-GLUCB"},
             {"name": "SW-GLUCB", "label": "SW-GLUCB x0.1", "bonus_scale": 0.1},
+            {"name": "CD-GLUCB", "bonus_scale": 0.1},
             {"name": "random", "knows": []},
         ],
         "axes": {"window": [40, 80], "discount": [0.95, 0.98], "bonus_scale": [0.0, 0.1]},
@@ -139,7 +140,7 @@ def suite(out: Path) -> None:
             },
         ],
         "sweep": [
-            {"name": "paper", "title": NASTY, "environment": {}},
+            {"name": "paper", "title": NASTY, "environment": {"norm": 5.0, "horizon": 600}},
             {"name": "turn", "environment": {"name": "drift", "horizon": 200}},
             {
                 "name": "stationary",
@@ -150,3 +151,5 @@ def suite(out: Path) -> None:
     }
     for experiment in experiments_of(spec):
         run_experiment(experiment, out=out)
+    rest = {"name": "stationary", "horizon": 300}
+    run(out, "suite-false-alarms", rest, [{"name": "CD-GLUCB", "bonus_scale": 0.1}])

@@ -235,7 +235,7 @@ def test_the_error_of_a_ratio_is_that_of_paired_runs() -> None:
 
 def test_lines_are_sorted_by_their_geometric_mean(studies: dict[str, Study]) -> None:
     lines = suite.lines_of(suite.worlds_of(studies))
-    assert {line.policy for line in lines} == {"D-GLUCB", "SW-GLUCB x0.1", "random"}
+    assert {line.policy for line in lines} == {"D-GLUCB", "SW-GLUCB x0.1", "CD-GLUCB", "random"}
     for line in lines:
         ratios = [ratio.mean for ratio in line.ratios.values()]
         assert line.overall == pytest.approx(np.prod(ratios) ** (1 / len(ratios)))
@@ -264,6 +264,29 @@ def test_goals_are_computed_for_a_policy_that_played(
     over = np.mean(stationary.regret("random")) / np.mean(stationary.best_stationary.regret)
     assert goals["stationary world"].reached.mean == pytest.approx(over)
     assert goals[f"cost of a round over {suite.BASELINE}"].verdict == "dream reached"
+
+
+def test_false_restarts_are_the_detections_where_nothing_changes(
+    results: Path, studies: dict[str, Study]
+) -> None:
+    goals = suite.goals_of(suite.worlds_of(studies), studies, policy="CD-GLUCB")
+    (goal,) = (goal for goal in goals if goal.what.startswith("false restarts in 300"))
+    runs = pl.read_parquet(results / "suite-false-alarms" / "runs-*.parquet")
+    assert goal.reached.mean == runs["detections"].sum() / 6
+    assert (goal.reach, goal.dream) == (0.5, 0.05)
+
+
+def test_detections_are_counted_by_world(results: Path, outline: Outline) -> None:
+    table = [[cell.strip() for cell in row] for row in outline.tables["table-suite-detections"]]
+    heading, truth, *rows = table
+    assert heading == ["policy", "paper", "turn", "stationary"]
+    assert truth == ["true jumps", "2", "–", "0"]
+    assert [row[0] for row in rows] == ["CD-GLUCB"]
+    runs = pl.read_parquet(results / "suite-paper" / "runs-*.parquet")
+    counted = runs.filter(pl.col("policy") == "CD-GLUCB")["detections"].sum()
+    assert counted > 0
+    assert float(rows[0][1]) == pytest.approx(counted / 6, rel=0.01)
+    assert runs.filter(pl.col("policy") != "CD-GLUCB")["detections"].sum() == 0
 
 
 def test_a_policy_that_has_not_played_has_no_goals(studies: dict[str, Study]) -> None:
@@ -301,7 +324,8 @@ def test_report_of_a_suite_says_what_each_world_is_measured_by(outline: Outline)
 def test_what_belongs_to_a_suite_stands_nowhere_else(outline: Outline) -> None:
     assert "Further experiments" not in outline.text
     assert set(outline.tables) == {
-        *("table-suite-ratios", "table-suite-worlds", "table-provenance"),
+        *("table-suite-ratios", "table-suite-worlds", "table-suite-detections"),
+        "table-provenance",
     }
 
 

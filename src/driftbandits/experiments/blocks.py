@@ -41,6 +41,7 @@ class Summary(NamedTuple):
     seconds: float
     work: dict[str, int]
     covered: bool | None
+    detections: int
 
 
 class Block(NamedTuple):
@@ -106,7 +107,7 @@ def _cpu_model() -> str:
 
 
 def _record(trace: Trace, recording: Recording) -> tuple[str, ...]:
-    wanted = ["chosen", "theta_hat"]
+    wanted = ["chosen", "theta_hat", "detections"]
     if trace.means is not None or not trace.partial:  # else nobody knows the best arm
         wanted.append("regret")
     if recording.coverage:
@@ -134,6 +135,7 @@ def _summary(
         seconds=run.seconds,
         work={name: int(run.work[i]) for name, i in counter_names().items()},
         covered=_covered(player, trace, run) if recording.coverage else None,
+        detections=len(run.detections),
     )
 
 

@@ -4,7 +4,7 @@
     curves-<block>.parquet   policy, replicate, round, regret, reward (both cumulative)
     theta-<block>.parquet    policy, replicate, round, theta_hat
     runs-<block>.parquet     policy, replicate, rounds, seconds, final_regret, total_reward, the
-                             work of the estimator, covered
+                             work of the estimator, covered, detections (how many)
 
 A block is called by its first and last replicate. Its `runs` file is written last, so a block that
 has one is whole; what an interrupted program left behind is ignored and written again.
@@ -165,6 +165,7 @@ def _frames(block: Block) -> dict[str, Any]:
             "total_reward": [float(s.reward[-1]) for s in summaries],
             **{name: [s.work[name] for s in summaries] for name in summaries[0].work},
             "covered": pl.Series([s.covered for s in summaries], dtype=pl.Boolean),
+            "detections": np.array([s.detections for s in summaries], dtype=np.int32),
         }
     )
     return {"curves": curves, "theta": theta, "runs": runs}

@@ -109,8 +109,6 @@ class World:
 
     def detections(self, label: str) -> float:
         """Changes that a policy reported in a run, on average."""
-        if "detections" not in self.study.runs.columns:
-            return 0.0
         mine = self.study.runs.filter(pl.col("policy") == label)["detections"]
         return float(mine.sum()) / mine.len()
 
@@ -262,7 +260,7 @@ def goals_of(
 
 def _false_alarms(study: Study | None, policy: str) -> list[Goal]:
     label = None if study is None else study.labelled(policy)
-    if study is None or label is None or "detections" not in study.runs.columns:
+    if study is None or label is None:
         return []
     mine = study.runs.filter(pl.col("policy") == label)["detections"].cast(pl.Float64)
     what = f"false restarts in {study.horizon:,} stationary rounds"
