@@ -379,7 +379,9 @@ def test_the_self_concordant_radius_is_much_wider_than_the_papers():
     anywhere = policies.radius(agent.policy.model, agent.policy.scoring, 3000)
     assert 74 < anywhere < 82
     assert 12 < agent.explain(agent.decide([[1.0, 0.0]])).radius < 14
-    assert 6 < db.Agent(db.policy("D-GLUCB", **tuned)).decide([[1.0, 0.0]]).widths[0] < 9
+    paper = db.policy("D-GLUCB", **tuned)
+    assert 6 < policies.radius(paper.model, paper.scoring, 0) < 7
+    assert 8 < policies.radius(paper.model, paper.scoring, 3000) < 9
 
 
 def test_a_restart_forgets_and_makes_late():
