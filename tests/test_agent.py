@@ -306,11 +306,11 @@ def test_the_order_of_arrival_does_not_matter(name):
 # -- time without decisions ----------------------------------------------------------------------
 
 
-def assert_alike(one, other):
+def assert_alike(one, other, *, tolerance=1e-9):
     """The same decision up to rounding: the two agents have fitted at different times."""
     assert (one.id, one.index, one.round) == (other.id, other.index, other.round)
-    assert one.propensity == other.propensity
-    np.testing.assert_allclose(one.scores, other.scores, rtol=1e-9, atol=1e-9)
+    assert one.propensity == pytest.approx(other.propensity, rel=1e-9)  # of a random scale, a real
+    np.testing.assert_allclose(one.scores, other.scores, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("name", db.policy_names())
@@ -318,13 +318,15 @@ def test_a_withdrawn_decision_is_a_tick(name):
     case = Case(name)
     world = World(case, 25)
     withdrawn, ticked = case.agent(), case.agent()
+    # the width of a sampler has J(theta_hat) in it, and theta_hat is certified to 4e-9
+    tolerance = 1e-8 if name in RANDOMISED else 1e-9
     for t, actions in enumerate(world.sets):
         if t % 4 == 2:
             withdrawn.withdraw(withdrawn.decide(actions))
             ticked.tick()
             continue
         one, other = withdrawn.decide(actions), ticked.decide(actions)
-        assert_alike(one, other)
+        assert_alike(one, other, tolerance=tolerance)
         reward = world.reward(t, actions[one.index])
         withdrawn.update(one, reward)
         ticked.update(other, reward)
@@ -387,7 +389,8 @@ def test_an_age_passes_in_one_step(name):
     np.testing.assert_allclose(agent.theta_hat, expected.theta_hat, atol=1e-8)
     np.testing.assert_allclose(decision.scores, expected.scores, rtol=1e-7)
     agent.update(decision, 1.0)
-    assert agent.theta_hat.any()
+    restarts = name == "Restart-GLUCB" and agent.clock % case.given["window"] == 0
+    assert agent.theta_hat.any() != restarts
 
 
 # -- foreign data --------------------------------------------------------------------------------

@@ -118,13 +118,12 @@ def draw(
     if scoring.epsilon > 0.0 and uniform(seed, t, MIXTURE) < scoring.epsilon:
         chosen = _free_action(table, int(uniform(seed, t, TIES) * free))
     if scoring.score == SCALED:
+        possible = 0.0
         if chosen < 0:
-            scale = abs(normal(seed, t, 0))
-            for i in range(table.shape[1]):
-                if table[3, i] > TAKEN:
-                    table[3, i] = table[0, i] + scale * table[1, i]
+            _mark_highest_lines(table, abs(normal(seed, t, 0)))
             chosen, _ = pick(0.0, table, seed, t)
-        share = _share_of_line(table, chosen)
+            possible = _SMALLEST_SHARE  # whatever rounding says of the share
+        share = max(_share_of_line(table, chosen), possible)
     else:
         chosen, share = _vote(model, scoring, state, features, table, seed, t, chosen)
     return chosen, (1.0 - scoring.epsilon) * share + scoring.epsilon / free
@@ -137,6 +136,27 @@ def _free_action(table: Floats, place: int) -> int:
         place -= table[3, i] > TAKEN
         i += 1
     return i
+
+
+@internal
+def _mark_highest_lines(table: Floats, scale: float) -> None:
+    """Row 3 := 1 where mean + scale width is largest, and 0 elsewhere.
+
+    By differences, as in `_share_of_line`: sums would round lines to ties that differ in it.
+    """
+    highest = -1
+    for i in range(table.shape[1]):
+        if table[3, i] > TAKEN:
+            ahead = 1.0
+            if highest >= 0:
+                ahead = table[0, i] - table[0, highest]
+                ahead += scale * (table[1, i] - table[1, highest])
+            if ahead > 0.0:
+                highest = i
+    for i in range(table.shape[1]):
+        if table[3, i] > TAKEN:
+            same = table[0, i] == table[0, highest] and table[1, i] == table[1, highest]
+            table[3, i] = 1.0 if same else 0.0
 
 
 @internal
@@ -158,8 +178,7 @@ def _share_of_line(table: Floats, i: int) -> float:
         elif ahead == 0.0:
             same += 1
     share = math.erfc(low / math.sqrt(2.0)) - math.erfc(high / math.sqrt(2.0))
-    # A line that won by rounding alone was at least possible.
-    return max(share, _SMALLEST_SHARE) / same
+    return max(share, 0.0) / same
 
 
 @internal
