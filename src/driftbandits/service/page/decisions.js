@@ -1,7 +1,7 @@
 // The last decisions: what every arm was worth at the time, and why this one was chosen.
 
 import { byId, element, shape } from "./dom.js";
-import { count, hourSecond, short } from "./numbers.js";
+import { count, hourSecond, plain, short } from "./numbers.js";
 
 const FEW = 8;
 const whole = new Set(); // decisions whose arms are all shown
@@ -40,7 +40,7 @@ function item(decision, outcome, open) {
 
 function outcomeOf({ outcome }) {
   if (outcome === null) return element("span", { class: "outcome pending" }, "pending");
-  const value = outcome.value === null ? "erased" : short(outcome.value);
+  const value = outcome.value === null ? "erased" : plain(outcome.value);
   return element("span", { class: `outcome ${outcome.kind}` }, `${outcome.kind} ${value}`);
 }
 
