@@ -140,7 +140,7 @@ export class TimeChart {
       this.#readout.textContent = "Nothing in this time.";
       return;
     }
-    const when = this.#row === -1 ? "Now" : dayMinute(row.at);
+    const when = this.#row === -1 ? "Latest" : dayMinute(row.at);
     const told = row.cells.map((cell, i) => `${columns[i]} ${cell}`).join(", ");
     this.#readout.textContent = `${when}: ${told}`;
     cursor.setAttribute("visibility", this.#row === -1 ? "hidden" : "visible");

@@ -168,7 +168,7 @@ function showOpen() {
   const { detail, minutes, samples, decisions, policy } = seen.open;
   const now = Math.max(Date.now(), Date.parse(detail.at));
   showPolicy({ detail, minutes, now, range: seen.range, rates: rates(policy), samples });
-  showDecisions(decisions);
+  showDecisions(policy, decisions);
 }
 
 /** Per minute, as watched; null until enough time has passed to tell. */
