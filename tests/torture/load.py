@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -193,8 +193,15 @@ class Load:
     def wait_for(self, answers: int) -> None:
         """Until so many more answers have come."""
         wanted = self.ledger.answers.total() + answers
+        self._wait_until(lambda: self.ledger.answers.total() >= wanted)
+
+    def wait_for_unavailable(self, refusals: int) -> None:
+        """Until so many requests, from the beginning, have been answered by 503."""
+        self._wait_until(lambda: self.unavailable >= refusals)
+
+    def _wait_until(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 60.0
-        while self.ledger.answers.total() < wanted and not self._failures:
+        while not condition() and not self._failures:
             assert time.monotonic() < deadline, "no answers come"
             time.sleep(0.002)
 

@@ -6,8 +6,8 @@ import sys
 import time
 
 import pytest
-
 from load import Load, configure, digest, size_of_test
+
 from servers import Process
 
 pytestmark = pytest.mark.compiled
@@ -16,7 +16,7 @@ KILLS = size_of_test("KILLS", short=5)
 
 
 def test_kills_of_the_server(store_url):
-    """After each kill the log holds what was answered, once, and the next server goes on from it."""
+    """After each kill the log holds what was answered, once, and the next server goes on."""
     moments, load = random.Random(KILLS), Load()
     server = Process(store_url, "--no-auth")
     configure(server.address)

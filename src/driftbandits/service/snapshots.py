@@ -66,7 +66,7 @@ def packed(fold: Fold) -> bytes:
 
 
 def unpacked(data: bytes) -> Fold:
-    if not data.startswith(FORMAT):
+    if not isinstance(data, bytes) or not data.startswith(FORMAT):
         raise BadSnapshot("the format is not known")
     start = len(FORMAT) + _CHECKSUM_SIZE
     checksum, content = data[len(FORMAT) : start], data[start:]

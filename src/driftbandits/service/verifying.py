@@ -21,9 +21,11 @@ class Verdict(NamedTuple):
 
 
 def verify(store: Store) -> list[Verdict]:
-    """Replay every log from its beginning, or from the last erasure."""
+    """Replay every log from its beginning, or from the last erasure; and look at the database."""
     with store.read() as session:
-        return [_verdict(session, policy) for policy in session.policies()]
+        verdicts = [_verdict(session, policy) for policy in session.policies()]
+    damage = store.damage()
+    return [*verdicts, Verdict("the database", 0, "", damage)] if damage else verdicts
 
 
 def _verdict(session: Session, policy: str) -> Verdict:

@@ -142,12 +142,14 @@ def _check_follows(event: Event, head: Head) -> None:
     where = f"event {event.seq} of policy {event.policy}"
     if event.seq != head.seq + 1:
         raise Corrupt(f"{where} follows event {head.seq}: events are missing")
-    if not event.is_erased:
+    try:
         digest = content_digest(event.salt, event.event_id, event.body)
-        if digest != event.digest:
-            raise Corrupt(f"the content of {where} is not what was written")
-    checksum = link_checksum(
-        head.checksum, event.policy, event.seq, event.at_ns, event.kind, event.digest
-    )
+        checksum = link_checksum(
+            head.checksum, event.policy, event.seq, event.at_ns, event.kind, event.digest
+        )
+    except (TypeError, ValueError, AttributeError) as error:  # even the type of a column is damaged
+        raise Corrupt(f"{where} is not what was written: {error}") from error
+    if digest != event.digest and not event.is_erased:
+        raise Corrupt(f"the content of {where} is not what was written")
     if checksum != event.checksum:
         raise Corrupt(f"the checksum of {where} does not continue the chain")

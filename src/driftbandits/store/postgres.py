@@ -102,9 +102,10 @@ class PostgresStore(Store):
             try:
                 with connection.transaction():
                     yield PostgresSession(connection, self.secret)
-            except psycopg.OperationalError:
+            except (psycopg.OperationalError, errors.ReadOnlySqlTransaction):
                 with suppress(psycopg.Error):
                     connection.close()
+                self._forget_readers()
                 raise
 
     @contextmanager
@@ -122,9 +123,17 @@ class PostgresStore(Store):
                     yield PostgresSession(connection, self.secret)
             except BaseException:
                 connection.close()
+                self._forget_readers()
                 raise
             with self._guard:
                 self._readers.append(connection)
+
+    def _forget_readers(self) -> None:
+        """They may be of a database that is gone; the next ones are of the one that is there."""
+        with self._guard:
+            idle, self._readers = self._readers, []
+        for connection in idle:
+            connection.close()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -132,7 +141,7 @@ class PostgresStore(Store):
             yield
         except (errors.LockNotAvailable, errors.DeadlockDetected) as error:
             raise StoreBusy(f"another process holds the lock: {error}") from error
-        except errors.DiskFull as error:
+        except (errors.DiskFull, errors.ReadOnlySqlTransaction) as error:
             raise StoreUnavailable(f"the database cannot be written: {error}") from error
         except psycopg.OperationalError as error:
             raise StoreUnavailable(f"the database does not answer: {error}") from error
@@ -140,6 +149,7 @@ class PostgresStore(Store):
             raise StoreError(f"{type(error).__name__}: {error}") from error
 
     def close(self) -> None:
-        for connection in [*self._readers, *([self._writer] if self._writer else [])]:
-            connection.close()
-        self._readers, self._writer = [], None
+        self._forget_readers()
+        if self._writer is not None:
+            self._writer.close()
+        self._writer = None

@@ -291,7 +291,9 @@ class Session(ABC):
 
     def about(self, name: str) -> bytes | None:
         for (value,) in self.run("SELECT value FROM about WHERE name = ?", (name,)):
-            return bytes(value)
+            if not isinstance(value, bytes):
+                raise Corrupt(f"what the store says about its {name} is not what was written")
+            return value
         return None
 
     def set_about(self, name: str, value: bytes) -> None:
@@ -317,6 +319,10 @@ class Store(ABC):
     def maintain(self) -> None:
         """Housekeeping that may go on beside the writer, in another thread."""
         return
+
+    def damage(self) -> list[str]:
+        """What the database itself finds wrong with its tables and indexes."""
+        return []
 
     @abstractmethod
     def close(self) -> None: ...

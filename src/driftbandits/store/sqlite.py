@@ -127,7 +127,7 @@ class SQLiteStore(Store):
             yield
         except (apsw.BusyError, apsw.LockedError) as error:
             raise StoreBusy(f"{self.path} is locked by another process: {error}") from error
-        except (apsw.CorruptError, apsw.NotADBError) as error:
+        except (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError) as error:
             raise Corrupt(f"{self.path} is damaged: {error}") from error
         except (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError) as error:
             raise StoreUnavailable(f"{self.path} cannot be written: {error}") from error
@@ -142,6 +142,11 @@ class SQLiteStore(Store):
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             finally:
                 connection.close()
+
+    def damage(self) -> list[str]:
+        with self.read() as session:
+            rows = [str(text) for (text,) in session.run("PRAGMA integrity_check")]
+        return [] if rows == ["ok"] else rows
 
     def backup(self, target: Store) -> None:
         if not isinstance(target, SQLiteStore):

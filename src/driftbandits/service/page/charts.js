@@ -1,7 +1,7 @@
 // A chart over time: axes, layers, marks, and a readout for pointer, keys and screen readers.
 
 import { element, shape } from "./dom.js";
-import { dayMinute, hourMinute, short } from "./numbers.js";
+import { dayMinute, hourMinute, plain } from "./numbers.js";
 
 const HEIGHT = 190;
 const [TOP, RIGHT, BOTTOM] = [10, 10, 24];
@@ -9,7 +9,7 @@ const MINUTE = 60000;
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 240, 360, 720].map((minutes) => minutes * MINUTE);
 
 /** Round numbers from low to high, about as many as asked for. */
-export function ticks(low, high, about = 4) {
+export function ticks(low, high, about = 5) {
   const rough = (high - low) / about;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough * 0.999);
@@ -76,7 +76,7 @@ export class TimeChart {
     const width = this.#plot.clientWidth;
     if (spec === null || width === 0) return;
     const values = ticks(spec.low, spec.high);
-    const left = 14 + 7 * Math.max(...values.map((value) => short(value).length));
+    const left = 14 + 7 * Math.max(...values.map((value) => plain(value).length));
     const x = (at) => left + ((at - spec.from) / (spec.to - spec.from)) * (width - left - RIGHT);
     const y = (value) =>
       TOP + ((spec.high - value) / (spec.high - spec.low)) * (HEIGHT - TOP - BOTTOM);
@@ -105,7 +105,7 @@ export class TimeChart {
   #rule(value, { left, width, y }) {
     return shape("g", { class: "rule" },
       shape("line", { x1: left, x2: width - RIGHT, y1: y, y2: y }),
-      shape("text", { x: left - 6, y: y + 4, "text-anchor": "end" }, short(value)));
+      shape("text", { x: left - 6, y: y + 4, "text-anchor": "end" }, plain(value)));
   }
 
   #hours({ left, width, x }) {
@@ -140,7 +140,7 @@ export class TimeChart {
       this.#readout.textContent = "Nothing in this time.";
       return;
     }
-    const when = this.#row === -1 ? "Now" : dayMinute(row.at);
+    const when = this.#row === -1 ? "Latest" : dayMinute(row.at);
     const told = row.cells.map((cell, i) => `${columns[i]} ${cell}`).join(", ");
     this.#readout.textContent = `${when}: ${told}`;
     cursor.setAttribute("visibility", this.#row === -1 ? "hidden" : "visible");

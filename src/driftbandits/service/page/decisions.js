@@ -1,20 +1,21 @@
 // The last decisions: what every arm was worth at the time, and why this one was chosen.
 
 import { byId, element, shape } from "./dom.js";
-import { count, hourSecond, short } from "./numbers.js";
+import { count, hourSecond, plain, short } from "./numbers.js";
 
 const FEW = 8;
 const whole = new Set(); // decisions whose arms are all shown
 
-export function showDecisions(decisions) {
+export function showDecisions(policy, decisions) {
   const list = byId("decisions");
   const old = new Map([...list.children].map((item) => [item.dataset.id, item]));
   const items = decisions.map((decision, i) => {
-    const before = old.get(decision.event_id);
+    const id = `${policy} ${decision.seq}`; // an event_id is one policy's own
+    const before = old.get(id);
     const text = JSON.stringify(decision.outcome);
     if (before !== undefined && before.dataset.outcome === text) return before;
     const open = before === undefined ? i === 0 : before.querySelector("details").open;
-    return item(decision, text, open);
+    return item(decision, id, text, open);
   });
   // Nodes that stay in place keep the focus and what is open in them.
   const stay = new Set(items);
@@ -23,11 +24,11 @@ export function showDecisions(decisions) {
   if (items.length === 0) list.append(element("li", { class: "none" }, "None yet."));
 }
 
-function item(decision, outcome, open) {
+function item(decision, id, outcome, open) {
   const chosen = decision.arms[decision.index];
   const arms = element("div");
-  drawArms(arms, decision);
-  return element("li", { class: "decision", "data-id": decision.event_id, "data-outcome": outcome },
+  drawArms(arms, decision, id);
+  return element("li", { class: "decision", "data-id": id, "data-outcome": outcome },
     element("details", { open },
       element("summary", {},
         element("time", { datetime: decision.at }, hourSecond(new Date(decision.at))),
@@ -40,7 +41,7 @@ function item(decision, outcome, open) {
 
 function outcomeOf({ outcome }) {
   if (outcome === null) return element("span", { class: "outcome pending" }, "pending");
-  const value = outcome.value === null ? "erased" : short(outcome.value);
+  const value = outcome.value === null ? "erased" : plain(outcome.value);
   return element("span", { class: `outcome ${outcome.kind}` }, `${outcome.kind} ${value}`);
 }
 
@@ -63,10 +64,10 @@ function why(decision) {
   return `${round}The highest score: ${sum(arms[index])}.${chance}`;
 }
 
-function drawArms(box, decision) {
+function drawArms(box, decision, id) {
   const { arms, index, suggested } = decision;
   const order = arms.map((_, i) => i).sort((a, b) => arms[b].score - arms[a].score || a - b);
-  const all = arms.length <= FEW + 2 || whole.has(decision.event_id);
+  const all = arms.length <= FEW + 2 || whole.has(id);
   const shown = order.filter((i, rank) => all || rank < FEW || i === index || i === suggested);
   const edges = arms.flatMap(({ mean, score }) => (mean === null ? [score] : [mean, score]));
   const [low, high] = [Math.min(0, ...edges), Math.max(0, ...edges)];
@@ -79,7 +80,7 @@ function drawArms(box, decision) {
       element("tbody", {}, ...shown.map((i) => row(arms[i], percent, marksOf(decision, i))))),
     ...(all ? [] : [element("button", {
       type: "button", class: "more",
-      onclick: () => { whole.add(decision.event_id); drawArms(box, decision); },
+      onclick: () => { whole.add(id); drawArms(box, decision, id); },
     }, `Show all ${count(arms.length)} arms`)]));
 }
 

@@ -3,7 +3,7 @@
 import { Away, Refused, get, key } from "./client.js";
 import { showDecisions } from "./decisions.js";
 import { byId, element } from "./dom.js";
-import { count, hourSecond, short } from "./numbers.js";
+import { count, hourSecond, plain } from "./numbers.js";
 import { RANGES, makeCharts, showPolicy } from "./panels.js";
 
 const EVERY_MS = 1500;
@@ -19,7 +19,7 @@ const seen = {
   policies: [],
   watched: new Map(), // policy -> [{ at, decisions, rewards }] of the last minute
   open: null, // { policy, detail, minutes, decisions, samples, askedAt }
-  range: null, // chosen by hand; null: as long as there is something to show
+  range: RANGES.at(-1),
   paused: false,
   answeredAt: 0,
 };
@@ -148,6 +148,7 @@ function show(trouble) {
   board.hidden = false;
   board.classList.remove("stale");
   showList();
+  byId("example").textContent = example();
   byId("empty").hidden = seen.policies.length > 0 || trouble !== null;
   byId("trouble").hidden = trouble === null;
   byId("trouble").textContent = trouble ?? "";
@@ -157,18 +158,17 @@ function show(trouble) {
   document.documentElement.dataset.shown = "yes";
 }
 
+const example = () => [
+  `curl -X PUT ${location.origin}/v1/policies/news`,
+  ...(key.get() === null ? [] : [`     -H "Authorization: Bearer $KEY"`]),
+  `     -d '{"name": "D-GLUCB", "dim": 2, "discount": 0.99}'`,
+].join(" \\\n");
+
 function showOpen() {
   const { detail, minutes, samples, decisions, policy } = seen.open;
   const now = Math.max(Date.now(), Date.parse(detail.at));
-  const range = seen.range ?? fitting(minutes, now);
-  byId("ranges").querySelector(`[value="${range.minutes}"]`).checked = true;
-  showPolicy({ detail, minutes, range, now, rates: rates(policy), samples });
-  showDecisions(decisions);
-}
-
-function fitting(minutes, now) {
-  const passed = minutes.length ? (now - minutes[0].at) / 60000 : 0;
-  return RANGES.find(({ minutes: long }) => long >= passed) ?? RANGES.at(-1);
+  showPolicy({ detail, minutes, now, range: seen.range, rates: rates(policy), samples });
+  showDecisions(policy, decisions);
 }
 
 /** Per minute, as watched; null until enough time has passed to tell. */
@@ -207,7 +207,7 @@ function updated(item, { policy, name, mode, pending }) {
   const pace = rates(policy);
   const facts = [
     name, ...(mode === "online" ? [] : [mode]),
-    pace === null ? "…" : `${short(pace.decisions)}/min`, `${count(pending)} pending`,
+    pace === null ? "…" : `${plain(pace.decisions)}/min`, `${count(pending)} pending`,
   ].join(" · ");
   const [link, told] = [item.firstChild, item.querySelector(".policy-facts")];
   if (told.textContent !== facts) told.textContent = facts;
@@ -266,12 +266,8 @@ function start() {
   makeCharts();
   byId("ranges").append(...RANGES.map((range) => element("label", {},
     element("input", {
-      type: "radio", name: "range", value: range.minutes, onchange: () => chooseRange(range),
+      type: "radio", name: "range", checked: range === seen.range, onchange: () => chooseRange(range),
     }), range.label)));
-  byId("example").textContent =
-    `curl -X PUT ${location.origin}/v1/policies/news \\\n` +
-    (key.get() === null ? "" : `     -H "Authorization: Bearer $KEY" \\\n`) +
-    `     -d '{"name": "D-GLUCB", "dim": 2, "discount": 0.99}'`;
   byId("ask").addEventListener("submit", useKey);
   byId("forget").addEventListener("click", () => { turn += 1; askForKey(""); });
   byId("pause").addEventListener("click", pause);

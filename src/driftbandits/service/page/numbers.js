@@ -4,9 +4,10 @@ const whole = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
 
 export const count = (number) => whole.format(number);
 
-/** Three digits that matter. */
+/** Three digits that matter; numbers of one size line up. */
 export function short(number) {
   if (number === null || number === undefined) return "–";
+  if (number === 0) return "0";
   const size = Math.abs(number);
   if (size >= 1000) return whole.format(number);
   if (size !== 0 && size < 0.001) return number.toExponential(1).replace("-", "−");
@@ -14,10 +15,13 @@ export function short(number) {
   return number.toFixed(digits).replace("-", "−");
 }
 
+/** The same without zeros at the end. */
+export const plain = (number) => short(number).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
+
 export function duration(seconds) {
   const units = [[86400, "d"], [3600, "h"], [60, "min"]];
-  for (const [size, unit] of units) if (seconds >= size) return `${short(seconds / size)} ${unit}`;
-  return `${short(seconds)} s`;
+  for (const [size, unit] of units) if (seconds >= size) return `${plain(seconds / size)} ${unit}`;
+  return `${plain(seconds)} s`;
 }
 
 const clock = (options) => new Intl.DateTimeFormat("en-GB", { hour12: false, ...options });

@@ -2,18 +2,20 @@
 
 import { sparkline, TimeChart } from "./charts.js";
 import { byId, element } from "./dom.js";
-import { count, dayMinute, duration, interval, short } from "./numbers.js";
+import { count, dayMinute, duration, hourMinute, interval, plain, short } from "./numbers.js";
 
 const MINUTE = 60000;
 const MOST_LINES = 8;
 
-/** The times to choose from, and how many minutes are put together in each. */
+/** The times to choose from, in minutes; the last is as long as there is something to show. */
 export const RANGES = [
-  { minutes: 15, bin: 1, label: "15 min" },
-  { minutes: 60, bin: 1, label: "1 hour" },
-  { minutes: 360, bin: 5, label: "6 hours" },
-  { minutes: 1440, bin: 20, label: "1 day" },
+  { minutes: 15, label: "15 min" },
+  { minutes: 60, label: "1 hour" },
+  { minutes: 360, label: "6 hours" },
+  { minutes: 1440, label: "Up to a day" },
 ];
+const MOST_BINS = 72;
+const BINS = [1, 2, 5, 10, 20]; // minutes
 
 const charts = {};
 
@@ -24,10 +26,14 @@ export function makeCharts() {
 // -- from minutes to bins ------------------------------------------------------------------------
 
 function bins(minutes, range, now) {
-  const size = range.bin * MINUTE;
+  const known = minutes.length ? Math.ceil((now - minutes[0].at) / MINUTE) : 0;
+  const long = Math.min(range.minutes, Math.max(RANGES[0].minutes, known));
+  const bin = BINS.find((some) => long / some <= MOST_BINS);
+  const size = bin * MINUTE;
   const to = Math.floor(now / size) * size + size;
-  const first = to - range.minutes * MINUTE;
-  const found = Array.from({ length: range.minutes / range.bin }, (_, i) => {
+  const length = Math.ceil(long / bin);
+  const first = to - length * size;
+  const found = Array.from({ length }, (_, i) => {
     const at = first + i * size;
     const passed = Math.max(Math.min(now, at + size) - at, 10000) / MINUTE;
     return { at, until: at + size, passed, decisions: 0, rewards: 0, sum: 0, squares: 0 };
@@ -60,7 +66,7 @@ export function showPolicy({ detail, minutes, range, now, rates, samples }) {
   const parts = bins(minutes, range, now);
   const earned = interval(total(parts, "rewards"), total(parts, "sum"), total(parts, "squares"));
   showTitle(detail);
-  showTiles(detail, { rates, samples, earned, range });
+  showTiles(detail, { rates, samples, earned, since: `since ${hourMinute(parts[0].at)}` });
   const frame = { from: parts[0].at, to: parts.at(-1).until, marks: moments(detail) };
   showFlow(parts, frame);
   showRate(parts, frame);
@@ -92,27 +98,25 @@ function forgetting({ arguments: given, half_life_s: half, window_s: span }) {
 }
 
 function waiting({ reward_wait_s: wait, default_reward: value }) {
-  return wait === null ? "no time limit" : `after ${duration(wait)} learns ${short(value)}`;
+  return wait === null ? "no time limit" : `after ${duration(wait)} learns ${plain(value)}`;
 }
 
-function showTiles(detail, { rates, samples, earned, range }) {
-  const { counts, configuration, detections } = detail;
+function showTiles(detail, { rates, samples, earned, since }) {
+  const { counts, configuration } = detail;
   const odd = ["late", "duplicates", "conflicts", "erased"].filter((name) => counts[name] > 0);
   const bounds = earned === null || earned.low === null
     ? null : `${short(earned.low)} to ${short(earned.high)}`;
   const tiles = [
-    ["Decisions per minute", rates === null ? "…" : short(rates.decisions),
+    ["Decisions per minute", rates === null ? "…" : plain(rates.decisions),
       `${count(counts.decisions)} in all`],
-    ["Rewards per minute", rates === null ? "…" : short(rates.rewards),
+    ["Rewards per minute", rates === null ? "…" : plain(rates.rewards),
       `${count(counts.rewards)} reported, ${count(counts.defaults)} by default`],
     ["Reward rate", earned === null ? "–" : short(earned.mean),
-      bounds === null ? `in ${range.label}` : `95 %: ${bounds}, in ${range.label}`],
-    ["Effective memory", short(detail.effective_sample_size), forgetting(configuration),
+      bounds === null ? since : `95 %: ${bounds}, ${since}`],
+    ["Effective memory", plain(detail.effective_sample_size), forgetting(configuration),
       sparkline(samples.map(({ memory }) => memory))],
     ["Pending joins", count(detail.pending), waiting(configuration),
       sparkline(samples.map(({ pending }) => pending))],
-    ["Detections of change", count(detections.length),
-      detections.length ? `last ${dayMinute(new Date(detections.at(-1).at))}` : "none"],
     ["Set aside", count(odd.reduce((sum, name) => sum + counts[name], 0)),
       odd.length ? odd.map((name) => `${count(counts[name])} ${name}`).join(", ") : "nothing late, twice or in conflict"],
   ];
@@ -156,7 +160,7 @@ function showFlow(parts, frame) {
       ...momentLegend(frame),
     ],
     columns: ["decisions", "rewards"],
-    rows: parts.map(({ at }, i) => ({ at, cells: [short(decisions[i].value), short(rewards[i].value)] })),
+    rows: parts.map(({ at }, i) => ({ at, cells: [plain(decisions[i].value), plain(rewards[i].value)] })),
     label: `Decisions and rewards per minute: ${count(total(parts, "decisions"))} decisions and ` +
       `${count(total(parts, "rewards"))} rewards in the time shown.`,
   });
@@ -234,7 +238,8 @@ function showDetections(detections) {
   if (box.dataset.shown === text) return; // or a reader would lose the place in the table
   box.dataset.shown = text;
   if (detections.length === 0) {
-    box.replaceChildren(element("p", { class: "none" }, "None."));
+    box.replaceChildren(element("p", { class: "none" },
+      "None. A policy that looks for changes lists here those that it found, and the charts mark them."));
     return;
   }
   const heads = ["Noticed", "Round", "Change before", "Statistic", "Threshold"];

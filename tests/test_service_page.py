@@ -1,0 +1,531 @@
+"""The page of the service, in a real browser and over a real server."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+import driftbandits as db
+from driftbandits import store
+from driftbandits.service.fold import Fold, Offer
+from driftbandits.store import CONFIGURED, DECISION, Entry
+from driftbandits.store.records import Configured, packed
+from servers import Clock, Process, Served
+from test_report_browser import ARGUMENTS, CHROMIUM
+
+WIDTHS = {"desk": (1300, 1000), "phone": (390, 844)}
+CONFIGURATION = {"name": "D-GLUCB", "dim": 2, "discount": 0.95, "seed": 3}
+LONG = "arm-" + 124 * "x"
+HOSTILE = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
+
+Opener = Callable[..., AbstractContextManager[Page]]
+
+
+def ok(answer: Any) -> Any:
+    assert answer.status_code in (200, 201), answer.text
+    return answer.json()
+
+
+def arms(number: int, count: int = 3) -> list[dict[str, Any]]:
+    angles = 0.7 * number + np.arange(count)
+    names = ["left", "right", LONG, *(f"arm-{i}" for i in range(3, count))]
+    x = np.stack([np.cos(angles), np.sin(angles)], axis=1).tolist()
+    return [{"id": name, "x": row} for name, row in zip(names, x, strict=False)]
+
+
+def decide(service: Served, policy: str, number: int, *, count: int = 3, **more: Any) -> Any:
+    body = {"event_id": f"visit-{number}", "arms": arms(number, count), **more}
+    return ok(service.client.post(f"/v1/policies/{policy}/decisions", json=body))
+
+
+def reward(service: Served, policy: str, number: int, value: float) -> None:
+    body = {"event_id": f"visit-{number}", "value": value}
+    ok(service.client.post(f"/v1/policies/{policy}/rewards", json=body))
+
+
+def configure(service: Served, policy: str, **more: Any) -> None:
+    ok(service.client.put(f"/v1/policies/{policy}", json={**CONFIGURATION, **more}))
+
+
+class RunningClock(Clock):
+    """The time of day, which a test begins in the past and lets catch up."""
+
+    def __init__(self, *, behind_s: float) -> None:
+        self._behind_s = behind_s
+
+    def __call__(self) -> int:
+        return time.time_ns() - round(self._behind_s * 1e9)
+
+    def pass_seconds(self, seconds: float) -> None:
+        self._behind_s -= seconds
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        installed = shutil.which(CHROMIUM)
+        assert installed, f"there is no {CHROMIUM}: run make system, or set CHROMIUM to its path"
+        started = playwright.chromium.launch(executable_path=installed, args=ARGUMENTS)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def opened(browser: Browser) -> Opener:
+    """Open the page; what it complains of or asks of others is a failure, but for `expected`."""
+
+    @contextmanager
+    def opening(
+        address: str, *, width: str = "desk", expected: str | None = None, **options: Any
+    ) -> Iterator[Page]:
+        across, down = WIDTHS[width]
+        context = browser.new_context(viewport={"width": across, "height": down}, **options)
+        page = context.new_page()
+        complaints: list[str] = []
+        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on(
+            "request",
+            lambda request: (
+                None
+                if request.url.startswith(address.partition("#")[0])
+                else complaints.append(f"request: {request.url}")
+            ),
+        )
+        page.goto(address)
+        yield page
+        context.close()
+        unexpected = [c for c in complaints if expected is None or not re.search(expected, c)]
+        assert unexpected == []
+
+    return opening
+
+
+@pytest.fixture(scope="module")
+def news(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Forty minutes of a policy whose rewards turn after half of them; every fifth is missing."""
+    folder = tmp_path_factory.mktemp("page")
+    clock = RunningClock(behind_s=2400)
+    with Served(f"sqlite:///{folder}/log.db", clock=clock) as service:
+        configure(service, "news")
+        for number in range(80):
+            clock.pass_seconds(30)
+            made = decide(service, "news", number, count=12)
+            if number % 5:
+                reward(service, "news", number, float((made["index"] < 2) == (number < 40)))
+        configure(service, "other", name="SW-GLUCB", window=50, discount=None, mode="apprentice")
+        decide(service, "other", 0, baseline="left")
+        configure(service, "live")
+        for number in range(3):
+            decide(service, "live", number)
+        yield service
+
+
+def tile(page: Page, name: str) -> str:
+    return page.locator(".tile", has_text=name).locator("dd").inner_text()
+
+
+# -- what it shows -------------------------------------------------------------------------------
+
+
+def test_a_service_without_policies_says_how_to_begin(opened: Opener, tmp_path: Path) -> None:
+    with Served(f"sqlite:///{tmp_path}/log.db") as service, opened(service.address) as page:
+        expect(page.get_by_role("heading", name="No policies yet")).to_be_visible()
+        assert (
+            f"curl -X PUT {service.address}/v1/policies/" in page.locator("#example").inner_text()
+        )
+        configure(service, "first")  # and it comes by itself
+        expect(page.get_by_role("heading", name="first", exact=True)).to_be_visible()
+        expect(page.locator("#decisions")).to_have_text("None yet.")
+        decide(service, "first", 0)
+        expect(page.locator(".decision")).to_have_count(1)
+        expect(page.locator(".outcome")).to_have_text("pending")
+        reward(service, "first", 0, 1.0)
+        expect(page.locator(".outcome")).to_have_text("reward 1")
+
+
+def test_tiles_tell_what_the_service_knows(opened: Opener, news: Served) -> None:
+    told = ok(news.client.get("/v1/policies/news"))
+    minutes = ok(news.client.get("/v1/policies/news/history"))["minutes"]
+    with opened(f"{news.address}/#news") as page:
+        expect(page.locator("#name")).to_have_text("news")
+        assert "80 in all" in tile(page, "Decisions per minute")
+        assert "64 reported, 0 by default" in tile(page, "Rewards per minute")
+        assert tile(page, "Pending joins").startswith(f"{told['pending']}\n")
+        shown = float(tile(page, "Effective memory").split()[0])
+        assert shown == pytest.approx(told["effective_sample_size"], rel=0.005)
+        assert "discount 0.95" in tile(page, "Effective memory")
+        mean, low, high = re.findall(r"0\.\d+", tile(page, "Reward rate"))
+        n, successes = sum(m["rewards"] for m in minutes), sum(m["reward_sum"] for m in minutes)
+        assert float(mean) == pytest.approx(successes / n, abs=5e-4)
+        # the ends of Wilson's interval are where the score test is on the brink
+        for end in (float(low), float(high)):
+            deviation = abs(successes / n - end) / np.sqrt(end * (1 - end) / n)
+            assert deviation == pytest.approx(1.96, abs=0.02)
+        expect(page.locator("#detections")).to_contain_text("None.")
+
+
+def test_charts_tell_the_history(opened: Opener, news: Served) -> None:
+    minutes = ok(news.client.get("/v1/policies/news/history"))["minutes"]
+    with opened(f"{news.address}/#news") as page:
+        for chart in ("flow", "rate", "path"):
+            expect(page.locator(f"#{chart} svg")).to_be_visible()
+            page.locator(f"#{chart} summary").click()
+        assert page.locator("#flow .bars").count() == sum(m["decisions"] > 0 for m in minutes)
+        flow = page.locator("#flow tbody td:nth-child(2)").all_inner_texts()
+        assert sum(float(cell) for cell in flow[1:]) == pytest.approx(80, abs=3)
+        rewards = page.locator("#rate tbody td:nth-child(4)").all_inner_texts()
+        assert sum(int(cell) for cell in rewards) == 64
+        first = page.locator("#path tbody td:nth-child(2)").last
+        assert float(first.inner_text().replace("−", "-")) == minutes[0]["theta"][0]
+        assert page.locator("#path .line").count() == 2
+        page.get_by_label("15 min").check()
+        expect(page.locator("#flow tbody tr")).to_have_count(15)
+
+
+def test_a_chart_can_be_read_by_pointer_and_by_keys(opened: Opener, news: Served) -> None:
+    with opened(f"{news.address}/#news") as page:
+        chart, readout = page.locator("#flow svg"), page.locator("#flow .readout")
+        expect(readout).to_contain_text("Latest: decisions")
+        chart.focus()
+        page.keyboard.press("Home")
+        earliest = readout.inner_text()
+        page.keyboard.press("ArrowRight")
+        assert readout.inner_text() != earliest
+        page.wait_for_timeout(2000)  # drawn again meanwhile, it keeps the place
+        page.keyboard.press("ArrowLeft")
+        assert readout.inner_text().split(":")[:2] == earliest.split(":")[:2]
+        page.keyboard.press("Escape")
+        expect(readout).to_contain_text("Latest")
+        chart.hover()
+        expect(readout).not_to_contain_text("Latest")
+
+
+def test_a_choice_is_explained_arm_by_arm(opened: Opener, news: Served) -> None:
+    told = ok(news.client.get("/v1/policies/news/explanations?limit=1"))["decisions"][0]
+    with opened(f"{news.address}/#news") as page:
+        newest = page.locator(".decision").first
+        expect(newest.locator(".why")).to_contain_text("The highest score")
+        newest.get_by_role("button", name="Show all 12 arms").click()
+        rows = newest.locator("tbody tr")
+        assert rows.count() == 12
+        ranked = sorted(told["arms"], key=lambda arm: -arm["score"])
+        assert newest.locator("tbody .id").all_inner_texts() == [arm["id"] for arm in ranked]
+        chosen = newest.locator("tr.chosen")
+        assert chosen.count() == 1
+        assert chosen.locator(".id").inner_text() == told["arms"][told["index"]]["id"]
+        for row, arm in zip(rows.all(), ranked, strict=True):
+            cells = [text.replace("−", "-") for text in row.locator("td").all_inner_texts()[1:]]
+            assert [float(cell) for cell in cells] == pytest.approx(
+                [arm["mean"], arm["width"], arm["score"]], abs=6e-3
+            )
+
+
+def test_a_baseline_is_told_from_what_the_policy_would_do(opened: Opener, news: Served) -> None:
+    told = ok(news.client.get("/v1/policies/other/explanations"))["decisions"][0]
+    with opened(news.address) as page:
+        expect(page.locator("#name")).to_have_text("live")  # the first by name
+        page.locator("#policies a", has_text="other").click()
+        expect(page.locator("#name")).to_have_text("other")
+        expect(page).to_have_title("other · driftbandits")
+        marked = page.locator("tr", has=page.locator(".tag.baseline"))
+        assert marked.locator(".id").inner_text() == "left"
+        assert told["arms"][told["index"]]["id"] == "left"
+        assert told["suggested"] != told["index"]
+        expect(page.locator(".why")).to_contain_text("The caller's baseline was played")
+        suggested = page.locator("tr", has=page.locator(".tag.suggested"))
+        assert suggested.locator(".id").inner_text() == told["arms"][told["suggested"]]["id"]
+        page.go_back()
+        expect(page.locator("#name")).to_have_text("live")
+
+
+# -- the explanations themselves -----------------------------------------------------------------
+
+
+def test_explanations_are_those_of_the_agent(tmp_path: Path) -> None:
+    agent = db.Agent(db.policy("D-GLUCB", dim=2, discount=0.95), seed=3)
+    url = f"sqlite:///{tmp_path}/log.db"
+    expected = []
+    with Served(url) as service:
+        configure(service, "news")
+        for number in range(30):
+            decide(service, "news", number)
+            made = agent.decide(np.array([arm["x"] for arm in arms(number)]))
+            expected.insert(0, made)
+            if number % 3:
+                reward(service, "news", number, 1.0)
+                agent.update(made, 1.0)
+        told = ok(service.client.get("/v1/policies/news/explanations?limit=12"))
+    with Served(url) as service:
+        assert ok(service.client.get("/v1/policies/news/explanations?limit=12")) == told
+    assert [one["event_id"] for one in told["decisions"]] == [
+        f"visit-{number}" for number in range(29, 17, -1)
+    ]
+    for one, made in zip(told["decisions"], expected, strict=False):
+        assert one["index"] == made.index
+        assert [arm["mean"] for arm in one["arms"]] == made.means.tolist()
+        assert [arm["width"] for arm in one["arms"]] == made.widths.tolist()
+        assert [arm["score"] for arm in one["arms"]] == made.scores.tolist()
+        learned = int(one["event_id"].removeprefix("visit-")) % 3 > 0
+        assert (one["outcome"] is not None) == learned
+
+
+def test_what_only_the_log_remembers_has_scores_alone(opened: Opener, tmp_path: Path) -> None:
+    with Served(f"sqlite:///{tmp_path}/log.db") as service:
+        configure(service, "news")
+        decide(service, "news", 0)
+        reward(service, "news", 0, 1.0)
+        configure(service, "news", mode="frozen")
+        decide(service, "news", 1)
+        frozen, online = ok(service.client.get("/v1/policies/news/explanations"))["decisions"]
+        assert (frozen["round"], online["round"]) == (1, 1)
+        assert {arm["mean"] for arm in frozen["arms"]} == {None}
+        assert None not in {arm["mean"] for arm in online["arms"]}
+        with opened(service.address) as page:
+            newest = page.locator(".decision").first
+            expect(newest).to_contain_text("visit-1")
+            cells = newest.locator("tr.chosen td").all_inner_texts()
+            assert cells[1:3] == ["–", "–"]
+            assert cells[3] != "–"
+
+
+def test_last_decisions_are_found_behind_many_rewards(tmp_path: Path) -> None:
+    with Served(f"sqlite:///{tmp_path}/log.db") as service:
+        configure(service, "news")
+        for number in range(120):
+            decide(service, "news", number)
+        for number in range(120):
+            reward(service, "news", number, 0.0)
+        found = ok(service.client.get("/v1/policies/news/explanations?limit=2"))["decisions"]
+        assert [one["event_id"] for one in found] == ["visit-119", "visit-118"]
+        assert [one["outcome"]["value"] for one in found] == [0.0, 0.0]
+        assert service.client.get("/v1/policies/none/explanations").status_code == 404
+        assert service.client.get("/v1/policies/news/explanations?limit=51").status_code == 422
+        whole = ok(service.client.get("/v1/policies/news/history"))["minutes"]
+        began = round(time.time()) // 60 * 60
+        later = ok(service.client.get(f"/v1/policies/news/history?after={began + 3600}"))["minutes"]
+        assert whole
+        assert later == []
+
+
+# -- what may go wrong ---------------------------------------------------------------------------
+
+
+def hostile_log(url: str) -> None:
+    """A log with names that no request could bring in, as a restored one might have."""
+    record = Configured(
+        1, dict(CONFIGURATION), 3, "online", None, 0.0, None, None, fresh=True, key=""
+    )
+    del record.arguments["seed"]
+    with store.open(url) as log, log.write() as session:
+        for policy in ("news", HOSTILE):
+            fold = Fold(policy)
+            fold.configure(record, 1)
+            made = fold.decide(HOSTILE, Offer((HOSTILE, "b"), np.eye(2), -1, ""), 1)
+            session.create(policy)
+            session.lock([policy])
+            configured = Entry(CONFIGURED, "", 1, packed(record))
+            session.append(policy, [configured, Entry(DECISION, HOSTILE, 1, packed(made))])
+
+
+def test_names_are_shown_and_never_run(opened: Opener, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/log.db"
+    hostile_log(url)
+    with (
+        Served(url) as service,
+        opened(f"{service.address}/#news", expected="status of 4(04|22)") as page,
+    ):
+        expect(page.locator("#name")).to_have_text("news")
+        assert page.locator(".decision .id").first.inner_text() == HOSTILE
+        assert page.locator(".decision .event").inner_text() == HOSTILE
+        names = page.locator("#policies .policy-name").all_inner_texts()
+        assert set(names) == {HOSTILE, "news"}
+        page.locator("#policies a", has_text="onerror").click()
+        expect(page.locator("#trouble")).to_contain_text(HOSTILE)
+        assert page.locator("main img, main script, nav img, nav script").count() == 0
+        assert page.title() != "broken"
+
+
+def test_only_its_own_files_may_be_loaded(news: Served) -> None:
+    answer = news.client.get("/")
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self';" in policy
+    assert "unsafe" not in policy
+    for name in re.findall(r'(?:src|href)="(/page/[^"]+)"', answer.text):
+        assert ok_bytes(news, name)
+    assert not re.search(r"<script(?![^>]*src=)|\son\w+=|style=", answer.text)
+
+
+def ok_bytes(service: Served, path: str) -> bytes:
+    answer = service.client.get(path)
+    assert answer.status_code == 200
+    return answer.content
+
+
+def test_a_key_is_asked_for_tried_and_kept_in_the_tab_alone(opened: Opener, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/log.db"
+    with Served(url, with_keys=True) as service:
+        configure(service, "news")
+        with opened(service.address, expected="status of 401") as page:
+            expect(page.get_by_role("heading", name="asks for a key")).to_be_visible()
+            expect(page.locator("#refusal")).to_be_hidden()
+            box = page.get_by_label("Key")
+            expect(box).to_be_focused()
+            box.fill("dbk_0_wrong")
+            box.press("Enter")
+            expect(page.locator("#refusal")).to_contain_text("The key was refused")
+            box.fill("no key ✗")
+            box.press("Enter")
+            expect(page.locator("#refusal")).to_contain_text("does not look like a key")
+            assert service.key is not None
+            box.fill(service.key)
+            box.press("Enter")
+            expect(page.get_by_role("heading", name="news", exact=True)).to_be_visible()
+            kept = page.evaluate("[sessionStorage.length, localStorage.length, document.cookie]")
+            assert kept == [1, 0, ""]
+            assert service.key not in page.content()
+            page.reload()
+            expect(page.get_by_role("heading", name="news", exact=True)).to_be_visible()
+            with store.open(url) as keys, keys.write() as session:
+                session.revoke_key(service.key.split("_")[1], at_ns=time.time_ns())
+            expect(page.locator("#refusal")).to_contain_text("revoked", timeout=15_000)
+            expect(page.locator("#board")).to_be_hidden()
+            assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_a_server_that_goes_away_is_waited_for(opened: Opener, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/log.db"
+    first = Process(url, "--no-auth")
+    with opened(
+        first.address, expected="ERR_CONNECTION|ERR_EMPTY|ERR_SOCKET|status of 503"
+    ) as page:
+        status = page.locator("#status")
+        expect(status).to_have_attribute("data-state", "live")
+        first.kill()
+        expect(status).to_contain_text("The server is away", timeout=15_000)
+        expect(status).to_contain_text("What you see is from")
+        second = Process(url, "--no-auth", "--port", first.address.rpartition(":")[2])
+        expect(status).to_have_attribute("data-state", "live", timeout=20_000)
+        second.kill()
+
+
+# -- how it behaves ------------------------------------------------------------------------------
+
+
+def test_it_asks_for_what_is_new_and_for_nothing_while_paused(opened: Opener, news: Served) -> None:
+    with opened(f"{news.address}/#live") as page:
+        expect(page.locator(".decision").first).to_be_visible()
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url.removeprefix(news.address)))
+        page.wait_for_timeout(4000)
+        assert set(asked) == {"/v1/policies"}
+        decide(news, "live", 1000)
+        expect(page.locator(".decision").first).to_contain_text("visit-1000")
+        history = [path for path in asked if "/history" in path]
+        assert len(history) == 1
+        assert int(history[0].partition("after=")[2]) > time.time() - 600
+        page.get_by_role("button", name="Pause").click()
+        page.wait_for_timeout(300)
+        asked.clear()
+        page.wait_for_timeout(2500)
+        assert asked == []
+        expect(page.locator("#status")).to_contain_text("Paused")
+        page.get_by_role("button", name="Go on").click()
+        expect(page.locator("#status")).to_have_attribute("data-state", "live")
+
+
+def test_an_opened_decision_stays_open_and_focused(opened: Opener, news: Served) -> None:
+    with opened(f"{news.address}/#live") as page:
+        second = page.locator(".decision").nth(1)
+        event = second.locator(".event").inner_text()
+        summary = second.locator("summary")
+        summary.focus()
+        page.keyboard.press("Enter")
+        decide(news, "live", 2000)
+        expect(page.locator(".decision").first).to_contain_text("visit-2000")
+        same = page.locator(".decision").nth(2)
+        assert same.locator(".event").inner_text() == event
+        assert same.locator("details").get_attribute("open") is not None
+        expect(same.locator("summary")).to_be_focused()
+
+
+def test_many_policies_can_be_filtered(opened: Opener, tmp_path: Path) -> None:
+    with Served(f"sqlite:///{tmp_path}/log.db") as service:
+        for i in range(12):
+            configure(service, f"shop.{i}")
+        with opened(service.address) as page:
+            expect(page.locator("#policies li")).to_have_count(12)
+            page.get_by_label("Filter").fill("SHOP.1")
+            expect(page.locator("#policies li")).to_have_count(3)
+
+
+@pytest.mark.parametrize("width", list(WIDTHS))
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_and_can_be_read(opened: Opener, news: Served, width: str, scheme: str) -> None:
+    with opened(f"{news.address}/#news", width=width, color_scheme=scheme) as page:
+        expect(page.locator(".decision").first).to_be_visible()
+        page.evaluate("for (const e of document.querySelectorAll('details')) e.open = true")
+        expect(page.locator("#path tbody tr").first).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+        outside = page.evaluate(
+            """() => [...document.querySelectorAll("body *:not(.skip)")]
+                .filter((e) => !e.closest(".scroll, pre, svg"))
+                .filter((e) => e.getBoundingClientRect().right > window.innerWidth + 1)
+                .map((e) => e.outerHTML.slice(0, 120))"""
+        )
+        assert outside == []
+        assert page.evaluate(FAINT_TEXTS) == []
+        assert page.evaluate(NAMELESS) == []
+
+
+FAINT_TEXTS = """() => {
+    const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+    const light = ([r, g, b]) => [r, g, b]
+        .map((c) => c / 255).map((c) => (c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4))
+        .reduce((sum, c, i) => sum + c * [.2126, .7152, .0722][i], 0);
+    const ground = (e) => {
+        for (; e; e = e.parentElement) {
+            const colour = numbers(getComputedStyle(e).backgroundColor);
+            if (colour.length === 3 || colour[3] > 0) return colour;
+        }
+        return [255, 255, 255];
+    };
+    const found = [];
+    const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) {
+        const e = walk.currentNode.parentElement;
+        if (!walk.currentNode.data.trim() || !e.checkVisibility()) continue;
+        const style = getComputedStyle(e);
+        const ink = numbers(e.closest("svg") ? style.fill : style.color);
+        const [a, b] = [light(ink), light(ground(e))].sort((x, y) => y - x);
+        if ((a + .05) / (b + .05) < 4.5) found.push(`${walk.currentNode.data} ${style.color}`);
+    }
+    return found;
+}"""
+
+NAMELESS = """() => [
+    ...[...document.querySelectorAll("input")].filter((e) => !e.labels.length),
+    ...[...document.querySelectorAll("button, summary, a")].filter((e) => !e.textContent.trim()),
+    ...[...document.querySelectorAll("svg")]
+        .filter((e) => !e.hasAttribute("aria-label") && e.getAttribute("aria-hidden") !== "true"),
+].map((e) => e.outerHTML.slice(0, 120))"""
+
+
+def test_nothing_moves_for_those_who_ask_for_that(opened: Opener, news: Served) -> None:
+    moving = "getComputedStyle(document.getElementById('status'), '::before').animationName"
+    with opened(news.address, reduced_motion="reduce") as page:
+        expect(page.locator("#status")).to_have_attribute("data-state", "live")
+        assert page.evaluate(moving) == "none"
+    with opened(news.address) as page:
+        expect(page.locator("#status")).to_have_attribute("data-state", "live")
+        assert page.evaluate(moving) == "breathe"

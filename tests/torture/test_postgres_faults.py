@@ -1,0 +1,139 @@
+"""PostgreSQL dies and comes back; a worker stands still in a transaction; a standby is promoted."""
+
+import signal
+import time
+from contextlib import contextmanager
+
+import httpx
+import psutil
+import psycopg
+import pytest
+from load import POLICY, Load, asking, configure, digest, size_of_test
+
+from servers import Postgres, Process, Served
+
+pytestmark = pytest.mark.compiled
+
+KILLS = size_of_test("POSTGRES_KILLS", short=2)
+
+
+@pytest.fixture
+def postgres_of_my_own():
+    server = Postgres()
+    yield server
+    server.stop()
+
+
+def kill_database(server):
+    """Every process of it at once, as when the machine stops."""
+    postmaster = psutil.Process(server.get_pid())
+    family = [postmaster, *postmaster.children(recursive=True)]
+    for process in family:
+        process.kill()
+    psutil.wait_procs(family, timeout=30.0)
+
+
+def test_kills_of_postgres(postgres_of_my_own):
+    """The service stays, says 503 for as long as the database is away, and loses nothing."""
+    database = postgres_of_my_own._server
+    url, load = postgres_of_my_own.new_database(), Load()
+    service = Process(url, "--no-auth")
+    try:
+        configure(service.address)
+        for _ in range(KILLS):
+            load.start(service.address)
+            load.wait_for(40)
+            kill_database(database)
+            before = load.unavailable
+            load.wait_for_unavailable(before + 5)
+            database.ensure_postgres_running()
+            load.wait_for(40)
+            load.stop()
+            assert load.ledger.check(url) == digest(service.address)
+    finally:
+        service.kill()
+
+
+@contextmanager
+def row_lock(url):
+    with psycopg.connect(url) as holder:
+        holder.execute("SELECT number FROM policy WHERE name = 'news' FOR UPDATE")
+        yield
+
+
+def backends(url, condition):
+    """Sessions of this database, other than the one that asks, of which something is true."""
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
+            f"AND pid <> pg_backend_pid() AND {condition}"
+        )
+        return {pid for (pid,) in rows}
+
+
+def wait_for_backends(url, condition, *, at_least=1):
+    deadline = time.monotonic() + 30.0
+    while len(found := backends(url, condition)) < at_least:
+        assert time.monotonic() < deadline, condition
+        time.sleep(0.05)
+    return found
+
+
+def test_a_worker_that_pauses_in_a_transaction(postgres_server):
+    """It holds the lock of the log when it stops. The database cuts it off, the other worker goes
+    on, and when it wakes up its transaction is void: what it had not answered is asked again."""
+    url, load = postgres_server.new_database(), Load()
+    paused, other = Process(url, "--no-auth"), Process(url, "--no-auth")
+    try:
+        configure(paused.address)
+        load.start(paused.address, other.address)
+        load.wait_for(40)
+        with row_lock(url):
+            wait_for_backends(url, "wait_event_type = 'Lock'", at_least=2)
+            paused._process.send_signal(signal.SIGSTOP)
+        standing = "state = 'idle in transaction' AND now() - state_change > interval '1 s'"
+        (holder,) = wait_for_backends(url, standing)
+        deadline = time.monotonic() + 30.0
+        while backends(url, f"pid = {holder}"):
+            assert time.monotonic() < deadline, "nobody ends the lease"
+            time.sleep(0.1)
+        load.wait_for(40)  # the other worker, while the first one still stands
+        before = load.unavailable
+        paused._process.send_signal(signal.SIGCONT)
+        load.wait_for_unavailable(before + 1)
+        load.wait_for(40)
+        load.stop()
+        assert load.ledger.check(url) == digest(paused.address) == digest(other.address)
+    finally:
+        paused.kill()
+        other.kill()
+
+
+def test_a_database_that_refuses_to_be_written(postgres_server):
+    """As after a switch to a standby: 503 while it lasts, then on without help."""
+    url = postgres_server.new_database()
+    with Served(url) as service:
+        configure(service.address)
+        assert decide(service.address, "e1").status_code == 200
+        for read_only in ("on", "off"):
+            with psycopg.connect(url, autocommit=True) as admin:
+                admin.execute("SET default_transaction_read_only = off")
+                name = admin.info.dbname
+                admin.execute(
+                    f"ALTER DATABASE {name} SET default_transaction_read_only = {read_only}"
+                )
+                if read_only == "on":
+                    admin.execute(
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                    )
+            if read_only == "on":
+                for i in range(3):
+                    refused = decide(service.address, f"new{i}")
+                    assert refused.status_code == 503, refused.text
+                    assert int(refused.headers["retry-after"]) >= 1
+        assert decide(service.address, "new0").status_code == 200
+
+
+def decide(address, event_id):
+    return httpx.post(f"{address}{POLICY}/decisions", json=asking(event_id, 1), timeout=30.0)
