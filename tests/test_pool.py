@@ -1,4 +1,4 @@
-"""The pool of memories: against plain sums and SciPy's root finder, and on worlds it must master."""
+"""The pool of memories: against plain NumPy and SciPy, and on worlds it must master."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_the_filter_that_keeps_everything_is_close_to_the_exact_fit():
     np.testing.assert_allclose(held, theta[0], atol=0.6)
 
 
-@pytest.mark.parametrize("link, m", [("binomial", 5.0), ("poisson", 50.0), ("identity", 3.0)])
+@pytest.mark.parametrize(("link", "m"), [("binomial", 5.0), ("poisson", 50.0), ("identity", 3.0)])
 def test_dispersion_is_learned(link, m):
     """Rewards that vary more or less than their model says are weighed as they vary."""
     rng = np.random.default_rng(5)
@@ -223,8 +223,9 @@ def test_dispersion_is_learned(link, m):
             link, 1.0 + rng.choice([-0.1, 0.1])
         )
         agent.learn([[1.0]], [noise])
-    model = agent.policy.model
-    phi = pool.dispersion(model, pool.state_of(*agent._buffers[1:]))
+    link_used, gauges = agent.policy.link, agent._buffers.gauges
+    seen, expected_spread = gauges[pool.SPREAD], gauges[pool.EXPECTED_SPREAD]
+    phi = pool.dispersion(link_used.code, link_used.m, seen, expected_spread)
     expected = {"binomial": 1.0 / (5 * 0.25), "poisson": 0.02, "identity": 0.02}[link]
     assert phi == pytest.approx(expected, rel=0.15)
 

@@ -73,7 +73,7 @@ from driftbandits.estimator.model import (
     State,
     V,
 )
-from driftbandits.jit import inlined, internal
+from driftbandits.jit import inlined, internal, spliced
 from driftbandits.linalg import (
     backward_solve,
     cholesky,
@@ -105,7 +105,7 @@ _SHORT_WAY = 1e-4
 _PATIENCE = 20
 
 
-@inlined
+@spliced
 def fit(model: Model, state: State) -> None:
     """Bring theta_hat and theta up to date: Newton on an expansion, certified or renewed."""
     if state.counters[FITTED]:
@@ -211,7 +211,7 @@ def _take_damped_step(model: Model, state: State, length: float) -> None:
     state.counters[DAMPED_STEPS] += 1
 
 
-@inlined
+@spliced
 def _project(model: Model, state: State) -> None:
     """theta := theta_hat, or its projection on the ball where it lies outside."""
     state.gauges[KKT_RESIDUAL] = 0.0

@@ -48,6 +48,15 @@ def inlined(function: Callable[P, R]) -> Callable[P, R]:
     return _compile(function, forceinline=True, **_INTERNAL)
 
 
+def spliced(function: Callable[P, R]) -> Callable[P, R]:
+    """Paste a kernel into its callers before they are compiled, so that it is never compiled alone.
+
+    Each kernel is compiled with everything it calls: a chain of thin ones near the top would pay
+    for all that lies below once per link.
+    """
+    return _compile(function, inline="always")
+
+
 def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     # forceinline is said either way, because a kernel would inherit it from the first caller.
     options = {"forceinline": False, "error_model": "numpy", **options}

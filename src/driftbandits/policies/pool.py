@@ -60,7 +60,7 @@ from driftbandits.estimator.model import (
     N,
     State,
 )
-from driftbandits.jit import inlined, internal, place
+from driftbandits.jit import inlined, internal, leaf, place
 from driftbandits.linalg import (
     add_outer,
     backward_solve,
@@ -159,7 +159,7 @@ def advance(model: Model, state: State, rounds: int) -> None:
 def absorb(model: Model, state: State, reward: float, s: int, threshold: float) -> None:
     """Learn the reward of the action in ROW, chosen in round s."""
     prepare(model, state, dot(state.vectors, ROW, ROW))
-    phi = dispersion(model, state)
+    phi = _present_dispersion(model, state)
     age = float(state.counters[N] - s)
     for j in range(_FILTERS):
         _predict(model, state, j, reward, phi)
@@ -189,7 +189,7 @@ def _on_line(near: float, far: float) -> float:
     return near + _LEAD * (near - far)
 
 
-@inlined
+@internal
 def settled(model: Model, reward: float, z: float, q: float, weight: float) -> float:
     """The root t of t = weight (X - mu(z + q t)): the reward moves theta_j by t Lambda_j^-1 a.
 
@@ -213,7 +213,7 @@ def settled(model: Model, reward: float, z: float, q: float, weight: float) -> f
     return t
 
 
-@inlined
+@internal
 def evidence(model: Model, reward: float, z: float, q: float, phi: float) -> float:
     """Log-likelihood of a reward whose a.theta is believed N(z, phi q), by Laplace's method."""
     t = settled(model, reward, z, q, 1.0)
@@ -222,7 +222,7 @@ def evidence(model: Model, reward: float, z: float, q: float, phi: float) -> flo
     return fit / phi - 0.5 * math.log1p(q * links.slope(model.link, model.m, mode))
 
 
-@inlined
+@internal
 def _predict(model: Model, state: State, j: int, reward: float, phi: float) -> None:
     """What filter j says of the action in ROW, and how well the reward agrees with it.
 
@@ -239,7 +239,7 @@ def _predict(model: Model, state: State, j: int, reward: float, phi: float) -> N
     gauges[EVIDENCE + j] = evidence(model, reward, z, q, phi)
 
 
-@inlined
+@internal
 def _learn(model: Model, state: State, j: int, reward: float, weight: float) -> None:
     """Move filter j along STEP to the mode, after `_predict`."""
     z, q = state.gauges[FORECAST + j], state.gauges[DOUBT + j]
@@ -260,22 +260,24 @@ def weight_of(state: State, k: int) -> float:
     return total
 
 
-@inlined
-def dispersion(model: Model, state: State) -> float:
+@leaf
+def dispersion(link: int, m: float, seen: float, expected: float) -> float:
     """Variance of the rewards over what the reward model says; 1 where they are 0 or m = 1.
 
     For a share Y in [0, 1] with mean p, Var(Y) = p(1-p) - E[Y(1-Y)].
     """
-    seen, expected = float(state.gauges[SPREAD]), float(state.gauges[EXPECTED_SPREAD])
     prior = _DISPERSION_PRIOR
-    if model.link == links.LOGISTIC:
-        inner = prior * (1.0 - 1.0 / model.m) + seen
-        return max(model.m * (1.0 - inner / (prior + expected)), _SMALLEST_DISPERSION)
-    if model.link == links.IDENTITY:
-        return max(
-            (prior * 0.25 * model.m * model.m + seen) / (prior + expected), _SMALLEST_DISPERSION
-        )
-    return max((prior + seen) / (prior + expected), _SMALLEST_DISPERSION)
+    if link == links.LOGISTIC:
+        inner = prior * (1.0 - 1.0 / m) + seen
+        return max(m * (1.0 - inner / (prior + expected)), _SMALLEST_DISPERSION)
+    guess = 0.25 * m * m if link == links.IDENTITY else 1.0
+    return max((prior * guess + seen) / (prior + expected), _SMALLEST_DISPERSION)
+
+
+@inlined
+def _present_dispersion(model: Model, state: State) -> float:
+    gauges = state.gauges
+    return dispersion(model.link, model.m, gauges[SPREAD], gauges[EXPECTED_SPREAD])
 
 
 @inlined
@@ -371,7 +373,7 @@ def fit(model: Model, state: State) -> None:
         for i in range(d):
             vectors[THETA_HAT, i] += weight * _coordinate(state, k, i)
     copy(vectors, THETA_HAT, THETA)
-    phi = dispersion(model, state)
+    phi = _present_dispersion(model, state)
     for j in range(_FILTERS):
         own = weight_of(state, j)
         if j >= 2:

@@ -42,7 +42,7 @@ from driftbandits.estimator.model import (
     State,
     V,
 )
-from driftbandits.jit import compiled, inlined, internal, place
+from driftbandits.jit import compiled, inlined, internal, place, spliced
 from driftbandits.linalg import cholesky, inverse, norm, sandwich
 from driftbandits.policies import pool, restarts, windows
 from driftbandits.policies.adaptation import POOLED, RESTARTS, WINDOWS, adaptation_of
@@ -261,7 +261,7 @@ def set_row(scoring: Scoring, actions: Floats, i: int, state: State) -> None:
         state.vectors[ROW, j] = feature(scoring, actions, i, j, shrink)
 
 
-@inlined
+@spliced
 def score(
     model: Model, scoring: Scoring, state: State, number: int, actions: Floats, table: Floats
 ) -> None:
@@ -317,7 +317,7 @@ def _mean_square(model: Model, scoring: Scoring, actions: Floats) -> float:
     return float(total / actions.shape[0])
 
 
-@inlined
+@spliced
 def estimate(model: Model, scoring: Scoring, state: State) -> None:
     if model.memory == POOL:
         pool.fit(model, state)
@@ -328,7 +328,7 @@ def estimate(model: Model, scoring: Scoring, state: State) -> None:
         project_in_curvature(model, state)
 
 
-@inlined
+@spliced
 def pass_time(model: Model, state: State, rounds: int) -> None:
     if model.memory == POOL:
         pool.advance(model, state, rounds)
