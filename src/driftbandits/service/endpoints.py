@@ -126,10 +126,15 @@ class Gate:
 def _check_local(headers: Mapping[bytes, bytes]) -> None:
     """Without keys, pages of other sites must not reach the service through a browser."""
     host = headers.get(b"host", b"").decode("latin-1")
-    if urlsplit(f"//{host}").hostname not in _LOOPBACK:
-        raise Refused(403, "other_host", "without keys only a loopback address is answered")
     origin = headers.get(b"origin")
-    if origin is not None and urlsplit(origin.decode("latin-1")).netloc != host:
+    try:
+        name = urlsplit(f"//{host}").hostname
+        site = host if origin is None else urlsplit(origin.decode("latin-1")).netloc
+    except ValueError as error:
+        raise Refused(400, "malformed", f"Host or Origin is no address: {error}") from None
+    if name not in _LOOPBACK:
+        raise Refused(403, "other_host", "without keys only a loopback address is answered")
+    if site != host:
         raise Refused(403, "other_origin", "without keys no other site's page is answered")
 
 

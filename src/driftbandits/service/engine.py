@@ -224,6 +224,10 @@ class Engine:
             results = [refused] * len(jobs)
         except Exception:
             logger.exception("a transaction failed")
+            if len(jobs) > 1:  # one of them is to blame; the others shall not suffer
+                for job in jobs:
+                    self._serve([job])
+                return
             refused = Refused(500, "internal", "the request failed; nothing was written")
             results = [refused] * len(jobs)
         self.metrics.transaction(len(jobs), time.perf_counter() - began)

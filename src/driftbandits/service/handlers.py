@@ -155,6 +155,11 @@ def _policy(request: Any) -> Policy:
         for name, value in msgspec.structs.asdict(request).items()
         if name in _ARGUMENTS and value is not msgspec.UNSET
     }
+    for name, value in given.items():
+        if isinstance(value, int) and abs(value) > wire.LARGEST_INTEGER:
+            raise invalid(
+                f"{name} must be at most {wire.LARGEST_INTEGER}; got {value}", f"$.{name}"
+            )
     if request.dim > wire.MOST_DIMENSIONS:
         raise invalid(f"dim must be at most {wire.MOST_DIMENSIONS}; got {request.dim}", "$.dim")
     by_time = {"half_life_s": "discount", "window_s": "window"}

@@ -11,8 +11,10 @@ from msgspec import UNSET, Meta, UnsetType
 
 from driftbandits.policies import policy as make_policy
 
-ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:@/+=-]{0,127}$"
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+# A `$` alone would let a line end follow.
+ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:@/+=-]{0,127}$(?!\n)"
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$(?!\n)"
+LARGEST_INTEGER = 2**63 - 1
 
 MOST_ARMS = 1000
 MOST_DIMENSIONS = 1000
@@ -183,7 +185,7 @@ PolicyRequest = msgspec.defstruct(
         ("default_reward", Value | None, None),
         ("half_life_s", Seconds | None, None),
         ("window_s", Seconds | None, None),
-        ("seed", Annotated[int, Meta(ge=0, le=2**63 - 1)] | None, None),
+        ("seed", Annotated[int, Meta(ge=0, le=LARGEST_INTEGER)] | None, None),
     ],
     bases=(Request,),
     module=__name__,
