@@ -226,7 +226,9 @@ def test_dispersion_is_learned(link, m):
     link_used, gauges = agent.policy.link, agent._buffers.gauges
     seen, expected_spread = gauges[pool.SPREAD], gauges[pool.EXPECTED_SPREAD]
     phi = pool.dispersion(link_used.code, link_used.m, seen, expected_spread)
-    expected = {"binomial": 1.0 / (5 * 0.25), "poisson": 0.02, "identity": 0.02}[link]
+    # the prior of 20 rewards still counts beside the last 1000
+    identity = (20 * 1.5**2 + 950 * 0.1**2) / 970
+    expected = {"binomial": 1.0 / (5 * 0.25), "poisson": 0.02, "identity": identity}[link]
     assert phi == pytest.approx(expected, rel=0.15)
 
 
