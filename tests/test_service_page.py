@@ -156,10 +156,10 @@ def test_a_service_without_policies_says_how_to_begin(opened: Opener, tmp_path: 
 def test_tiles_tell_what_the_service_knows(opened: Opener, news: Served) -> None:
     told = ok(news.client.get("/v1/policies/news"))
     minutes = ok(news.client.get("/v1/policies/news/history"))["minutes"]
-    with opened(f"{news.address}/#news") as page:
+    with opened(f"{news.address}/#/news") as page:
         expect(page.locator("#name")).to_have_text("news")
-        assert "80 in all" in tile(page, "Decisions per minute")
-        assert "64 reported, 0 by default" in tile(page, "Rewards per minute")
+        assert "80 in all" in tile(page, "Decisions per min")
+        assert "64 reported, 0 by default" in tile(page, "Rewards per min")
         assert tile(page, "Pending joins").startswith(f"{told['pending']}\n")
         shown = float(tile(page, "Effective memory").split()[0])
         assert shown == pytest.approx(told["effective_sample_size"], rel=0.005)
@@ -176,7 +176,7 @@ def test_tiles_tell_what_the_service_knows(opened: Opener, news: Served) -> None
 
 def test_charts_tell_the_history(opened: Opener, news: Served) -> None:
     minutes = ok(news.client.get("/v1/policies/news/history"))["minutes"]
-    with opened(f"{news.address}/#news") as page:
+    with opened(f"{news.address}/#/news") as page:
         for chart in ("flow", "rate", "path"):
             expect(page.locator(f"#{chart} svg")).to_be_visible()
             page.locator(f"#{chart} summary").click()
@@ -193,7 +193,7 @@ def test_charts_tell_the_history(opened: Opener, news: Served) -> None:
 
 
 def test_a_chart_can_be_read_by_pointer_and_by_keys(opened: Opener, news: Served) -> None:
-    with opened(f"{news.address}/#news") as page:
+    with opened(f"{news.address}/#/news") as page:
         chart, readout = page.locator("#flow svg"), page.locator("#flow .readout")
         expect(readout).to_contain_text("Latest: decisions")
         chart.focus()
@@ -212,7 +212,7 @@ def test_a_chart_can_be_read_by_pointer_and_by_keys(opened: Opener, news: Served
 
 def test_a_choice_is_explained_arm_by_arm(opened: Opener, news: Served) -> None:
     told = ok(news.client.get("/v1/policies/news/explanations?limit=1"))["decisions"][0]
-    with opened(f"{news.address}/#news") as page:
+    with opened(f"{news.address}/#/news") as page:
         newest = page.locator(".decision").first
         expect(newest.locator(".why")).to_contain_text("The highest score")
         newest.get_by_role("button", name="Show all 12 arms").click()
@@ -244,7 +244,12 @@ def test_a_baseline_is_told_from_what_the_policy_would_do(opened: Opener, news: 
         expect(page.locator(".why")).to_contain_text("The caller's baseline was played")
         suggested = page.locator("tr", has=page.locator(".tag.suggested"))
         assert suggested.locator(".id").inner_text() == told["arms"][told["suggested"]]["id"]
-        page.go_back()
+        page.evaluate("location.hash = '#policy'")  # as the link that skips the list does
+        page.wait_for_timeout(300)
+        expect(page.locator("#name")).to_have_text("other")
+        page.evaluate("location.hash = '#/%'")
+        expect(page.locator("#trouble")).to_have_text("There is no policy %.")
+        page.locator("#policies a", has_text="live").click()
         expect(page.locator("#name")).to_have_text("live")
 
 
@@ -342,7 +347,7 @@ def test_names_are_shown_and_never_run(opened: Opener, tmp_path: Path) -> None:
     hostile_log(url)
     with (
         Served(url) as service,
-        opened(f"{service.address}/#news", expected="status of 4(04|22)") as page,
+        opened(f"{service.address}/#/news", expected="status of 4(04|22)") as page,
     ):
         expect(page.locator("#name")).to_have_text("news")
         assert page.locator(".decision .id").first.inner_text() == HOSTILE
@@ -423,7 +428,7 @@ def test_a_server_that_goes_away_is_waited_for(opened: Opener, tmp_path: Path) -
 
 
 def test_it_asks_for_what_is_new_and_for_nothing_while_paused(opened: Opener, news: Served) -> None:
-    with opened(f"{news.address}/#live") as page:
+    with opened(f"{news.address}/#/live") as page:
         expect(page.locator(".decision").first).to_be_visible()
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url.removeprefix(news.address)))
@@ -445,7 +450,7 @@ def test_it_asks_for_what_is_new_and_for_nothing_while_paused(opened: Opener, ne
 
 
 def test_an_opened_decision_stays_open_and_focused(opened: Opener, news: Served) -> None:
-    with opened(f"{news.address}/#live") as page:
+    with opened(f"{news.address}/#/live") as page:
         second = page.locator(".decision").nth(1)
         event = second.locator(".event").inner_text()
         summary = second.locator("summary")
@@ -472,7 +477,7 @@ def test_many_policies_can_be_filtered(opened: Opener, tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", list(WIDTHS))
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_and_can_be_read(opened: Opener, news: Served, width: str, scheme: str) -> None:
-    with opened(f"{news.address}/#news", width=width, color_scheme=scheme) as page:
+    with opened(f"{news.address}/#/news", width=width, color_scheme=scheme) as page:
         expect(page.locator(".decision").first).to_be_visible()
         page.evaluate("for (const e of document.querySelectorAll('details')) e.open = true")
         expect(page.locator("#path tbody tr").first).to_be_visible()

@@ -17,6 +17,7 @@ const DAY_MS = 86400000;
 
 const seen = {
   policies: [],
+  wanted: "", // the name of a policy; empty: the first
   watched: new Map(), // policy -> [{ at, decisions, rewards }] of the last minute
   open: null, // { policy, detail, minutes, decisions, samples, askedAt }
   range: RANGES.at(-1),
@@ -29,7 +30,15 @@ let turn = 0; // of the loop: an answer to an older turn is not shown
 
 // -- asking --------------------------------------------------------------------------------------
 
-const wanted = () => decodeURIComponent(location.hash.slice(1));
+/** The policy that the address names, as in #/news; others than such addresses change nothing. */
+function readAddress() {
+  if (!location.hash.startsWith("#/")) return;
+  try {
+    seen.wanted = decodeURIComponent(location.hash.slice(2));
+  } catch {
+    seen.wanted = location.hash.slice(2);
+  }
+}
 
 async function ask() {
   const mine = ++turn;
@@ -44,8 +53,8 @@ async function ask() {
     if (mine !== turn) return;
     failures = 0;
     seen.answeredAt = Date.now();
-    say("live", `Live · ${hourSecond(seen.answeredAt)}`);
     show(trouble);
+    sayAllIsWell();
     wait = Math.max(EVERY_MS, 3 * (Date.now() - began)); // a busy server is asked less often
   } catch (error) {
     if (mine !== turn) return;
@@ -69,8 +78,8 @@ function watch(policies) {
 
 /** Bring the open policy up to date; what is wrong with it, if anything is. */
 async function look(mine) {
-  const name = wanted();
-  const found = seen.policies.find(({ policy }) => policy === name) ?? seen.policies[0];
+  const name = seen.wanted;
+  const found = seen.policies.find(({ policy }) => name === "" || policy === name);
   if (found === undefined) {
     seen.open = null;
     return name === "" ? null : `There is no policy ${name}.`;
@@ -110,8 +119,8 @@ function joined(old, told) {
   return [...old.filter(({ at }) => at < fresh[0].at && at >= since), ...fresh];
 }
 
-const sampled = (old, { effective_sample_size: memory, pending }) =>
-  [...old, { memory, pending }].slice(-KEPT_SAMPLES);
+const sampled = (old, { effective_sample_size: memory, pending, theta_hat: theta }) =>
+  [...old, { at: Date.now(), memory, pending, theta }].slice(-KEPT_SAMPLES);
 
 /** Say what went wrong; how long to wait before asking again, null: until there is a key. */
 function failed(error) {
@@ -123,7 +132,11 @@ function failed(error) {
   if (error instanceof Refused && error.status === 403) say("refused", `Refused: ${error.message}`);
   else if (error instanceof Refused) say("busy", `Trying again: ${error.message}`);
   else if (error instanceof Away) say("away", away());
-  else throw error;
+  else {
+    say("busy", "Trying again: what came could not be shown");
+    console.error(error);
+  }
+  byId("as-of").textContent = "";
   byId("board").classList.add("stale");
   return Math.max(error.retryMs ?? 0, EVERY_MS * 1.5 ** Math.min(failures, 5));
 }
@@ -141,9 +154,17 @@ function say(state, text) {
   if (status.textContent !== text) status.textContent = text;
 }
 
+/** The time stands apart from the status, which is read out to some whenever it changes. */
+function sayAllIsWell() {
+  if (seen.paused) say("paused", "Paused");
+  else say("live", "Live");
+  byId("as-of").textContent = seen.answeredAt ? hourSecond(seen.answeredAt) : "";
+}
+
 function show(trouble) {
   byId("ask").hidden = true;
   byId("forget").hidden = key.get() === null;
+  byId("pause").hidden = false;
   const board = byId("board");
   board.hidden = false;
   board.classList.remove("stale");
@@ -151,7 +172,7 @@ function show(trouble) {
   byId("example").textContent = example();
   byId("empty").hidden = seen.policies.length > 0 || trouble !== null;
   byId("trouble").hidden = trouble === null;
-  byId("trouble").textContent = trouble ?? "";
+  if (byId("trouble").textContent !== (trouble ?? "")) byId("trouble").textContent = trouble ?? "";
   byId("shown").hidden = seen.open === null;
   document.title = seen.open === null ? "driftbandits" : `${seen.open.policy} · driftbandits`;
   if (seen.open !== null) showOpen();
@@ -199,7 +220,7 @@ function showList() {
 
 function entry(policy) {
   return element("li", { "data-policy": policy },
-    element("a", { href: `#${encodeURIComponent(policy)}` },
+    element("a", { href: `#/${encodeURIComponent(policy)}` },
       element("span", { class: "policy-name" }, policy), element("span", { class: "policy-facts" })));
 }
 
@@ -226,9 +247,11 @@ function askForKey(refusal) {
   seen.watched.clear();
   byId("board").hidden = true;
   byId("forget").hidden = true;
+  byId("pause").hidden = true;
   byId("ask").hidden = false;
   byId("refusal").hidden = refusal === "";
   byId("refusal").textContent = refusal;
+  byId("as-of").textContent = "";
   say("locked", "A key is needed");
   byId("key").focus();
 }
@@ -253,7 +276,7 @@ function pause() {
   if (seen.paused) {
     turn += 1;
     clearTimeout(timer);
-    say("paused", seen.answeredAt ? `Paused at ${hourSecond(seen.answeredAt)}` : "Paused");
+    sayAllIsWell();
   } else ask();
 }
 
@@ -272,9 +295,10 @@ function start() {
   byId("forget").addEventListener("click", () => { turn += 1; askForKey(""); });
   byId("pause").addEventListener("click", pause);
   byId("filter").addEventListener("input", showList);
-  addEventListener("hashchange", ask);
+  addEventListener("hashchange", () => { readAddress(); ask(); });
   addEventListener("online", ask);
   document.addEventListener("visibilitychange", () => { if (!document.hidden && !seen.paused) ask(); });
+  readAddress();
   ask();
 }
 

@@ -6,14 +6,16 @@ import { count, dayMinute, duration, hourMinute, interval, plain, short } from "
 
 const MINUTE = 60000;
 const MOST_LINES = 8;
+const MOST_FAINT_LINES = 42;
 
-/** The times to choose from, in minutes; the last is as long as there is something to show. */
+/** The times to choose from, shorter where there is less to show. */
 export const RANGES = [
   { minutes: 15, label: "15 min" },
-  { minutes: 60, label: "1 hour" },
-  { minutes: 360, label: "6 hours" },
-  { minutes: 1440, label: "Up to a day" },
+  { minutes: 60, label: "1 h" },
+  { minutes: 360, label: "6 h" },
+  { minutes: 1440, label: "1 day" },
 ];
+const FEWEST_MINUTES = 5;
 const MOST_BINS = 72;
 const BINS = [1, 2, 5, 10, 20]; // minutes
 
@@ -27,7 +29,7 @@ export function makeCharts() {
 
 function bins(minutes, range, now) {
   const known = minutes.length ? Math.ceil((now - minutes[0].at) / MINUTE) : 0;
-  const long = Math.min(range.minutes, Math.max(RANGES[0].minutes, known));
+  const long = Math.min(range.minutes, Math.max(FEWEST_MINUTES, known));
   const bin = BINS.find((some) => long / some <= MOST_BINS);
   const size = bin * MINUTE;
   const to = Math.floor(now / size) * size + size;
@@ -68,9 +70,9 @@ export function showPolicy({ detail, minutes, range, now, rates, samples }) {
   showTitle(detail);
   showTiles(detail, { rates, samples, earned, since: `since ${hourMinute(parts[0].at)}` });
   const frame = { from: parts[0].at, to: parts.at(-1).until, marks: moments(detail) };
-  showFlow(parts, frame);
+  showFlow(parts, frame, minutes[0]?.at ?? now);
   showRate(parts, frame);
-  showPath(detail, minutes, frame, now);
+  showPath(detail, [...minutes, ...samples, { at: now, theta: detail.theta_hat }], frame);
   showDetections(detail.detections);
 }
 
@@ -107,9 +109,9 @@ function showTiles(detail, { rates, samples, earned, since }) {
   const bounds = earned === null || earned.low === null
     ? null : `${short(earned.low)} to ${short(earned.high)}`;
   const tiles = [
-    ["Decisions per minute", rates === null ? "…" : plain(rates.decisions),
+    ["Decisions per min", rates === null ? "…" : plain(rates.decisions),
       `${count(counts.decisions)} in all`],
-    ["Rewards per minute", rates === null ? "…" : plain(rates.rewards),
+    ["Rewards per min", rates === null ? "…" : plain(rates.rewards),
       `${count(counts.rewards)} reported, ${count(counts.defaults)} by default`],
     ["Reward rate", earned === null ? "–" : short(earned.mean),
       bounds === null ? since : `95 %: ${bounds}, ${since}`],
@@ -142,11 +144,11 @@ const momentLegend = ({ from, marks }) =>
     .filter(([kind]) => marks.some((mark) => mark.kind === kind && mark.at >= from))
     .map(([kind, label]) => ({ tone: `moment-${kind}`, label }));
 
-function showFlow(parts, frame) {
+function showFlow(parts, frame, begun) {
   const rate = (name) => parts.map((part) => ({ ...part, value: part[name] / part.passed }));
   const [decisions, rewards] = [rate("decisions"), rate("rewards")];
   const centred = rewards
-    .filter(({ passed }, i) => i < rewards.length - 1 || passed >= 0.25)
+    .filter(({ until, passed }) => until > begun && passed >= 0.25)
     .map((point) => ({ at: (point.at + point.until) / 2, value: point.value }));
   charts.flow.draw({
     ...frame,
@@ -193,13 +195,14 @@ function showRate(parts, frame) {
   });
 }
 
-function showPath(detail, minutes, frame, now) {
+/** As it was when each minute began, and as watched since the page was opened. */
+function showPath(detail, estimates, frame) {
   const size = detail.theta_hat.length;
   const begun = detail.version > 1 && detail.configuration.fresh
     ? Date.parse(detail.configuration.since) : 0;
-  const known = [
-    ...minutes.map(({ at, theta }) => ({ at, theta })), { at: now, theta: detail.theta_hat },
-  ].filter(({ at, theta }) => at >= frame.from && theta.length === size);
+  const known = estimates
+    .filter(({ at, theta }) => at >= frame.from && theta.length === size)
+    .sort((a, b) => a.at - b.at);
   const spread = (i) => {
     const values = known.map(({ theta }) => theta[i]);
     return Math.max(...values) - Math.min(...values) + 1e-9 * Math.abs(values.at(-1));
@@ -214,8 +217,10 @@ function showPath(detail, minutes, frame, now) {
       at, value: theta[i], apart: k > 0 && known[k - 1].at < begun && at >= begun,
     })),
   });
-  const rest = coordinates.filter((i) => !named.includes(i));
-  const others = rest.length ? [{ tone: "rest thin", label: `${rest.length} that moved less` }] : [];
+  const unnamed = coordinates.filter((i) => !named.includes(i));
+  const rest = unnamed.slice(0, MOST_FAINT_LINES);
+  const others = unnamed.length
+    ? [{ tone: "rest thin", label: `${count(unnamed.length)} that moved less` }] : [];
   charts.path.draw({
     ...frame,
     ...around(known.flatMap(({ theta }) => theta)),
@@ -227,7 +232,8 @@ function showPath(detail, minutes, frame, now) {
       ...others, ...momentLegend(frame),
     ],
     columns: named.map((i) => `θ${i + 1}`),
-    rows: known.map(({ at, theta }) => ({ at, cells: named.map((i) => short(theta[i])) })),
+    rows: [...known.filter(({ at }) => at % MINUTE === 0), known.at(-1)]
+      .map(({ at, theta }) => ({ at, cells: named.map((i) => short(theta[i])) })),
     label: `The estimated parameter over time, ${size} coordinates.`,
   });
 }
