@@ -174,6 +174,34 @@ def test_tiles_tell_what_the_service_knows(opened: Opener, news: Served) -> None
         expect(page.locator("#detections")).to_contain_text("None.")
 
 
+def test_changes_that_were_detected_are_listed_and_marked(opened: Opener, tmp_path: Path) -> None:
+    with Served(f"sqlite:///{tmp_path}/log.db") as service:
+        configure(service, "turning", name="CD-GLUCB", discount=None)
+        for first in range(0, 600, 20):
+            decisions = [{"event_id": f"e{n}", "arms": arms(n)} for n in range(first, first + 20)]
+            path = "/v1/policies/turning"
+            made = ok(service.client.post(f"{path}/decisions:batch", json={"decisions": decisions}))
+            chosen = [
+                decision["arms"][result["decision"]["index"]]["x"][0]
+                for decision, result in zip(decisions, made["results"], strict=True)
+            ]
+            rewards = [
+                {"event_id": decision["event_id"], "value": float((x > 0) == (first < 300))}
+                for decision, x in zip(decisions, chosen, strict=True)
+            ]
+            ok(service.client.post(f"{path}/rewards:batch", json={"rewards": rewards}))
+        told = ok(service.client.get("/v1/policies/turning"))["detections"]
+        assert told
+        assert told[0]["round"] > 300
+        with opened(service.address) as page:
+            rows = page.locator("#detections tbody tr")
+            expect(rows).to_have_count(len(told))
+            assert rows.last.locator("td").first.inner_text() == f"{told[0]['round']}"
+            for chart in ("flow", "rate", "path"):
+                expect(page.locator(f"#{chart} .moment.detection")).to_have_count(len(told))
+                expect(page.locator(f"#{chart} .legend")).to_contain_text("change detected")
+
+
 def test_charts_tell_the_history(opened: Opener, news: Served) -> None:
     minutes = ok(news.client.get("/v1/policies/news/history"))["minutes"]
     with opened(f"{news.address}/#/news") as page:
