@@ -14,6 +14,7 @@ import uvicorn
 from driftbandits import store
 from driftbandits.service.app import application
 from driftbandits.service.auth import Keyring, first_admin_key
+from driftbandits.service.connections import Connection
 from driftbandits.service.endpoints import Limits
 from driftbandits.service.engine import Engine
 
@@ -81,6 +82,7 @@ class Service:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 application(self.engine, keyring=keyring, limits=settings.limits),
+                http=Connection,
                 access_log=False,
                 proxy_headers=False,
                 date_header=False,

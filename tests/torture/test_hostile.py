@@ -1,0 +1,245 @@
+"""Requests that no client of ours would send: none makes the service fail, none makes it wait."""
+
+import json
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from load import POLICY, asking, configure, size_of_test
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from driftbandits.service import connections, endpoints
+from driftbandits.service.app import ROUTES
+from driftbandits.service.openapi import document
+from servers import Served
+
+pytestmark = pytest.mark.compiled
+
+EXAMPLES = size_of_test("EXAMPLES", short=12)
+IDLE = size_of_test("IDLE", short=300)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with Served(f"sqlite:///{tmp_path_factory.mktemp('hostile')}/log.db") as served:
+        configure(served.address)
+        yield served
+
+
+@pytest.fixture
+def client(service):
+    yield service.client
+    answer = service.client.post(f"{POLICY}/decisions", json=asking(f"e{time.time_ns()}", 1))
+    assert answer.status_code == 200, answer.text  # it serves on
+
+
+# -- what the document allows, and what it does not ------------------------------------------------
+
+
+interface = schemathesis.openapi.from_dict(document(ROUTES))
+
+
+@interface.parametrize()
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+def test_the_document_is_kept(service, case):
+    """Answers to whatever can be made of it have the statuses, types and shapes that it says."""
+    case.call_and_validate(
+        base_url=service.address,
+        checks=[
+            not_a_server_error,
+            status_code_conformance,
+            content_type_conformance,
+            response_schema_conformance,
+        ],
+    )
+
+
+# -- bodies ----------------------------------------------------------------------------------------
+
+ARMS = '[{"id": "a", "x": [0.1, 0.2]}]'
+BODIES = {
+    "nothing": b"",
+    "not text": b"\xff\xfe\x00",
+    "byte order mark": b"\xef\xbb\xbf{}",
+    "null": b"null",
+    "cut off": b'{"event_id": "e", "arms": [{"id"',
+    "lone surrogate": b'{"event_id": "\\ud800", "value": 1}',
+    "a key twice": f'{{"event_id": "e", "event_id": "f", "arms": {ARMS}}}'.encode(),
+    "a key twice within": b'{"event_id": "e", "arms": [{"id": "a", "x": [1], "x": [0.1, 0.2]}]}',
+    "NaN": b'{"event_id": "e", "arms": [{"id": "a", "x": [NaN, 0.2]}]}',
+    "infinity": b'{"event_id": "e", "arms": [{"id": "a", "x": [-Infinity, 0.2]}]}',
+    "1e999": b'{"event_id": "e", "arms": [{"id": "a", "x": [1e999, 0.2]}]}',
+    "5000 digits": b'{"event_id": "e", "arms": [{"id": "a", "x": [%s, 0.2]}]}' % (b"1" * 5000),
+    "a text for a number": b'{"event_id": "e", "arms": [{"id": "a", "x": ["0.1", 0.2]}]}',
+    "a line end in an id": f'{{"event_id": "e\\n", "arms": {ARMS}}}'.encode(),
+    **{f"{depth} deep": b"[" * depth + b"]" * depth for depth in (900, 990, 1000, 1100, 500_000)},
+    "deep objects": b'{"arms": ' * 990 + b"1" + b"}" * 990,
+    "many keys": json.dumps({f"k{i}": i for i in range(50_000)}).encode(),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("path", ["/decisions", "/rewards:batch", "/erasures", ""])
+def test_malformed_bodies_are_refused(client, name, path):
+    answer = client.request("POST" if path else "PUT", POLICY + path, content=BODIES[name])
+    assert answer.status_code in (400, 413, 422), answer.text
+    assert answer.json()["error"]["path"].startswith("$")
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "multipart/form-data; boundary=x", "x", ""])
+def test_the_content_type_decides_nothing(client, kind):
+    """A body is JSON or it is refused, whatever its label says."""
+    good = json.dumps(asking(f"t{time.time_ns()}", 1))
+    for content, status in ((good, 200), ("a=1&b=2", 400)):
+        answer = client.post(f"{POLICY}/decisions", content=content, headers={"content-type": kind})
+        assert answer.status_code == status, answer.text
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_sixty_megabytes_are_not_swallowed(service, client, announced):
+    """It answers without waiting for them; a client that goes on sending is cut off."""
+    megabyte = b" " * 2**20
+    with connected(service) as caller:
+        size = "content-length: 62914560" if announced else "transfer-encoding: chunked"
+        caller.sendall(head(service, "POST", f"{POLICY}/decisions", size))
+        sent = 0
+        try:
+            for _ in range(60):
+                caller.sendall(megabyte if announced else b"100000\r\n" + megabyte + b"\r\n")
+                sent += 1
+        except OSError:
+            pass
+        assert sent < 60
+    assert client.get("/healthz").status_code == 200
+
+
+# -- bytes on the wire -----------------------------------------------------------------------------
+
+
+def connected(service):
+    host, port = service.address.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=30.0)
+
+
+def head(service, method, path, *headers):
+    host = service.address.removeprefix("http://")
+    lines = [f"{method} {path} HTTP/1.1", f"host: {host}", *headers, "", ""]
+    return "\r\n".join(lines).encode("latin-1")
+
+
+def status_of(caller):
+    first = caller.recv(65536).split(b"\r\n", 1)[0]
+    return int(first.split()[1])
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/v1/policies", ["host: ["]),
+        ("/v1/policies", ["origin: http://["]),
+        ("/page/a%00b", []),
+        ("/page/" + "a" * 5000, []),
+        ("/page/%ff%2e%2e/app.py", []),
+        ("/v1/policies/news%0A", []),
+        ("/v1/policies/%ff%fe", []),
+        ("/v1/policies/\xff", []),
+        (f"{POLICY}/events?after=%ff", []),
+        (f"{POLICY}/events?" + "&".join(f"a{i}=1" for i in range(2000)), []),
+        (f"{POLICY}/rewards", ["content-length: -5"]),
+        (f"{POLICY}/rewards", ["content-length: " + "9" * 5000]),
+        ("*", []),
+    ],
+    ids=range(13),
+)
+def test_strange_lines_are_refused(service, client, path, headers):
+    with connected(service) as caller:
+        caller.sendall(head(service, "GET", path, *headers))
+        assert 400 <= status_of(caller) < 500
+
+
+@pytest.mark.parametrize("noise", [b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n", b"\x16\x03\x01\x02"])
+def test_noise_is_no_request(service, client, noise):
+    with connected(service) as caller:
+        caller.sendall(noise + b"\r\n\r\n")
+        assert caller.recv(65536)[:12] in (b"HTTP/1.1 400", b"")
+
+
+# -- slow clients ----------------------------------------------------------------------------------
+
+
+def test_others_do_not_wait_for_slow_clients(service, client, monkeypatch):
+    """Hundreds connect and say nothing, or drip headers, or drip a body, or never read."""
+    body = json.dumps(asking("slow", 1)).encode()
+    whole = head(service, "POST", f"{POLICY}/decisions", f"content-length: {len(body)}") + body
+    with ExitStack() as stack:
+        callers = [stack.enter_context(connected(service)) for _ in range(IDLE)]
+        for i, caller in enumerate(callers):
+            caller.sendall(whole[: (0, 20, len(whole) - 10, len(whole))[i % 4]])
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(
+                pool.map(
+                    lambda i: client.post(f"{POLICY}/decisions", json=asking(f"quick{i}", i)),
+                    range(40),
+                )
+            )
+    assert {answer.status_code for answer in answers} == {200}
+
+
+def test_who_drips_is_cut_off(tmp_path, monkeypatch):
+    """Silence and dripped headers end the connection; a dripped body gets 408."""
+    monkeypatch.setattr(connections, "HEADERS_TIMEOUT_S", 0.7)
+    monkeypatch.setattr(endpoints, "BODY_TIMEOUT_S", 0.7)
+    with Served(f"sqlite:///{tmp_path}/log.db") as service:
+        configure(service.address)
+        whole = head(service, "POST", f"{POLICY}/decisions", "content-length: 100")
+        with connected(service) as silent, connected(service) as dripping:
+            assert drip(dripping, whole) == b""
+            assert silent.recv(10) == b""
+        with connected(service) as second:
+            second.sendall(head(service, "GET", "/healthz"))
+            assert status_of(second) == 200
+            assert drip(second, whole) == b""
+        with connected(service) as caller:
+            caller.sendall(whole)
+            assert drip(caller, b" " * 100).startswith(b"HTTP/1.1 408")
+        assert service.client.get("/healthz").status_code == 200
+
+
+def drip(caller, data):
+    """A byte at a time, until something comes back."""
+    caller.settimeout(0.05)
+    for i in range(len(data)):
+        try:
+            caller.sendall(data[i : i + 1])
+            return caller.recv(65536)
+        except TimeoutError:
+            continue
+        except OSError:
+            return b""
+    raise AssertionError("nobody minds")
+
+
+def test_a_client_that_does_not_read(service, client):
+    """Its answers fill the socket and then wait; nobody else does."""
+    for i in range(30):
+        client.post(f"{POLICY}/decisions", json=asking(f"unread{i}", i))
+    with connected(service) as caller:
+        ask = head(service, "GET", f"{POLICY}/events")
+        caller.settimeout(0.5)
+        try:
+            for _ in range(5000):
+                caller.sendall(ask)
+        except TimeoutError:
+            pass
+        began = httpx.get(f"{service.address}{POLICY}", timeout=10.0)
+        assert began.status_code == 200
