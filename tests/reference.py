@@ -12,7 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy import optimize, special
 
-LINEAR = ("LinUCB", "SW-LinUCB", "D-LinUCB", "LB-WeightUCB", "D-RandLinUCB", "D-LinTS", "random")
+LINEAR = (
+    *("LinUCB", "SW-LinUCB", "D-LinUCB", "CD-LinUCB"),
+    *("LB-WeightUCB", "D-RandLinUCB", "D-LinTS", "random"),
+)
 DRIFT = ("GLB-WeightUCB", "LB-WeightUCB", "SCB-WeightUCB")
 SELF_CONCORDANT = ("SC-SW-GLUCB", "SC-D-GLUCB")
 POSTERIOR = ("GLM-TSL", "SW-GLM-TSL", "D-GLM-TSL")

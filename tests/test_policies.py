@@ -70,6 +70,11 @@ CASES += [
     for name in (*GLM, "CD-GLUCB", "BOB-GLUCB", "greedy")
     for label, arguments in GLM_CONFIGURATIONS.items()
 ]
+CASES += [
+    Case(name, GLM_CONFIGURATIONS[label], label)
+    for name in ("mixture", "auto")
+    for label in ("binomial", "poisson", "identity")
+]
 CASES += [Case("greedy", arguments, label) for label, arguments in GREEDY_CONFIGURATIONS.items()]
 
 # Without compilation one configuration of each policy has to do.
