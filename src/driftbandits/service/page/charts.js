@@ -109,7 +109,7 @@ export class TimeChart {
   }
 
   #hours({ left, width, x }) {
-    const most = Math.max(2, Math.floor((width - left) / 72));
+    const most = Math.max(2, Math.floor((width - left) / 58));
     return timeTicks(this.#spec.from, this.#spec.to, most)
       .filter((at) => x(at) > left + 14 && x(at) < width - RIGHT - 12)
       .map((at) => shape("g", { class: "hour" },
