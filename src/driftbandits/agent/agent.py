@@ -377,8 +377,7 @@ class Agent:
     def radius(self) -> float:
         """The confidence radius of the next decision, bonus_scale included; 0 without a bonus."""
         with self._lock:
-            number = self._issued + 1 if self._counts_apart else 0
-            return float(policies.next_bonus_factor(*self._buffers, number))
+            return self._fitted_copy().gauges.item(_RADIUS)
 
     @property
     def theta_hat(self) -> Floats:
@@ -398,9 +397,11 @@ class Agent:
             return np.array(self._shown[which])
 
     def _fitted_copy(self) -> Buffers:
-        """The state after a refit, beside the real one: looking must not change what comes."""
+        """The state as the next decision will see it: one among no actions, made by a copy."""
         beside = copy_of(self._buffers)
-        policies.refit(*beside)
+        number = self._issued + 1 if self._counts_apart else 0
+        nothing = np.empty((0, self.policy.dim)), np.empty((4, 0)), np.empty((2, 0))
+        policies.decide(*beside, self.seed, number, *nothing)
         return beside
 
     @property

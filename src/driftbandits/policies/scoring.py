@@ -357,7 +357,8 @@ def decide(
     Everything is computed at the clock as it stands, which then counts the decisions; with a
     number above 0 it does not, and the decisions are number, number + 1, ... A set of actions
     that cannot be used changes nothing. table (4, K) receives means, widths and scores,
-    and its last row is scratch; picks (2, n) receives indices and propensities.
+    and its last row is scratch; picks (2, n) receives indices and propensities. With no actions
+    and no picks only the estimate and its radius are brought up to date.
     """
     model, scoring = model_of(numbers), scoring_of(numbers)
     state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
@@ -437,40 +438,6 @@ def tick(
     """Let time pass without a decision."""
     state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
     pass_time(model_of(numbers), state, rounds)
-
-
-@compiled
-def refit(
-    numbers: Floats,
-    rows: Floats,
-    counters: Ints,
-    gauges: Floats,
-    vectors: Floats,
-    matrices: Floats,
-    moments: Floats,
-    ladder: Places,
-) -> None:
-    """Bring the estimate up to date."""
-    model, scoring = model_of(numbers), scoring_of(numbers)
-    state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
-    estimate(model, scoring, state)
-
-
-@compiled
-def next_bonus_factor(
-    numbers: Floats,
-    rows: Floats,
-    counters: Ints,
-    gauges: Floats,
-    vectors: Floats,
-    matrices: Floats,
-    moments: Floats,
-    ladder: Places,
-    number: int,
-) -> float:
-    """The radius of the next decision, bonus_scale included; `number` as in `decide`."""
-    state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
-    return bonus_factor(model_of(numbers), scoring_of(numbers), state, number)
 
 
 @compiled
