@@ -586,7 +586,9 @@ REACH: dict[str, list[tuple[dict, dict, tuple[str, ...]]]] = {
     "centre": [({}, {"centre": 0.25}, NOT_RANDOM)],
     "epsilon": [({}, {"epsilon": 0.6}, NOT_RANDOM)],
     "too_long": [({}, {"too_long": "rescale"}, BOUNDED)],
-    "false_alarm_rate": [({}, {"false_alarm_rate": 1e-6}, RESTARTING)],
+    "false_alarm_rate": [
+        ({"false_alarm_rate": 0.99}, {"false_alarm_rate": 1e-6}, RESTARTING),
+    ],
 }
 
 

@@ -221,7 +221,7 @@ def policies() -> None:
     Example:
       driftbandits policies
     """
-    from driftbandits.estimator.model import DISCOUNT, EVERYTHING, SINCE_RESTART, WINDOW
+    from driftbandits.estimator.model import DISCOUNT, EVERYTHING, POOL, SINCE_RESTART, WINDOW
     from driftbandits.policies import ALIASES, ROWS
 
     memories = {
@@ -229,6 +229,7 @@ def policies() -> None:
         DISCOUNT: "discount",
         EVERYTHING: "everything",
         SINCE_RESTART: "since a detected change",
+        POOL: "several at once",
         None: "any",
     }
     other_names = {name: alias for alias, name in ALIASES.items()}

@@ -151,7 +151,7 @@ def _radius(model: Model, scoring: Scoring, t: float, n: float, inside: bool) ->
     return scoring.radius_scale * (wide + scoring.radius_offset)
 
 
-@inlined
+@spliced
 def bonus_factor(model: Model, scoring: Scoring, state: State, number: int) -> float:
     """What the next decision multiplies a norm with; `number` as in `decide`.
 
@@ -200,7 +200,7 @@ def _self_concordant_radius(
     return wide / scoring.flattest_root
 
 
-@inlined
+@spliced
 def _make_bonus_matrix(model: Model, scoring: Scoring, state: State) -> None:
     if scoring.score >= POSTERIOR:
         make_sampling_matrices(model, scoring, state)
@@ -237,7 +237,7 @@ def shrinkage(scoring: Scoring, actions: Floats, i: int) -> float:
     return scoring.longest / (largest * math.sqrt(total))
 
 
-@inlined
+@spliced
 def verdict_on(scoring: Scoring, actions: Floats) -> int:
     """Whether a set of actions may be used."""
     for i in range(actions.shape[0]):
@@ -305,7 +305,7 @@ def _features(model: Model, scoring: Scoring, actions: Floats) -> Floats:
     return features
 
 
-@inlined
+@spliced
 def _mean_square(model: Model, scoring: Scoring, actions: Floats) -> float:
     """Of the lengths of the actions as the model sees them."""
     total = 0.0
