@@ -23,7 +23,7 @@ INSTALLED := $(VENV)/package-installed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help test install system lint types imports tests coverage slow bench bench-peers bench-service reproduce suite lock format clean
+.PHONY: help test install system lint types imports tests coverage slow bench bench-peers bench-service reproduce suite torture lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -138,6 +138,12 @@ suite: $(INSTALLED) ## every policy in many worlds, into results/suite/ and docs
 	@$(BIN)/driftbandits report results/suite --title "Forgetting in many worlds"
 	@echo "==> suite: the table and the picture of docs/which-policy.md"
 	@$(BIN)/python benchmarks/which_policy.py --policy auto
+
+# Every fault of docs/reliability.md in its long form; set a size on the command line to change it.
+TORTURE ?= KILLS=200 POSTGRES_KILLS=20 POWER_LOSSES=2000 FLIPS=2000 EVENTS=300 STEPS=10000 EXAMPLES=200
+torture: $(INSTALLED) ## kill, starve and corrupt the service for long (TORTURE="KILLS=20 ...")
+	@echo "==> torture: $(TORTURE)"
+	@env $(addprefix TORTURE_,$(TORTURE)) $(BIN)/pytest --quiet -s tests/torture tests/test_releases.py
 
 # One version of each package for every Python, so that no check depends on the Python it runs on.
 lock: $(INSTALLED) ## write the pins again (LOCK_FLAGS=--upgrade for newer versions)
