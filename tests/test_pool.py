@@ -213,6 +213,7 @@ def test_the_filter_that_keeps_everything_is_close_to_the_exact_fit():
     np.testing.assert_allclose(held, theta[0], atol=0.6)
 
 
+@pytest.mark.compiled  # thousands of rounds
 @pytest.mark.parametrize(("link", "m"), [("binomial", 5.0), ("poisson", 50.0), ("identity", 3.0)])
 def test_dispersion_is_learned(link, m):
     """Rewards that vary more or less than their model says are weighed as they vary."""
@@ -247,6 +248,7 @@ def test_it_needs_only_the_dimension():
     assert np.mean(regret[300:]) < 0.02
 
 
+@pytest.mark.compiled  # thousands of rounds
 def test_a_change_is_found_and_reported():
     result = db.simulate(
         {"auto": db.policy("auto", dim=2)},
@@ -262,6 +264,7 @@ def test_a_change_is_found_and_reported():
     assert result.regret["auto"][:, -1].mean() < 110
 
 
+@pytest.mark.compiled  # thousands of rounds
 def test_nothing_is_found_where_nothing_changes():
     result = db.simulate(
         {"auto": db.policy("auto", dim=2)},
