@@ -140,10 +140,14 @@ suite: $(INSTALLED) ## every policy in many worlds, into results/suite/ and docs
 	@$(BIN)/python benchmarks/which_policy.py --policy auto
 
 # Every fault of docs/reliability.md in its long form; set a size on the command line to change it.
-TORTURE ?= KILLS=200 POSTGRES_KILLS=20 POWER_LOSSES=2000 FLIPS=2000 EVENTS=300 STEPS=10000 EXAMPLES=200
+TORTURE ?= KILLS=200 POSTGRES_KILLS=20 POWER_LOSSES=2000 FLIPS=2000 EVENTS=150 STEPS=10000 \
+  EXAMPLES=200 IDLE=2000
+SOAK_MINUTES ?= 60
 torture: $(INSTALLED) ## kill, starve and corrupt the service for long (TORTURE="KILLS=20 ...")
 	@echo "==> torture: $(TORTURE)"
 	@env $(addprefix TORTURE_,$(TORTURE)) $(BIN)/pytest --quiet -s tests/torture tests/test_releases.py
+	@echo "==> torture: $(SOAK_MINUTES) minutes at half load"
+	@$(BIN)/python tests/torture/soak.py --minutes $(SOAK_MINUTES)
 
 # One version of each package for every Python, so that no check depends on the Python it runs on.
 lock: $(INSTALLED) ## write the pins again (LOCK_FLAGS=--upgrade for newer versions)
