@@ -57,7 +57,7 @@ def decisions(name: str, seeds: int, **more) -> tuple[np.ndarray, np.ndarray]:
         policies.update(*buffers, played.action[None, :], 0, played.reward, played.round)
     picks, table = np.empty((seeds, 2, 1)), np.empty((4, len(ACTIONS)))
     for seed in range(seeds):
-        assert policies.decide(*copy_of(buffers), seed, ACTIONS, table, picks[seed]) == 0
+        assert policies.decide(*copy_of(buffers), seed, 0, ACTIONS, table, picks[seed]) == 0
     return picks[:, 0, 0].astype(int), picks[:, 1, 0]
 
 
@@ -149,7 +149,8 @@ def test_the_propensity_of_a_random_scale_is_exact():
 
 def test_exploring_mixes_with_the_law():
     epsilon = 0.4
-    plain, mixed = decisions("D-RandLinUCB", 400), decisions("D-RandLinUCB", 400, epsilon=epsilon)
+    plain = decisions("D-RandLinUCB", 4000)  # enough to meet every action that may be chosen
+    mixed = decisions("D-RandLinUCB", 400, epsilon=epsilon)
     known = dict(zip(*plain, strict=True))
     for choice, propensity in zip(*mixed, strict=True):
         expected = (1 - epsilon) * known.get(choice, 0.0) + epsilon / len(ACTIONS)
