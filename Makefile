@@ -28,7 +28,7 @@ INSTALLED := $(VENV)/package-installed
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-test: install lint types imports system tests coverage ## set up, then run every check
+test: install lint types imports system tests ## set up, then run every check
 	@echo "==> all checks passed"
 
 install: $(INSTALLED) ## create .venv with the pinned versions
