@@ -1,5 +1,6 @@
 """The disk fills up or turns read-only, the clock jumps, the writer dies: 503, no hang, no help."""
 
+import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,6 +10,8 @@ from disk import Disk
 from load import POLICY, Load, asking, configure, digest
 
 from driftbandits import store
+from driftbandits.service.commands import Look
+from driftbandits.service.engine import Engine
 from driftbandits.service.verifying import verify
 from servers import Clock, Served
 
@@ -124,3 +127,30 @@ def test_a_writer_that_dies_leaves_nobody_waiting(tmp_path):
     with store.open(url) as log, log.read() as session:
         assert answered <= {event.event_id for event in session.all_events("news")}
     verified(url)
+
+
+def test_a_request_that_arrives_while_the_writer_dies_is_told(tmp_path):
+    """The writer ends after the request was let in and before it is in the queue."""
+    clock = DeadlyClock()
+    url = f"sqlite:///{tmp_path}/log.db"
+
+    async def told():
+        loop = asyncio.get_running_loop()
+        engine = Engine(lambda: store.open(url), clock=clock)
+        engine.start(loop)
+        await asyncio.to_thread(engine.recovered.wait)
+        (writer,) = [thread for thread in threading.enumerate() if thread.name == "writer"]
+        future = loop.create_future
+
+        def after_the_writer():
+            clock.deadly = True
+            writer.join(30.0)
+            return future()
+
+        loop.create_future = after_the_writer
+        waiting = engine.do(Look("news", lambda fold: fold.seq))
+        loop.create_future = future
+        return await asyncio.wait_for(waiting, 30.0)
+
+    answer = asyncio.run(told())
+    assert (answer.status, answer.problem.code) == (503, "writer_died")

@@ -8,6 +8,7 @@ made again from the log, so memory never runs ahead of the disk.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import queue
 import threading
@@ -102,6 +103,8 @@ class Engine:
         assert self._loop is not None
         future = self._loop.create_future()
         self._queue.put(Job(command, future, time.monotonic()))
+        if not self.ready:  # the writer ended in between, perhaps after its last look at the queue
+            self._refuse_waiting()
         return future
 
     @property
@@ -129,7 +132,7 @@ class Engine:
             self.ready = False
             self._ending.set()
             self.recovered.set()
-            self._fail_all()
+            self._refuse_waiting()
             self._on_death()
 
     def _recover(self) -> None:
@@ -271,13 +274,14 @@ class Engine:
         except RuntimeError:  # the loop has ended, and with it everybody who waited
             logger.warning("%d answers had nobody to go to", len(results))
 
-    def _fail_all(self) -> None:
+    def _refuse_waiting(self) -> None:
         refused = unavailable("writer_died", "the writer has ended; the process is restarting")
-        jobs = self._at_work
-        while not self._queue.empty():
-            job = self._queue.get_nowait()
-            if job is not None:
-                jobs.append(job)
+        jobs = list(self._at_work)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                job = self._queue.get_nowait()
+                if job is not None:
+                    jobs.append(job)
         self._answer([(job, refused) for job in jobs])
 
     # -- what time brings ------------------------------------------------------------------------
@@ -332,7 +336,7 @@ class Engine:
                     desk.snapshot(self.folds[name])
 
         self._quietly(keep)
-        self._fail_all()
+        self._refuse_waiting()
         if self._store is not None:
             self._store.close()
 
