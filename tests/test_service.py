@@ -21,7 +21,7 @@ from click.testing import CliRunner
 import driftbandits as db
 from driftbandits import store
 from driftbandits.cli.commands import group
-from driftbandits.service import endpoints, snapshots, wire
+from driftbandits.service import connections, snapshots, wire
 from driftbandits.service.app import ROUTES
 from driftbandits.service.endpoints import Limits
 from driftbandits.service.verifying import verify
@@ -936,7 +936,7 @@ def test_limits_each_with_its_own_answer(tmp_path):
 
 
 def test_a_slow_caller_is_cut_off(served, monkeypatch):
-    monkeypatch.setattr(endpoints, "BODY_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(connections, "REQUEST_TIMEOUT_S", 0.2)
     address = urlsplit(served.address)
     with socket.create_connection((address.hostname, address.port), timeout=20.0) as slow:
         head = f"POST {NEWS}/decisions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 100\r\n\r\n{{"

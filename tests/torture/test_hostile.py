@@ -18,7 +18,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from driftbandits.service import connections, endpoints
+from driftbandits.service import connections
 from driftbandits.service.app import ROUTES
 from driftbandits.service.openapi import document
 from servers import Served
@@ -197,8 +197,7 @@ def test_others_do_not_wait_for_slow_clients(service, client, monkeypatch):
 
 def test_who_drips_is_cut_off(tmp_path, monkeypatch):
     """Silence and dripped headers end the connection; a dripped body gets 408."""
-    monkeypatch.setattr(connections, "HEADERS_TIMEOUT_S", 0.7)
-    monkeypatch.setattr(endpoints, "BODY_TIMEOUT_S", 0.7)
+    monkeypatch.setattr(connections, "REQUEST_TIMEOUT_S", 0.7)
     with Served(f"sqlite:///{tmp_path}/log.db") as service:
         configure(service.address)
         whole = head(service, "POST", f"{POLICY}/decisions", "content-length: 100")

@@ -5,23 +5,32 @@ from __future__ import annotations
 import asyncio
 import gc
 import mimetypes
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from starlette.routing import Route, Router
-
 from driftbandits.service import handlers, wire
 from driftbandits.service.auth import ADMIN, READER, WRITER, Keyring
-from driftbandits.service.endpoints import Action, Call, Endpoint, Gate, Limits, Reply
+from driftbandits.service.endpoints import (
+    Action,
+    Call,
+    Endpoint,
+    Gate,
+    Limits,
+    Receive,
+    Reply,
+    Scope,
+    Send,
+)
 from driftbandits.service.engine import Engine
 from driftbandits.service.openapi import document
 from driftbandits.service.problems import Refused
 
 PAGE = Path(__file__).parent / "page"
 
-_POLICY = "/v1/policies/{policy}"
+_POLICIES = "/v1/policies/"
+_POLICY = _POLICIES + "{policy}"
+_PAGE_FILES = "/page/"
 _BUSY = (429, 503)
 _ONLY_OUR_OWN = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -188,10 +197,7 @@ async def _openapi(gate: Gate, call: Call) -> Reply:
 
 async def _page(gate: Gate, call: Call) -> Reply:
     """A file of the page for people; it asks for its data like any other client."""
-    name = call.path.get("file", "index.html")
-    path = PAGE / name
-    if name not in {file.name for file in PAGE.iterdir()}:
-        raise Refused(404, "not_found", "there is no such file")
+    path = PAGE / (call.path.removeprefix(_PAGE_FILES).strip("/") or "index.html")
     kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     headers = (
         (b"cache-control", b"no-cache"),
@@ -217,40 +223,46 @@ class Anything(dict[str, Action]):
         return self._action
 
 
-def application(
-    engine: Engine, *, keyring: Keyring | None = None, limits: Limits | None = None
-) -> Router:
-    """The service as an ASGI application; without a keyring everybody may do everything."""
-    gate = Gate(engine, keyring=keyring, limits=limits or Limits(), metrics=engine.metrics)
-    public = {"role": None, "limited": False}
-    others = {
-        "/openapi.json": Action(_openapi, summary="This interface", **public),  # type: ignore[arg-type]
-        "/": Action(_page, summary="A page for people", **public),  # type: ignore[arg-type]
-        "/page/{file:path}": Action(_page, summary="Its files", **public),  # type: ignore[arg-type]
-    }
-    routes = {**ROUTES, **{path: {"GET": action} for path, action in others.items()}}
-    missing = Anything(Action(_nothing_here, summary="", **public))  # type: ignore[arg-type]
+class Application:
+    """The service for an ASGI server; without a keyring everybody may do everything."""
 
-    @asynccontextmanager
-    async def lifespan(_: Any) -> AsyncIterator[None]:
-        engine.start(asyncio.get_running_loop())
-        freezing = asyncio.create_task(_freeze_when_ready(engine))
-        yield
+    def __init__(
+        self, engine: Engine, *, keyring: Keyring | None = None, limits: Limits | None = None
+    ) -> None:
+        self._engine = engine
+        gate = Gate(engine, keyring=keyring, limits=limits or Limits(), metrics=engine.metrics)
+        public: Mapping[str, Any] = {"role": None, "limited": False}
+        page = {"GET": Action(_page, summary="A page for people, and its files", **public)}
+        routes = {
+            **ROUTES,
+            "/openapi.json": {"GET": Action(_openapi, summary="This interface", **public)},
+            "/": page,
+        }
+        self._endpoints = {path: Endpoint(gate, path, actions) for path, actions in routes.items()}
+        for file in PAGE.iterdir():
+            self._endpoints[_PAGE_FILES + file.name] = self._endpoints["/"]
+        missing = Anything(Action(_nothing_here, summary="", **public))
+        self._missing = Endpoint(gate, "other", missing)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        path, policy = scope["path"], ""
+        if path.startswith(_POLICIES):
+            policy, slash, rest = path[len(_POLICIES) :].partition("/")
+            path = _POLICY + slash + rest if policy else path
+        await self._endpoints.get(path, self._missing)(scope, policy, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        self._engine.start(asyncio.get_running_loop())
+        freezing = asyncio.create_task(_freeze_when_ready(self._engine))
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
         freezing.cancel()
-        await asyncio.to_thread(engine.stop)
-
-    fallback = Endpoint(gate, "other", missing)
-
-    async def default(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
-            await fallback({**scope, "path_params": {}}, receive, send)
-
-    return Router(
-        [Route(path, Endpoint(gate, path, actions)) for path, actions in routes.items()],
-        default=default,
-        redirect_slashes=False,
-        lifespan=lifespan,
-    )
+        await asyncio.to_thread(self._engine.stop)
+        await send({"type": "lifespan.shutdown.complete"})
 
 
 async def _freeze_when_ready(engine: Engine) -> None:

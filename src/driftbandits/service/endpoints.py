@@ -29,7 +29,6 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 logger = logging.getLogger("driftbandits.service")
 
-BODY_TIMEOUT_S = 30.0
 _NAME = re.compile(NAME_PATTERN)
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _encode = msgspec.json.Encoder().encode
@@ -47,8 +46,8 @@ class Call(NamedTuple):
     """What a handler is given."""
 
     caller: Caller
-    policy: str
-    path: Mapping[str, Any]
+    policy: str  # "" where the path names none
+    path: str
     query: Mapping[str, str]
     accept: str
     body: Any
@@ -147,9 +146,9 @@ class Endpoint:
         self._actions = actions
         self._allow = ", ".join(actions).encode()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, policy: str, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
-        reply = await self._reply(scope, receive)
+        reply = await self._reply(scope, policy, receive)
         if reply is None:
             return
         await _send(send, reply, head=scope["method"] == "HEAD")
@@ -157,21 +156,19 @@ class Endpoint:
         method = scope["method"] if scope["method"] in self._actions else "other"
         self._gate.metrics.request(method, self._route, reply.status, seconds)
 
-    async def _reply(self, scope: Scope, receive: Receive) -> Reply | None:
+    async def _reply(self, scope: Scope, policy: str, receive: Receive) -> Reply | None:
         try:
             method = "GET" if scope["method"] == "HEAD" else scope["method"]
             action = self._actions.get(method)
             if action is None:
                 raise Refused(405, "no_such_method", f"allowed here: {self._allow.decode()}")
             headers = dict(scope["headers"])
-            path = scope["path_params"]
-            policy = path.get("policy", "")
-            if "policy" in path and not _NAME.match(policy):
+            if policy and not _NAME.match(policy):
                 raise Refused(422, "invalid", f"policy must match {NAME_PATTERN}", path="policy")
             caller = NOBODY
             if action.role is not None:
                 caller = await self._gate.caller(headers)
-                caller.check(action.role, path.get("policy"))
+                caller.check(action.role, policy or None)
                 if self._gate.rate is not None and action.limited:
                     self._gate.rate.take(caller.key)
             body = None
@@ -182,7 +179,7 @@ class Endpoint:
                 body = decoded(raw, action.decoder)
             query = _query(scope["query_string"], action.query)
             accept = headers.get(b"accept", b"").decode("latin-1")
-            call = Call(caller, policy, path, query, accept, body)
+            call = Call(caller, policy, scope["path"], query, accept, body)
             return await action.handler(self._gate, call)
         except Refused as refused:
             return self._refusal(refused)
@@ -203,7 +200,7 @@ class Endpoint:
             headers.append((b"www-authenticate", b"Bearer"))
         if refused.status == 405:
             headers.append((b"allow", self._allow))
-        if refused.status in (408, 413):
+        if refused.status == 413:
             headers.append((b"connection", b"close"))  # the rest of the body is not wanted
         return Reply(ErrorAnswer(refused.problem), refused.status, headers=tuple(headers))
 
@@ -221,29 +218,23 @@ async def _send(send: Send, reply: Reply, *, head: bool) -> None:
 
 async def _body(receive: Receive, headers: Mapping[bytes, bytes], most: int) -> bytes | None:
     """The body, counted as it comes; None if the caller went away."""
-    too_large = Refused(413, "too_large", f"a body may have {most} bytes")
     length = headers.get(b"content-length", b"")
     if length.isdigit() and int(length) > most:
-        raise too_large
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(BODY_TIMEOUT_S):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    return None
-                part = message.get("body", b"")
-                size += len(part)
-                if size > most:
-                    raise too_large
-                parts.append(part)
-                if not message.get("more_body", False):
-                    return b"".join(parts)
-    except TimeoutError:
-        raise Refused(
-            408, "too_slow", f"the body did not come within {BODY_TIMEOUT_S:g} s"
-        ) from None
+        raise _too_large(most)
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    while message.get("more_body", False) and len(body) <= most:
+        message = await receive()
+        body += message.get("body", b"")
+    if message["type"] == "http.disconnect":
+        return None
+    if len(body) > most:
+        raise _too_large(most)
+    return body
+
+
+def _too_large(most: int) -> Refused:
+    return Refused(413, "too_large", f"a body may have {most} bytes")
 
 
 def _query(raw: bytes, known: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import uvicorn
 
 from driftbandits import store
-from driftbandits.service.app import application
+from driftbandits.service.app import Application
 from driftbandits.service.auth import Keyring, first_admin_key
 from driftbandits.service.connections import Connection
 from driftbandits.service.endpoints import Limits
@@ -81,7 +81,7 @@ class Service:
         )
         self._server = uvicorn.Server(
             uvicorn.Config(
-                application(self.engine, keyring=keyring, limits=settings.limits),
+                Application(self.engine, keyring=keyring, limits=settings.limits),
                 http=Connection,
                 access_log=False,
                 proxy_headers=False,
