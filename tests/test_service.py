@@ -945,6 +945,65 @@ def test_a_slow_caller_is_cut_off(served, monkeypatch):
     ok(decide(served.client, "e1"))
 
 
+def spoken(method, path, body=b"", *headers):
+    """A request as it goes over the wire."""
+    if "transfer-encoding: chunked" in headers:
+        body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    else:
+        headers = (*headers, f"content-length: {len(body)}")
+    lines = [f"{method} {path} HTTP/1.1", "host: 127.0.0.1", *headers, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+def heard(served, *parts):
+    """Every answer on one connection, as (status, content), after which it is closed."""
+    address = urlsplit(served.address)
+    with socket.create_connection((address.hostname, address.port), timeout=20.0) as caller:
+        for part in parts:
+            caller.sendall(part)
+            time.sleep(0.02)
+        stream, answers = caller.makefile("rb"), []
+        while line := stream.readline():
+            lengths = [0]
+            while (header := stream.readline()).strip():
+                name, _, value = header.partition(b": ")
+                lengths += [int(value)] if name == b"content-length" else []
+            answers.append((int(line.split()[1]), stream.read(lengths[-1])))
+    return answers
+
+
+def test_requests_of_one_connection_are_answered_in_their_order(served):
+    """Short ones go a shorter way than the others; who sends them without waiting sees no more."""
+    asked = json.dumps({"event_id": "p1", "arms": arms()}).encode()
+    told = b'{"event_id": "p1", "value": 1}'
+    requests = [
+        spoken("POST", f"{NEWS}/decisions", asked),
+        spoken("GET", "/healthz"),
+        spoken("POST", f"{NEWS}/rewards", told),
+        spoken("POST", f"{NEWS}/rewards", told, "transfer-encoding: chunked"),
+        spoken("POST", f"{NEWS}/rewards", b"{"),
+        spoken("GET", f"{NEWS}/digest"),
+        spoken("GET", f"{NEWS}/none"),
+        spoken("POST", f"{NEWS}/rewards", told, "connection: close"),
+    ]
+    together = b"".join(requests)
+    for parts in ([together], requests, [together[:300], together[300:]]):
+        answers = heard(served, *parts)
+        assert [status for status, _ in answers] == [200, 200, 200, 200, 400, 200, 404, 200]
+        first, _, rewarded, again, refused, _, _, last = (content for _, content in answers)
+        assert json.loads(first)["event_id"] == "p1"
+        assert json.loads(rewarded)["status"] == ("learned" if parts == [together] else "duplicate")
+        assert again == last == b'{"status":"duplicate"}'
+        assert json.loads(refused)["error"]["code"] == "malformed"
+
+
+def test_a_caller_may_wait_for_leave_to_send_its_body(served):
+    asked = json.dumps({"event_id": "w1", "arms": arms()}).encode()
+    whole = spoken("POST", f"{NEWS}/decisions", asked, "expect: 100-continue", "connection: close")
+    head, _, body = whole.partition(b"\r\n\r\n")
+    assert [status for status, _ in heard(served, head + b"\r\n\r\n", body)] == [100, 200]
+
+
 def test_the_rate_of_a_key(tmp_path):
     limits = Limits(rate_per_key=3)
     with Served(f"sqlite:///{tmp_path}/log.db", limits=limits, with_keys=True) as service:

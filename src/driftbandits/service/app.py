@@ -41,7 +41,7 @@ _ONLY_OUR_OWN = (
 ROUTES: Mapping[str, Mapping[str, Action]] = {
     f"{_POLICY}/decisions": {
         "POST": Action(
-            handlers.decide,
+            command=handlers.decide,
             role=WRITER,
             request=wire.DecisionRequest,
             answer=wire.DecisionAnswer,
@@ -51,7 +51,7 @@ ROUTES: Mapping[str, Mapping[str, Action]] = {
     },
     f"{_POLICY}/rewards": {
         "POST": Action(
-            handlers.reward,
+            command=handlers.reward,
             role=WRITER,
             request=wire.RewardRequest,
             answer=wire.RewardAnswer,
@@ -89,7 +89,7 @@ ROUTES: Mapping[str, Mapping[str, Action]] = {
     },
     _POLICY: {
         "GET": Action(
-            handlers.policy,
+            command=handlers.policy,
             answer=wire.PolicyAnswer,
             statuses=(404, *_BUSY),
             summary="Estimate, radius, memory and counts of a policy",
@@ -105,7 +105,7 @@ ROUTES: Mapping[str, Mapping[str, Action]] = {
     },
     f"{_POLICY}/versions": {
         "GET": Action(
-            handlers.versions,
+            command=handlers.versions,
             answer=wire.VersionsAnswer,
             statuses=(404, *_BUSY),
             summary="Every configuration the policy has had",
@@ -113,7 +113,7 @@ ROUTES: Mapping[str, Mapping[str, Action]] = {
     },
     f"{_POLICY}/history": {
         "GET": Action(
-            handlers.history,
+            command=handlers.history,
             answer=wire.HistoryAnswer,
             statuses=(404, *_BUSY),
             query={"after": "give the minutes that began later, in seconds since 1970"},
@@ -131,7 +131,7 @@ ROUTES: Mapping[str, Mapping[str, Action]] = {
     },
     f"{_POLICY}/digest": {
         "GET": Action(
-            handlers.digest,
+            command=handlers.digest,
             answer=wire.DigestAnswer,
             statuses=(404, *_BUSY),
             summary="The fingerprint of the state, to compare with a replay",
@@ -153,7 +153,7 @@ ROUTES: Mapping[str, Mapping[str, Action]] = {
     },
     f"{_POLICY}/erasures": {
         "POST": Action(
-            handlers.erase,
+            command=handlers.erase,
             role=ADMIN,
             request=wire.ErasureRequest,
             answer=wire.ErasureAnswer,
@@ -248,11 +248,16 @@ class Application:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
-        path, policy = scope["path"], ""
+        endpoint, policy = self.find(scope["path"])
+        await endpoint(scope, policy, receive, send)
+
+    def find(self, path: str) -> tuple[Endpoint, str]:
+        """The endpoint of a path, and the policy that the path names, or nothing."""
+        policy = ""
         if path.startswith(_POLICIES):
             policy, slash, rest = path[len(_POLICIES) :].partition("/")
             path = _POLICY + slash + rest if policy else path
-        await self._endpoints.get(path, self._missing)(scope, policy, receive, send)
+        return self._endpoints.get(path, self._missing), policy
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()

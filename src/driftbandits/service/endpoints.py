@@ -10,6 +10,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,6 +18,7 @@ import msgspec
 
 from driftbandits.service.auth import NOBODY, READER, Caller, Keyring, RateLimit
 from driftbandits.service.bodies import decoded
+from driftbandits.service.commands import Command
 from driftbandits.service.engine import Engine
 from driftbandits.service.metrics import Metrics
 from driftbandits.service.problems import Refused, unavailable
@@ -32,6 +34,9 @@ logger = logging.getLogger("driftbandits.service")
 _NAME = re.compile(NAME_PATTERN)
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _encode = msgspec.json.Encoder().encode
+_STATUS_LINES = {
+    int(status): f"HTTP/1.1 {int(status)} {status.phrase}\r\n".encode() for status in HTTPStatus
+}
 
 
 class Limits(NamedTuple):
@@ -66,12 +71,13 @@ Handler = Callable[["Gate", Call], Awaitable[Reply]]
 
 
 class Action:
-    """A handler with what it asks for."""
+    """A handler with what it asks for; or only a command, whose result is the reply."""
 
     def __init__(
         self,
-        handler: Handler,
+        handler: Handler | None = None,
         *,
+        command: Callable[[Gate, Call], Command] | None = None,
         role: str | None = READER,
         request: type | None = None,
         answer: type | None = None,
@@ -81,7 +87,8 @@ class Action:
         media_types: tuple[str, ...] = ("application/json",),
         limited: bool = True,
     ) -> None:
-        self.handler = handler
+        self.handler = handler or self._obey
+        self.command = command
         self.role = role  # None: open to all
         self.request = request
         self.answer = answer
@@ -93,6 +100,13 @@ class Action:
         self.decoder: msgspec.json.Decoder[Any] | None = (
             None if request is None else msgspec.json.Decoder(request)
         )
+
+    async def _obey(self, gate: Gate, call: Call) -> Reply:
+        assert self.command is not None
+        result = await gate.engine.do(self.command(gate, call))
+        if isinstance(result, Refused):
+            raise result
+        return Reply(result)
 
 
 class Gate:
@@ -113,12 +127,19 @@ class Gate:
         rate = limits.rate_per_key
         self.rate = RateLimit(rate) if rate is not None and keyring is not None else None
 
-    async def caller(self, headers: Mapping[bytes, bytes]) -> Caller:
+    @property
+    def must_refresh(self) -> bool:
+        """Whether the keys have to be read again before a caller can be told."""
+        return self.keyring is not None and self.keyring.is_old
+
+    async def refresh(self) -> None:
+        if self.keyring is not None:
+            await asyncio.to_thread(self.keyring.refresh)
+
+    def caller(self, headers: Mapping[bytes, bytes]) -> Caller:
         if self.keyring is None:
             _check_local(headers)
             return NOBODY
-        if self.keyring.is_old:
-            await asyncio.to_thread(self.keyring.refresh)
         return self.keyring.caller(headers.get(b"authorization", b"").decode("latin-1"))
 
 
@@ -145,6 +166,7 @@ class Endpoint:
         self._route = route
         self._actions = actions
         self._allow = ", ".join(actions).encode()
+        self.body_limit = gate.limits.body_bytes
 
     async def __call__(self, scope: Scope, policy: str, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
@@ -152,6 +174,37 @@ class Endpoint:
         if reply is None:
             return
         await _send(send, reply, head=scope["method"] == "HEAD")
+        self._count(scope, reply, began)
+
+    def is_quick(self, scope: Scope) -> bool:
+        """Whether `begin` may be called for a request: no part of it has to be waited for."""
+        action = self._actions.get(scope["method"])
+        return action is not None and action.command is not None and not self._gate.must_refresh
+
+    def begin(self, scope: Scope, policy: str, raw: bytes, answer: Callable[[bytes], None]) -> None:
+        """Begin a request that is here as a whole; `answer` is called with the reply's bytes."""
+        began = time.perf_counter()
+
+        def reply_with(reply: Reply) -> None:
+            answer(_written(reply))
+            self._count(scope, reply, began)
+
+        def done(future: asyncio.Future[Any]) -> None:
+            result = future.result()
+            refused = isinstance(result, Refused)
+            reply_with(self._refusal(result) if refused else Reply(result))
+
+        try:
+            action = self._actions[scope["method"]]
+            headers = dict(scope["headers"])
+            caller = self._admitted(action, policy, headers)
+            call = self._call(action, caller, scope, policy, headers, raw)
+            assert action.command is not None
+            self._gate.engine.do(action.command(self._gate, call)).add_done_callback(done)
+        except Exception as error:
+            reply_with(self._failure(scope, error))
+
+    def _count(self, scope: Scope, reply: Reply, began: float) -> None:
         seconds = time.perf_counter() - began
         method = scope["method"] if scope["method"] in self._actions else "other"
         self._gate.metrics.request(method, self._route, reply.status, seconds)
@@ -163,34 +216,55 @@ class Endpoint:
             if action is None:
                 raise Refused(405, "no_such_method", f"allowed here: {self._allow.decode()}")
             headers = dict(scope["headers"])
-            if policy and not _NAME.match(policy):
-                raise Refused(422, "invalid", f"policy must match {NAME_PATTERN}", path="policy")
-            caller = NOBODY
-            if action.role is not None:
-                caller = await self._gate.caller(headers)
-                caller.check(action.role, policy or None)
-                if self._gate.rate is not None and action.limited:
-                    self._gate.rate.take(caller.key)
-            body = None
+            if action.role is not None and self._gate.must_refresh:
+                await self._gate.refresh()
+            caller = self._admitted(action, policy, headers)
+            raw = b""
             if action.decoder is not None:
-                raw = await _body(receive, headers, self._gate.limits.body_bytes)
-                if raw is None:
+                whole = await _body(receive, headers, self.body_limit)
+                if whole is None:
                     return None
-                body = decoded(raw, action.decoder)
-            query = _query(scope["query_string"], action.query)
-            accept = headers.get(b"accept", b"").decode("latin-1")
-            call = Call(caller, policy, scope["path"], query, accept, body)
+                raw = whole
+            call = self._call(action, caller, scope, policy, headers, raw)
             return await action.handler(self._gate, call)
-        except Refused as refused:
-            return self._refusal(refused)
-        except StoreError as error:
+        except Exception as error:
+            return self._failure(scope, error)
+
+    def _admitted(self, action: Action, policy: str, headers: Mapping[bytes, bytes]) -> Caller:
+        if policy and not _NAME.match(policy):
+            raise Refused(422, "invalid", f"policy must match {NAME_PATTERN}", path="policy")
+        if action.role is None:
+            return NOBODY
+        caller = self._gate.caller(headers)
+        caller.check(action.role, policy or None)
+        if self._gate.rate is not None and action.limited:
+            self._gate.rate.take(caller.key)
+        return caller
+
+    def _call(
+        self,
+        action: Action,
+        caller: Caller,
+        scope: Scope,
+        policy: str,
+        headers: Mapping[bytes, bytes],
+        raw: bytes,
+    ) -> Call:
+        body = None if action.decoder is None else decoded(raw, action.decoder)
+        query = _query(scope["query_string"], action.query)
+        accept = headers.get(b"accept", b"").decode("latin-1")
+        return Call(caller, policy, scope["path"], query, accept, body)
+
+    def _failure(self, scope: Scope, error: Exception) -> Reply:
+        if isinstance(error, Refused):
+            return self._refusal(error)
+        if isinstance(error, StoreError):
             logger.error("%s", error)
             return self._refusal(
                 unavailable("storage_unavailable", "the log cannot be read at present")
             )
-        except Exception:
-            logger.exception("%s %s failed", scope["method"], self._route)
-            return self._refusal(Refused(500, "internal", "the request failed"))
+        logger.error("%s %s failed", scope["method"], self._route, exc_info=error)
+        return self._refusal(Refused(500, "internal", "the request failed"))
 
     def _refusal(self, refused: Refused) -> Reply:
         headers: list[tuple[bytes, bytes]] = []
@@ -205,15 +279,27 @@ class Endpoint:
         return Reply(ErrorAnswer(refused.problem), refused.status, headers=tuple(headers))
 
 
-async def _send(send: Send, reply: Reply, *, head: bool) -> None:
+def _headers_and_body(reply: Reply) -> tuple[list[tuple[bytes, bytes]], bytes]:
     body = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
     headers = [
         (b"content-type", reply.media_type.encode()),
-        (b"content-length", str(len(body)).encode()),
+        (b"content-length", b"%d" % len(body)),
         *reply.headers,
     ]
+    return headers, body
+
+
+async def _send(send: Send, reply: Reply, *, head: bool) -> None:
+    headers, body = _headers_and_body(reply)
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if head else body})
+
+
+def _written(reply: Reply) -> bytes:
+    """The reply as it goes over the wire."""
+    headers, body = _headers_and_body(reply)
+    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+    return b"%b%b\r\n%b" % (_STATUS_LINES[reply.status], lines, body)
 
 
 async def _body(receive: Receive, headers: Mapping[bytes, bytes], most: int) -> bytes | None:

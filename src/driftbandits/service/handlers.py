@@ -39,6 +39,10 @@ async def _done(gate: Gate, command: commands.Command) -> Any:
 # -- decisions and rewards -----------------------------------------------------------------------
 
 
+def decide(gate: Gate, call: Call) -> commands.Decide:
+    return _decide(gate, call, call.body)
+
+
 def _decide(gate: Gate, call: Call, request: wire.DecisionRequest) -> commands.Decide:
     arms = tuple([arm.id for arm in request.arms])
     if len(set(arms)) < len(arms):
@@ -64,10 +68,6 @@ def _decide(gate: Gate, call: Call, request: wire.DecisionRequest) -> commands.D
     return commands.Decide(call.policy, request.event_id, offer, most_pending=most_pending)
 
 
-async def decide(gate: Gate, call: Call) -> Reply:
-    return Reply(await _done(gate, _decide(gate, call, call.body)))
-
-
 async def decide_many(gate: Gate, call: Call) -> Reply:
     work = []
     for i, request in enumerate(call.body.decisions):
@@ -90,17 +90,16 @@ async def decide_many(gate: Gate, call: Call) -> Reply:
     )
 
 
-async def reward(gate: Gate, call: Call) -> Reply:
-    request = call.body
-    command = commands.Reward(call.policy, request.event_id, request.value, key=call.caller.key)
-    return Reply(await _done(gate, command))
+def reward(gate: Gate, call: Call) -> commands.Reward:
+    return _reward(call, call.body)
+
+
+def _reward(call: Call, request: wire.RewardRequest) -> commands.Reward:
+    return commands.Reward(call.policy, request.event_id, request.value, key=call.caller.key)
 
 
 async def reward_many(gate: Gate, call: Call) -> Reply:
-    work = [
-        commands.Reward(call.policy, request.event_id, request.value, key=call.caller.key)
-        for request in call.body.rewards
-    ]
+    work = [_reward(call, request) for request in call.body.rewards]
     results = await _done(gate, commands.Many(call.policy, work))
     return Reply(
         wire.RewardsAnswer(
@@ -196,22 +195,21 @@ async def policies(gate: Gate, call: Call) -> Reply:
     return Reply(wire.PoliciesAnswer(summaries))
 
 
-async def policy(gate: Gate, call: Call) -> Reply:
-    return Reply(await _done(gate, commands.Look(call.policy, looking.policy_answer)))
+def policy(gate: Gate, call: Call) -> commands.Look:
+    return commands.Look(call.policy, looking.policy_answer)
 
 
-async def versions(gate: Gate, call: Call) -> Reply:
-    return Reply(await _done(gate, commands.Look(call.policy, looking.versions_answer)))
+def versions(gate: Gate, call: Call) -> commands.Look:
+    return commands.Look(call.policy, looking.versions_answer)
 
 
-async def digest(gate: Gate, call: Call) -> Reply:
-    return Reply(await _done(gate, commands.Look(call.policy, looking.digest_answer)))
+def digest(gate: Gate, call: Call) -> commands.Look:
+    return commands.Look(call.policy, looking.digest_answer)
 
 
-async def history(gate: Gate, call: Call) -> Reply:
+def history(gate: Gate, call: Call) -> commands.Look:
     after_s = whole_number(call.query, "after", default=0, most=2**40)
-    look = functools.partial(looking.history_answer, after_s=after_s)
-    return Reply(await _done(gate, commands.Look(call.policy, look)))
+    return commands.Look(call.policy, functools.partial(looking.history_answer, after_s=after_s))
 
 
 async def explanations(gate: Gate, call: Call) -> Reply:
@@ -250,19 +248,18 @@ def _events(gate: Gate, policy: str, after: int, limit: int, as_parquet: bool) -
     return Reply(wire.EventsAnswer([event_answer(event) for event in found], following))
 
 
-async def erase(gate: Gate, call: Call) -> Reply:
+def erase(gate: Gate, call: Call) -> commands.Erase:
     request: wire.ErasureRequest = call.body
     if request.event_ids is None and request.prefix is None and request.older_than_days is None:
         raise invalid("give event_ids, prefix or older_than_days", "$")
     days = request.older_than_days
-    command = commands.Erase(
+    return commands.Erase(
         call.policy,
         event_ids=request.event_ids or (),
         prefix=request.prefix,
         older_than_ns=None if days is None else int(days * 86_400e9),
         key=call.caller.key,
     )
-    return Reply(await _done(gate, command))
 
 
 # -- the process ---------------------------------------------------------------------------------
