@@ -12,6 +12,7 @@ after the other, in some order.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -31,6 +32,7 @@ from driftbandits.agent.decisions import (
     Made,
     UnknownDecision,
     Waiting,
+    estimates_from,
     frozen,
     packed_decisions,
     unpacked_decisions,
@@ -63,7 +65,9 @@ CLOCKS = ("decisions", "ticks")
 
 _EXPLAINED_DECISIONS = 1000
 _KEPT_DETECTIONS = 1000
-_CLOCK, _TAIL, _RADIUS = int(N), int(TAIL), int(RADIUS)  # plain numbers, as `item` takes them
+# Plain numbers, as `item` takes them: it gives plain numbers too, which are quick to compare.
+_CLOCK, _HEAD, _TAIL, _RADIUS = int(N), int(HEAD), int(TAIL), int(RADIUS)
+_BEGUN, _SPAN, _DETECTIONS = int(BEGUN), int(SPAN), int(DETECTIONS)
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
@@ -98,12 +102,14 @@ class Agent:
         self._pending: dict[int, Waiting] = {}  # by id, in the order of their rounds
         self._made: dict[int, Made] = {}
         self._detections: deque[Detection] = deque(maxlen=_KEPT_DETECTIONS)
-        self._shown: Floats | None = None
+        self._shown: bytes | None = None  # theta_hat and theta; bytes are cheap to copy and safe
         self._shown_was_used = False  # by a decision, which makes it part of the state
+        self._one_pick = np.empty((2, 1))  # scratch
         self._hold(new_buffers(policy.numbers, FIRST_CAPACITY if self._keeps_rows else 0))
 
     def _hold(self, buffers: Buffers) -> None:
         self._buffers = buffers
+        self._capacity = buffers.rows.shape[1] if self._keeps_rows else sys.maxsize
         self._counters = buffers.counters
         self._estimates = buffers.vectors[THETA_HAT : THETA + 1]
 
@@ -164,16 +170,17 @@ class Agent:
         return Decision(0, int(picks[0, 0]), 0, float(picks[1, 0]), frozen(table))
 
     def _decide(self, actions: Floats, n: int, *, played: int | None = None) -> list[Decision]:
-        table, picks = np.empty((4, len(actions))), np.empty((2, n))
-        clock = self.clock
+        table = np.empty((4, actions.shape[0]))
+        picks = self._one_pick if n == 1 else np.empty((2, n))
+        clock = self._counters.item(_CLOCK)
         number = self._issued + 1 if self._counts_apart else 0
         verdict = policies.decide(*self._buffers, self.seed, number, actions, table, picks)
         if verdict != policies.ACCEPTED:
             self._refuse(actions, verdict)
-        self._shown = frozen(self._estimates.copy())
+        frozen(table)
+        self._shown = shown = self._estimates.tobytes()
         self._shown_was_used = True
         radius = self._buffers.gauges.item(_RADIUS)
-        frozen(table)
         decisions = []
         for rank in range(n):
             index, t = int(picks.item(0, rank)), clock + 1 + rank
@@ -182,8 +189,8 @@ class Agent:
                 id, t = number + rank, clock
             decision = Decision(id, index, t, picks.item(1, rank), table)
             row = index if played is None else played
-            self._pending[id] = Waiting(t, actions[row : row + 1].copy())
-            self._made[id] = Made(decision, self._shown, radius)
+            self._pending[id] = t, actions[row : row + 1].copy()
+            self._made[id] = decision, shown, radius
             decisions.append(decision)
         self._issued += n
         self._expire()
@@ -191,25 +198,28 @@ class Agent:
 
     def _expire(self) -> None:
         """Let go of what can no longer matter, so that memory stays bounded."""
-        while len(self._made) > _EXPLAINED_DECISIONS:
-            del self._made[next(iter(self._made))]
-        while self._pending:
-            oldest = next(iter(self._pending))
-            if not self._is_past(self._pending[oldest].round):
+        made, pending = self._made, self._pending
+        while len(made) > _EXPLAINED_DECISIONS:
+            del made[next(iter(made))]
+        last = self._last_forgotten_round()
+        while pending:
+            oldest = next(iter(pending))
+            if pending[oldest][0] > last:
                 break
-            del self._pending[oldest]
+            del pending[oldest]
             self._last_expired = oldest
 
-    def _is_past(self, t: int) -> bool:
-        """Whether round t lies before the policy's memory."""
+    def _last_forgotten_round(self) -> int:
+        """The last round that lies before the policy's memory. Foreign data may be older than 1."""
         counters = self._counters
-        if counters[BEGUN] > 0 and t <= counters[BEGUN]:
-            return True
-        return bool(0 < counters[SPAN] <= counters[N] - t)
+        last = counters.item(_BEGUN) or -sys.maxsize
+        span = counters.item(_SPAN)
+        return max(last, counters.item(_CLOCK) - span) if span > 0 else last
 
     def _is_forgotten(self, number: int) -> bool:
         """Whether a decision that does not wait is too old to matter."""
-        return number <= self._last_expired if self._counts_apart else self._is_past(number)
+        last = self._last_expired if self._counts_apart else self._last_forgotten_round()
+        return number <= last
 
     @property
     def issued(self) -> int:
@@ -253,10 +263,12 @@ class Agent:
 
     def _checked_id(self, decision: Decision | int) -> int:
         """The id of a decision that waits for a reward, or that is too old to matter."""
-        number = decision.id if isinstance(decision, Decision) else decision
-        if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+        if isinstance(decision, Decision):
+            number = decision.id
+        elif isinstance(decision, bool) or not isinstance(decision, (int, np.integer)):
             raise UnknownDecision(f"decision must be a Decision or its id; got {decision!r}")
-        number = int(number)
+        else:
+            number = int(decision)
         if number in self._pending:
             return number
         if not 1 <= number <= self.issued:
@@ -284,27 +296,25 @@ class Agent:
         if waiting is None:
             self.late += 1
             return "late"
-        self._absorb(waiting.action, 0, reward, waiting.round)
+        t, action = waiting
+        self._absorb(action, 0, reward, t)
         return "learned"
 
     def _absorb(self, actions: Floats, index: int, reward: float, s: int) -> None:
-        if self._keeps_rows:
+        if self._counters.item(_TAIL) >= self._capacity:
             self._make_room()
-        before = self._counters[DETECTIONS]
+        before = self._counters.item(_DETECTIONS)
         policies.update(*self._buffers, actions, index, reward, s)
         self._shown = None
-        if self._counters[DETECTIONS] > before:
+        if self._counters.item(_DETECTIONS) > before:
             self._detections.append(last_detection(self._buffers))
             self._expire()
 
     def _make_room(self) -> None:
-        capacity = self._buffers.rows.shape[1]
-        tail = self._counters.item(_TAIL)
-        if tail < capacity:
-            return
-        # Twice the room that the rows need, so that moving them to the front stays rare.
-        if 2 * (tail - self._counters[HEAD]) > capacity:
-            self._hold(with_capacity(self._buffers, 2 * capacity))
+        """Twice the room that the rows need, so that moving them to the front stays rare."""
+        rows = self._counters.item(_TAIL) - self._counters.item(_HEAD)
+        if 2 * rows > self._capacity:
+            self._hold(with_capacity(self._buffers, 2 * self._capacity))
 
     def withdraw(self, decision: Decision | int) -> None:
         """Take back a decision that was never shown; its round stays in the past."""
@@ -392,9 +402,10 @@ class Agent:
     def _estimate(self, which: int) -> Floats:
         with self._lock:
             if self._shown is None:
-                self._shown = self._fitted_copy().vectors[THETA_HAT : THETA + 1].copy()
+                self._shown = self._fitted_copy().vectors[THETA_HAT : THETA + 1].tobytes()
                 self._shown_was_used = False
-            return np.array(self._shown[which])
+            estimate: Floats = estimates_from(self._shown)[which].copy()
+            return estimate
 
     def _fitted_copy(self) -> Buffers:
         """The state as the next decision will see it: one among no actions, made by a copy."""
@@ -438,7 +449,9 @@ class Agent:
                 f"decision {number!r} cannot be explained; the last {_EXPLAINED_DECISIONS} "
                 "decisions can"
             )
-        return Explanation(made.decision, made.estimates[0], made.estimates[1], made.radius)
+        of, estimates, radius = made
+        theta_hat, theta = estimates_from(estimates)
+        return Explanation(of, theta_hat, theta, radius)
 
     # -- checking --------------------------------------------------------------------------------
 
@@ -506,13 +519,13 @@ class Agent:
         ids = arrays["pending"].tolist()
         rounds = ids if apart is None else arrays["pending_rounds"].tolist()
         agent._pending = {
-            number: Waiting(t, action[None, :])
+            number: (t, action[None, :])
             for number, t, action in zip(ids, rounds, arrays["pending_actions"], strict=True)
         }
         agent._made = dict(unpacked_decisions(arrays))
         agent._detections.extend(map(Detection.from_row, arrays["detections"]))
         if "shown" in arrays:
-            agent._shown = frozen(arrays["shown"])
+            agent._shown = arrays["shown"].tobytes()
             agent._shown_was_used = True
         return agent
 
@@ -521,20 +534,20 @@ class Agent:
             **essence(self._buffers),
             **packed_decisions(list(self._made.values()), self.policy.model_dim),
             "pending": np.array(list(self._pending), dtype=np.int64),
-            "pending_actions": np.array([w.action[0] for w in self._pending.values()]).reshape(
-                -1, self.policy.dim
-            ),
+            "pending_actions": np.array(
+                [action[0] for _, action in self._pending.values()]
+            ).reshape(-1, self.policy.dim),
             "detections": np.array(self._detections, dtype=np.float64).reshape(-1, 4),
         }
         if self._shown is not None and self._shown_was_used:
-            arrays["shown"] = self._shown
+            arrays["shown"] = estimates_from(self._shown)
         meta = {
             "policy": self.policy.arguments,
             "seed": self.seed,
             "late": self.late,
         }
         if self._counts_apart:
-            rounds = [waiting.round for waiting in self._pending.values()]
+            rounds = [t for t, _ in self._pending.values()]
             arrays["pending_rounds"] = np.array(rounds, dtype=np.int64)
             meta["apart"] = [self._issued, self._last_expired]
         return arrays, meta

@@ -59,19 +59,11 @@ class Explanation(NamedTuple):
         return "\n".join(lines)
 
 
-class Made(NamedTuple):
-    """A decision and what it was made by."""
+Made = tuple[Decision, bytes, float]
+"""A decision, and what it was made by: theta_hat and theta, and the radius."""
 
-    decision: Decision
-    estimates: Floats  # (2, d): theta_hat, theta
-    radius: float
-
-
-class Waiting(NamedTuple):
-    """A decision whose reward has not come."""
-
-    round: int
-    action: Floats  # (1, dim)
+Waiting = tuple[int, Floats]
+"""The round of a decision whose reward has not come, and the action that was played (1, dim)."""
 
 
 class UnknownDecision(ValueError):
@@ -88,15 +80,20 @@ def frozen(array: Floats) -> Floats:
     return array
 
 
+def estimates_from(content: bytes) -> Floats:
+    """theta_hat and theta, (2, d)."""
+    return np.frombuffer(content).reshape(2, -1)
+
+
 def packed_decisions(made: list[Made], d: int) -> dict[str, NDArray[Any]]:
     """Decisions of different sizes as a few flat arrays."""
-    decisions = [m.decision for m in made]
+    decisions = [decision for decision, _, _ in made]
     labels = [(x.id, x.index, x.round, x.scores.size) for x in decisions]
     return {
         "made": np.array(labels, dtype=np.int64).reshape(-1, 4),
         "made_propensities": np.array([x.propensity for x in decisions]),
-        "made_radii": np.array([m.radius for m in made]),
-        "made_estimates": np.array([m.estimates for m in made]).reshape(-1, 2, d),
+        "made_radii": np.array([radius for _, _, radius in made]),
+        "made_estimates": np.frombuffer(b"".join([x for _, x, _ in made])).reshape(-1, 2, d),
         "made_means": np.concatenate([x.means for x in decisions] or [np.empty(0)]),
         "made_widths": np.concatenate([x.widths for x in decisions] or [np.empty(0)]),
     }
@@ -116,4 +113,4 @@ def unpacked_decisions(arrays: dict[str, NDArray[Any]]) -> Iterable[tuple[int, M
         widths = arrays["made_widths"][end - size : end]
         table = frozen(np.stack([means, widths, means + widths]))
         decision = Decision(number, index, when, propensity, table)
-        yield number, Made(decision, frozen(estimates), radius)
+        yield number, (decision, estimates.tobytes(), radius)
