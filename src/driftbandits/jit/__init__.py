@@ -19,6 +19,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from driftbandits.jit.cache import KernelCache
+from driftbandits.jit.parts import Entry, PartCompiler, WholeCompiler
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,6 +39,11 @@ def internal(function: Callable[P, R]) -> Callable[P, R]:
     return _compile(function, **_INTERNAL)
 
 
+def allocating(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a kernel that only kernels call and that makes arrays."""
+    return _compile(function, _nrt=True, **_INTERNAL)
+
+
 def leaf(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a kernel of a few lines into its callers, and for Python too."""
     return _compile(function, forceinline=True)
@@ -54,15 +60,21 @@ def spliced(function: Callable[P, R]) -> Callable[P, R]:
     Each kernel is compiled with everything it calls: a chain of thin ones near the top would pay
     for all that lies below once per link.
     """
-    return _compile(function, inline="always")
+    return _compile(function, **_INTERNAL)
 
 
 def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     # forceinline is said either way, because a kernel would inherit it from the first caller.
-    options = {"forceinline": False, "error_model": "numpy", **options}
-    kernel: Any = numba.njit(**options)(function)
-    if not _INTERPRETED:
-        kernel._cache = KernelCache(function)
+    options = {"forceinline": False, "error_model": "numpy", "_nrt": False, **options}
+    if _INTERPRETED:
+        return function
+    if "no_cpython_wrapper" in options or "inline" in options:
+        return cast(Callable[P, R], numba.njit(**options, pipeline_class=PartCompiler)(function))
+    options["_nrt"]=True
+    kernel: Any = Entry(function, targetoptions={"nopython": True, **options}, pipeline_class=WholeCompiler)
+    options["_nrt"]=function.__name__ in ("_play",)
+    kernel.part = numba.njit(**options, **_INTERNAL, pipeline_class=PartCompiler)(function)
+    kernel._cache = KernelCache(function)
     return cast(Callable[P, R], kernel)
 
 
@@ -91,16 +103,11 @@ def _without_owner(typing_context: Any, array: Any) -> Any:
 _view: Any = intrinsic(_without_owner)
 
 
-def _borrowed(array: A) -> A:
-    view: A = _view(array)
-    return view
-
-
 def _itself(array: A) -> A:
     return array
 
 
-borrowed = _itself if _INTERPRETED else inlined(_borrowed)
+borrowed = _itself if _INTERPRETED else _view
 """The same array without its reference count, which kernels would otherwise keep touching.
 
 Whoever handed the array in must hold it for as long.

@@ -53,7 +53,7 @@ from driftbandits.estimator.model import (
     V,
 )
 from driftbandits.estimator.solve import KKT_TOLERANCE
-from driftbandits.jit import internal, spliced
+from driftbandits.jit import allocating, internal, spliced
 from driftbandits.linalg import (
     add_outer,
     cholesky,
@@ -188,7 +188,7 @@ def project_in_curvature(model: Model, state: State) -> None:
         shorten = 1.0
 
 
-@internal
+@allocating
 def _sum_along(model: Model, state: State) -> None:
     """BEND and TWIST at theta, along the u in STEP."""
     vectors, matrices, rows, d = state.vectors, state.matrices, state.rows, model.d

@@ -42,7 +42,7 @@ from driftbandits.estimator.model import (
     State,
     V,
 )
-from driftbandits.jit import compiled, inlined, internal, place, spliced
+from driftbandits.jit import allocating, compiled, inlined, internal, place, spliced
 from driftbandits.linalg import cholesky, inverse, norm, sandwich
 from driftbandits.policies import pool, restarts, windows
 from driftbandits.policies.adaptation import POOLED, RESTARTS, WINDOWS, adaptation_of
@@ -294,7 +294,7 @@ def score(
         table[2, i] = mean + width
 
 
-@internal
+@allocating
 def _features(model: Model, scoring: Scoring, actions: Floats) -> Floats:
     """The actions as the model sees them, (K, d)."""
     features = np.empty((actions.shape[0], model.d))
