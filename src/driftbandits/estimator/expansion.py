@@ -53,7 +53,7 @@ from driftbandits.estimator.model import (
     State,
     V,
 )
-from driftbandits.jit import LANES, allocating, inlined, internal, place, row_product
+from driftbandits.jit import LANES, allocating, inlined, place, row_product
 from driftbandits.linalg import copy, distance, dot, norm
 
 _BLOCK = 128  # rows that a pass takes at once

@@ -34,6 +34,16 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     return _compile(function)
 
 
+def compiled_for(family: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Compile a kernel that is made several times from the same lines."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        function.__qualname__ = f"{family}.{function.__name__}"  # by which it is kept
+        return _compile(function)
+
+    return decorate
+
+
 def internal(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a kernel that only kernels call: half of the compiler's work is the way in."""
     return _compile(function, **_INTERNAL)
@@ -54,15 +64,6 @@ def inlined(function: Callable[P, R]) -> Callable[P, R]:
     return _compile(function, forceinline=True, **_INTERNAL)
 
 
-def spliced(function: Callable[P, R]) -> Callable[P, R]:
-    """Paste a kernel into its callers before they are compiled, so that it is never compiled alone.
-
-    Each kernel is compiled with everything it calls: a chain of thin ones near the top would pay
-    for all that lies below once per link.
-    """
-    return _compile(function, **_INTERNAL)
-
-
 def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     # forceinline is said either way, because a kernel would inherit it from the first caller.
     options = {"forceinline": False, "error_model": "numpy", "_nrt": False, **options}
@@ -70,9 +71,11 @@ def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
         return function
     if "no_cpython_wrapper" in options or "inline" in options:
         return cast(Callable[P, R], numba.njit(**options, pipeline_class=PartCompiler)(function))
-    options["_nrt"]=True
-    kernel: Any = Entry(function, targetoptions={"nopython": True, **options}, pipeline_class=WholeCompiler)
-    options["_nrt"]=function.__name__ in ("_play",)
+    options["_nrt"] = True
+    kernel: Any = Entry(
+        function, targetoptions={"nopython": True, **options}, pipeline_class=WholeCompiler
+    )
+    options["_nrt"] = function.__name__ in ("decide", "play_trace")
     kernel.part = numba.njit(**options, **_INTERNAL, pipeline_class=PartCompiler)(function)
     kernel._cache = KernelCache(function)
     return cast(Callable[P, R], kernel)
