@@ -105,7 +105,7 @@ _SHORT_WAY = 1e-4
 _PATIENCE = 20
 
 
-@internal
+@inlined
 def fit(model: Model, state: State) -> None:
     """Bring theta_hat and theta up to date: Newton on an expansion, certified or renewed."""
     if state.counters[FITTED]:
@@ -130,7 +130,7 @@ def fit(model: Model, state: State) -> None:
         state.counters[VALID + FOR_THETA] = 0
 
 
-@internal
+@inlined
 def _solve_ridge(model: Model, state: State) -> None:
     """theta_hat := V^-1 b, which is exact: c = 1, so V is J and does not depend on theta."""
     vectors, matrices = state.vectors, state.matrices

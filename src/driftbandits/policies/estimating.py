@@ -53,7 +53,7 @@ from driftbandits.estimator.model import (
     V,
 )
 from driftbandits.estimator.solve import KKT_TOLERANCE
-from driftbandits.jit import allocating, internal
+from driftbandits.jit import allocating, inlined, internal
 from driftbandits.linalg import (
     add_outer,
     cholesky,
@@ -72,7 +72,7 @@ _TWIST = CURVATURE
 _SPHERE_TOLERANCE = 1e-13
 
 
-@internal
+@inlined
 def prepare(model: Model, period: int, one_matrix: int, state: State) -> None:
     """What some rows need before `fit`: a restart by schedule, and W for W~ as the norm."""
     if period > 0 and state.counters[N] // period * period > state.counters[BEGUN]:

@@ -143,7 +143,7 @@ def _radius(model: Model, scoring: Scoring, t: float, n: float, inside: bool) ->
     return scoring.radius_scale * (wide + scoring.radius_offset)
 
 
-@internal
+@inlined
 def bonus_factor(model: Model, scoring: Scoring, state: State, number: int) -> float:
     """What the next decision multiplies a norm with; `number` as in `decide`.
 
@@ -190,7 +190,7 @@ def _self_concordant_radius(
     return wide / scoring.flattest_root
 
 
-@internal
+@inlined
 def make_bonus_matrix(scoring: Scoring, state: State) -> None:
     cholesky(state.matrices, V, FACTOR)
     if scoring.sandwiched:
@@ -224,7 +224,7 @@ def shrinkage(scoring: Scoring, actions: Floats, i: int) -> float:
     return scoring.longest / (largest * math.sqrt(total))
 
 
-@internal
+@inlined
 def verdict_on(scoring: Scoring, actions: Floats) -> int:
     """Whether a set of actions may be used."""
     for i in range(actions.shape[0]):
@@ -248,7 +248,7 @@ def set_row(scoring: Scoring, actions: Floats, i: int, state: State) -> None:
         state.vectors[ROW, j] = feature(scoring, actions, i, j, shrink)
 
 
-@internal
+@inlined
 def score(
     model: Model, scoring: Scoring, state: State, wide: float, actions: Floats, table: Floats
 ) -> None:
