@@ -3,6 +3,9 @@
 Kernels never divide by an unchecked zero, so ``error_model="numpy"`` drops a test that would keep
 loops from being vectorised. Fast-math stays off: without it a kernel gives the same bits whether
 it is called from Python or from inside another kernel, which is what makes a replay exact.
+
+A kernel is compiled as an entry, for Python, or as a part, for other kernels (see parts.py). Parts
+do not count references: whoever called the entry holds the arrays, and few kernels make any.
 """
 
 from __future__ import annotations
@@ -16,69 +19,87 @@ import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
+from numba.core.compiler import Compiler
 from numba.extending import intrinsic
 
 from driftbandits.jit.cache import KernelCache
-from driftbandits.jit.parts import Entry, PartCompiler, WholeCompiler
+from driftbandits.jit.entries import Entry
+
+TESTED_NUMBA = (0, 68)
+"""With any other, numba's own compiler makes the same kernels, and takes longer."""
+
+EntryCompiler: Any
+PartCompiler: Any
+if numba.version_info.short == TESTED_NUMBA:
+    from driftbandits.jit.parts import EntryCompiler, PartCompiler
+else:
+    EntryCompiler = PartCompiler = Compiler
 
 P = ParamSpec("P")
 R = TypeVar("R")
 A = TypeVar("A")
 
 _INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") == "1"
-_INTERNAL = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+# Everything is said, because a kernel inherits what is not from the first caller.
+_OPTIONS = {"nopython": True, "error_model": "numpy", "forceinline": False}
+_MAKES_ARRAYS, _MAKES_NO_ARRAYS = {"_nrt": True}, {"_nrt": False}
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a kernel on first use and keep the machine code for the next process."""
-    return _compile(function)
+    return _entry(function)
 
 
 def compiled_for(family: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Compile a kernel that is made several times from the same lines."""
+    """Compile a kernel that is made from the same lines for several families."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         function.__qualname__ = f"{family}.{function.__name__}"  # by which it is kept
-        return _compile(function)
+        return _entry(function, **_MAKES_ARRAYS)
 
     return decorate
 
 
+def leaf(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a kernel of a few lines into its callers, and for Python too."""
+    return _entry(function, forceinline=True)
+
+
 def internal(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a kernel that only kernels call: half of the compiler's work is the way in."""
-    return _compile(function, **_INTERNAL)
+    """Compile a kernel that only kernels call."""
+    return _part(function)
 
 
 def allocating(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a kernel that only kernels call and that makes arrays."""
-    return _compile(function, _nrt=True, **_INTERNAL)
-
-
-def leaf(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a kernel of a few lines into its callers, and for Python too."""
-    return _compile(function, forceinline=True)
+    """Compile a kernel that only kernels call, and that makes arrays."""
+    return _part(function, **_MAKES_ARRAYS)
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a small kernel into its callers: handing over a state costs more than its work."""
-    return _compile(function, forceinline=True, **_INTERNAL)
+    return _part(function, forceinline=True)
 
 
-def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
-    # forceinline is said either way, because a kernel would inherit it from the first caller.
-    options = {"forceinline": False, "error_model": "numpy", "_nrt": False, **options}
+def _entry(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     if _INTERPRETED:
         return function
-    if "no_cpython_wrapper" in options or "inline" in options:
-        return cast(Callable[P, R], numba.njit(**options, pipeline_class=PartCompiler)(function))
-    options["_nrt"] = True
     kernel: Any = Entry(
-        function, targetoptions={"nopython": True, **options}, pipeline_class=WholeCompiler
+        function,
+        targetoptions={**_OPTIONS, **options, **_MAKES_ARRAYS},
+        pipeline_class=EntryCompiler,
     )
-    options["_nrt"] = function.__name__ in ("decide", "play_trace")
-    kernel.part = numba.njit(**options, **_INTERNAL, pipeline_class=PartCompiler)(function)
+    kernel.part = _part(function, **options)
     kernel._cache = KernelCache(function)
     return cast(Callable[P, R], kernel)
+
+
+def _part(function: Callable[P, R], **options: Any) -> Callable[P, R]:
+    if _INTERPRETED:
+        return function
+    no_way_in = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    options = {**_OPTIONS, **_MAKES_NO_ARRAYS, **no_way_in, **options}
+    make: Any = numba.jit(**options, pipeline_class=PartCompiler)
+    return cast(Callable[P, R], make(function))
 
 
 def place(index: int) -> int:
