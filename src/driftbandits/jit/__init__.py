@@ -22,15 +22,13 @@ from numba.core import cgutils
 from numba.core.compiler import Compiler
 from numba.extending import intrinsic
 
-from driftbandits.jit.cache import KernelCache
+from driftbandits.jit.cache import KernelCache, say_that_it_compiles
 from driftbandits.jit.entries import Entry
-
-TESTED_NUMBA = (0, 68)
-"""With any other, numba's own compiler makes the same kernels, and takes longer."""
+from driftbandits.jit.known import IS_KNOWN
 
 EntryCompiler: Any
 PartCompiler: Any
-if numba.version_info.short == TESTED_NUMBA:
+if IS_KNOWN:
     from driftbandits.jit.parts import EntryCompiler, PartCompiler
 else:
     EntryCompiler = PartCompiler = Compiler
@@ -100,6 +98,11 @@ def _part(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     options = {**_OPTIONS, **_MAKES_NO_ARRAYS, **no_way_in, **options}
     make: Any = numba.jit(**options, pipeline_class=PartCompiler)
     return cast(Callable[P, R], make(function))
+
+
+def is_kept(kernel: Callable[P, R]) -> bool:
+    """Whether the machine code of an entry is in the cache."""
+    return _INTERPRETED or bool(cast(Any, kernel)._cache.holds_anything())
 
 
 def place(index: int) -> int:

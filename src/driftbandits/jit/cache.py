@@ -22,8 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from numba.core import caching
+from numba.core.runtime.nrt import rtsys
+
+from driftbandits.jit.known import IS_KNOWN
 
 # numba's classes carry no types
+_start_runtime: Any = rtsys.initialize
 _CacheLocator: Any = caching._CacheLocator
 _CompileResultCacheImpl: Any = caching.CompileResultCacheImpl
 _FunctionCache: Any = caching.FunctionCache
@@ -76,7 +80,8 @@ def _is_private_and_writable(directory: Path) -> bool:
 
 
 @cache
-def _say_that_it_compiles() -> None:
+def say_that_it_compiles() -> None:
+    """Once for a process."""
     sys.stderr.write("driftbandits: compiling its kernels, once for this installation ...\n")
     sys.stderr.flush()
 
@@ -140,13 +145,20 @@ class KernelCache(_FunctionCache):  # type: ignore[misc]
         return bool(self._cache_file._load_index())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        found = super().load_overload(sig, target_context)
+        found = self._loaded(sig, target_context)
         if found is None:
             self._begin_turn()
-            found = super().load_overload(sig, target_context)
+            found = self._loaded(sig, target_context)
             if found is not None:
                 self._end_turn()
         return found
+
+    def _loaded(self, sig: Any, target_context: Any) -> Any:
+        if not IS_KNOWN:
+            return super().load_overload(sig, target_context)
+        # numba would first load all that its compiler knows, which takes longer than the kernels
+        _start_runtime(target_context)
+        return self._load_overload(sig, target_context)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         super().save_overload(sig, data)
@@ -157,7 +169,7 @@ class KernelCache(_FunctionCache):  # type: ignore[misc]
 
     def _begin_turn(self) -> None:
         self._end_turn()  # of a compilation that failed
-        self._notice = threading.Timer(QUIET_SECONDS, _say_that_it_compiles)
+        self._notice = threading.Timer(QUIET_SECONDS, say_that_it_compiles)
         self._notice.daemon = True
         self._notice.start()
         self._lock = _locked(cache_directory() / f"{self._impl.filename_base}.lock")

@@ -20,8 +20,3 @@ class Entry(_Dispatcher):  # type: ignore[misc]
     @property
     def _numba_type_(self) -> Any:
         return self.part._numba_type_
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether its machine code is in the cache."""
-        return bool(self._cache.holds_anything())

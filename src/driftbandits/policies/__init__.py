@@ -1,7 +1,15 @@
 """The policies: rows of data, and the kernels that play them."""
 
 from driftbandits.policies.detection import Detection, last_detection, record_detection
-from driftbandits.policies.kernels import FAMILIES, PLAIN, POOLED, Kernels, family_of, kernels_of
+from driftbandits.policies.kernels import (
+    FAMILIES,
+    PLAIN,
+    POOLED,
+    SPECIAL,
+    Kernels,
+    family_of,
+    kernels_of,
+)
 from driftbandits.policies.rows import (
     ALIASES,
     ROWS,
@@ -29,6 +37,7 @@ __all__ = [
     "PLAIN",
     "POOLED",
     "ROWS",
+    "SPECIAL",
     "TOO_LONG",
     "UCB",
     "Detection",
