@@ -22,7 +22,7 @@ from numba.core import cgutils
 from numba.core.compiler import Compiler
 from numba.extending import intrinsic
 
-from driftbandits.jit.cache import KernelCache, say_that_it_compiles
+from driftbandits.jit.cache import KernelCache
 from driftbandits.jit.entries import Entry
 from driftbandits.jit.known import IS_KNOWN
 

@@ -13,7 +13,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 
 from driftbandits.agent import Agent
-from driftbandits.jit import is_kept, say_that_it_compiles
+from driftbandits.jit import is_kept
+from driftbandits.jit.cache import say_that_it_compiles
 from driftbandits.policies import PLAIN, POOLED, SPECIAL, Policy, family_of, kernels_of, policy
 
 logger = logging.getLogger("driftbandits.service")
