@@ -64,8 +64,8 @@ def _compile_apart(kernels: list[str]) -> None:
     say_that_it_compiles()
     command = [sys.executable, "-m", __name__]
     compilers = [
-        subprocess.Popen([*command, *kernels]),
-        subprocess.Popen([*command, *kernels[::-1]]),
+        subprocess.Popen([*command, *order], stderr=subprocess.DEVNULL)
+        for order in (kernels, kernels[::-1])
     ]
     for compiler in compilers:
         if compiler.wait() != 0:
