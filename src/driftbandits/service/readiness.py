@@ -10,7 +10,7 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from driftbandits.agent import Agent
 from driftbandits.jit import is_kept
@@ -39,44 +39,45 @@ def ready(made: Policy) -> Policy:
     return made
 
 
-def make_ready(families: Iterable[str]) -> None:
+def make_ready(families: Collection[str]) -> None:
     """Compile the kernels of these families, or load them from the cache."""
+    if _ready.issuperset(families):
+        return
     with _one_at_a_time:
         wanted = [family for family in families if family not in _ready]
-        _compile_apart(
-            [
-                f"{family}.{name}"
-                for family in wanted
-                for name in _USES
-                if not is_kept(getattr(kernels_of(family), name))
-            ]
-        )
-        for family in wanted:
-            for name in _USES:
-                _use(f"{family}.{name}")
-            _ready.add(family)
+        kernels = [(family, name) for family in wanted for name in _USES]
+        _compile_apart([kernel for kernel in kernels if not is_kept(_kernel(*kernel))])
+        for kernel in kernels:
+            _use(*kernel)
+        _ready.update(wanted)
 
 
-def _compile_apart(kernels: list[str]) -> None:
+def _kernel(family: str, name: str) -> Callable[..., object]:
+    kernel: Callable[..., object] = getattr(kernels_of(family), name)
+    return kernel
+
+
+def _use(family: str, name: str) -> None:
+    _USES[name](Agent(policy(_EXAMPLES[family], dim=2)))
+
+
+def _compile_apart(kernels: list[tuple[str, str]]) -> None:
     """Let two processes begin from both ends; the locks of the cache keep them apart."""
     if not kernels:
         return
     say_that_it_compiles()
-    command = [sys.executable, "-m", __name__]
     compilers = [
-        subprocess.Popen([*command, *order], stderr=subprocess.DEVNULL)
+        subprocess.Popen(
+            [sys.executable, "-m", __name__, *(".".join(kernel) for kernel in order)],
+            stderr=subprocess.DEVNULL,
+        )
         for order in (kernels, kernels[::-1])
     ]
     for compiler in compilers:
-        if compiler.wait() != 0:
+        if compiler.wait() != 0:  # what it leaves is compiled here
             logger.warning("a process that compiles ended with %d", compiler.returncode)
 
 
-def _use(kernel: str) -> None:
-    family, name = kernel.split(".")
-    _USES[name](Agent(policy(_EXAMPLES[family], dim=2)))
-
-
 if __name__ == "__main__":
-    for each in sys.argv[1:]:
-        _use(each)
+    for argument in sys.argv[1:]:
+        _use(*argument.split("."))
