@@ -298,7 +298,7 @@ def mean_square(model: Model, scoring: Scoring, actions: Floats) -> float:
         for j in range(model.d):
             a = feature(scoring, actions, i, j, shrink)
             total += a * a
-    return float(total / actions.shape[0])
+    return float(total / max(actions.shape[0], 1))
 
 
 @compiled
