@@ -1,9 +1,11 @@
 """First use: importing compiles nothing, one process compiles for all, and the code is kept.
 
 Each test starts new processes, since a process that has compiled tells nothing. They report which
-of our kernels the compiler really ran on, by the compiler's own events.
+of our kernels the compiler really ran on, by the compiler's own events: those that Python calls,
+and the modules of all.
 """
 
+import fcntl
 import json
 import os
 import shutil
@@ -16,6 +18,8 @@ from pathlib import Path
 import pytest
 
 import driftbandits
+from driftbandits.jit.cache import source_hash
+from driftbandits.policies import PLAIN, kernels_of
 
 pytestmark = pytest.mark.compiled
 
@@ -29,11 +33,13 @@ with event.install_recorder("numba:compile") as recorder:
     import driftbandits as db
     {body}
 from driftbandits.jit.cache import cache_directory
+from driftbandits.jit.entries import Entry
 starts = [e.data for _, e in recorder.buffer if e.is_start]
-kernels = [(start["dispatcher"].py_func, start["args"]) for start in starts]
+kernels = [(start["dispatcher"], start["dispatcher"].py_func, start["args"]) for start in starts]
 print(json.dumps({{
-    "compiled": [f"{{f.__module__}}.{{f.__name__}} {{types}}" for f, types in kernels
-                 if f.__module__.startswith("driftbandits")],
+    "compiled": [f"{{f.__module__}} {{f.__qualname__}} {{types}}" for kernel, f, types in kernels
+                 if isinstance(kernel, Entry)],
+    "modules": sorted({{f.__module__ for _, f, _ in kernels}}),
     "outcome": {outcome},
     "directory": str(cache_directory()),
 }}))
@@ -42,7 +48,7 @@ DECIDE = REPORT.format(
     body="""
     agent = db.Agent(db.policy("SW-GLUCB", dim=2, window=50), seed=3)
     choice = agent.decide([[1.0, 0.0], [0.0, 0.5], [-0.6, 0.6]])
-    from driftbandits.policies import decide""",
+    decide = agent._kernels.decide""",
     outcome="""[choice.index, choice.scores.tolist(), sum(decide.stats.cache_hits.values()),
                 sum(decide.stats.cache_misses.values())]""",
 )
@@ -73,7 +79,7 @@ def finish(process):
 
 
 def is_decide(kernel):
-    return kernel.startswith("driftbandits.policies.scoring.decide ")
+    return kernel.startswith("driftbandits.policies.kernels plain.decide ")
 
 
 def test_importing_compiles_nothing(tmp_path):
@@ -92,18 +98,57 @@ def test_processes_that_start_together_compile_once_and_the_next_not_at_all(tmp_
     assert set(times_compiled.values()) == {1}, "a kernel was compiled by several processes"
     choices = [report["outcome"][:2] for report in reports]
     assert choices == [choices[0]] * 4
-    compiler = next(
-        err
+    compiler, notice = next(
+        (report, err)
         for report, err in zip(reports, errors, strict=True)
         if any(map(is_decide, report["compiled"]))
     )
-    assert compiler.count(NOTICE) == 1
+    assert notice.count(NOTICE) == 1
+    assert "driftbandits.estimator.solve" in compiler["modules"]
+    for other in ("pool", "restarts", "windows"):
+        assert f"driftbandits.policies.{other}" not in compiler["modules"], "of another family"
     assert all(err.count(NOTICE) <= 1 for err in errors)
 
     later, err = finish(start(DECIDE, DRIFTBANDITS_CACHE_DIR=tmp_path))
     _, _, hits, misses = later["outcome"]
     assert (later["compiled"], hits > 0, misses, err) == ([], True, 0, "")
     assert later["outcome"][:2] == choices[0]
+
+
+def test_a_kernel_does_not_wait_for_another(tmp_path):
+    cache = kernels_of(PLAIN).decide._cache
+    folder = tmp_path / source_hash()
+    folder.mkdir()
+    with (folder / f"{cache._impl.filename_base}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        report, _ = finish(start(RADIUS, DRIFTBANDITS_CACHE_DIR=tmp_path))
+    assert report["compiled"] != []
+
+
+def test_a_service_lets_others_compile(tmp_path):
+    code = REPORT.format(
+        body="""
+    from driftbandits.service.readiness import make_ready
+    make_ready(["pooled"])
+    make_ready(["pooled"])
+    _, *used = db.policies.kernels_of("pooled")""",
+        outcome="[[sum(k.stats.cache_hits.values()), len(k.signatures)] for k in used]",
+    )
+    report, err = finish(start(code, DRIFTBANDITS_CACHE_DIR=tmp_path))
+    assert (report["compiled"], report["outcome"]) == ([], [[1, 1]] * 3)
+    assert err.count(NOTICE) == 1
+    again, err = finish(start(code, DRIFTBANDITS_CACHE_DIR=tmp_path))
+    assert (again["compiled"], again["outcome"], err) == ([], [[1, 1]] * 3, "")
+
+
+def test_another_numba_makes_the_same_kernels(tmp_path):
+    pretend = "import numba; numba.version_info = numba.version_info._replace(short=(0, 1))\n"
+    ours, _ = finish(start(RADIUS, DRIFTBANDITS_CACHE_DIR=tmp_path / "known"))
+    settings = {"DRIFTBANDITS_CACHE_DIR": tmp_path / "other"}
+    for _ in range(2):
+        others, _ = finish(start(pretend + RADIUS, **settings))
+        assert others["outcome"] == ours["outcome"]
+    assert others["compiled"] == []
 
 
 def copy_of_package(folder):

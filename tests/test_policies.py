@@ -321,8 +321,10 @@ def test_one_compiled_signature():
         agent.update(np.int32(decision.id), np.float32(1.0))
         agent.learn(form, np.ones(len(form)))
         agent.learn(form, [1] * len(form), ages=[3] * len(form))
-    for kernel in (policies.decide, policies.update, policies.tick):
-        assert len(kernel.signatures) == 1, kernel.__name__
+    for family in policies.FAMILIES:
+        _, *kernels = policies.kernels_of(family)
+        for kernel in kernels:
+            assert len(kernel.signatures) == 1, kernel.__qualname__
 
 
 # -- what is accepted ----------------------------------------------------------------------------

@@ -51,13 +51,14 @@ def history() -> list[Played]:
 def decisions(name: str, seeds: int, **more) -> tuple[np.ndarray, np.ndarray]:
     """Choice and propensity for each seed, after the history."""
     policy = db.policy(name, **{**arguments_of(name), **more})
+    kernels = policies.kernels_of(policies.family_of(policy))
     buffers = new_buffers(policy.numbers, 2 * ROUNDS)
     for played in history():
-        policies.tick(*buffers, 1)
-        policies.update(*buffers, played.action[None, :], 0, played.reward, played.round)
+        kernels.tick(*buffers, 1)
+        kernels.update(*buffers, played.action[None, :], 0, played.reward, played.round)
     picks, table = np.empty((seeds, 2, 1)), np.empty((4, len(ACTIONS)))
     for seed in range(seeds):
-        assert policies.decide(*copy_of(buffers), seed, 0, ACTIONS, table, picks[seed]) == 0
+        assert kernels.decide(*copy_of(buffers), seed, 0, ACTIONS, table, picks[seed]) == 0
     return picks[:, 0, 0].astype(int), picks[:, 1, 0]
 
 

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from driftbandits import policies as kernels
 from driftbandits.environments import Environment, Trace
 from driftbandits.estimator import keeps_rows, new_buffers
 from driftbandits.estimator.model import (
@@ -39,8 +38,16 @@ from driftbandits.estimator.model import (
     Places,
     counter_names,
 )
-from driftbandits.jit import compiled, place
-from driftbandits.policies import Detection, Policy
+from driftbandits.jit import compiled_for, place
+from driftbandits.policies import (
+    ACCEPTED,
+    NOT_FINITE,
+    TOO_LONG,
+    Detection,
+    Policy,
+    family_of,
+    kernels_of,
+)
 
 RECORDS = ("regret", "chosen", "theta_hat", "intervals", "detections")
 _BLOCKS_PER_WORKER = 4
@@ -250,7 +257,7 @@ def _play_compiled(
     )
     available = np.ones((0, 0), dtype=np.bool_) if trace.available is None else trace.available
     low, high = policy.reward_range()
-    _prepare(policy)
+    play_trace = _ready_player(policy)
     seconds = 0.0
     detections: list[Detection] = []
     for start, end in zip(starts, [*starts[1:], T + 1], strict=True):
@@ -258,7 +265,7 @@ def _play_compiled(
         buffers = new_buffers(policy.numbers, _capacity(policy, end - start))
         detected = np.empty((end - start if "detections" in record else 0, 4))
         before = time.perf_counter()
-        verdict, t = _play(
+        verdict, t = play_trace(
             *buffers,
             seed,
             low,
@@ -276,18 +283,18 @@ def _play_compiled(
         run.work[:] += buffers.counters[:COUNTERS]
         for row in detected[: buffers.counters[DETECTIONS]]:
             detections.append(Detection.from_row(row).later(start - 1))
-        if verdict != kernels.ACCEPTED:
+        if verdict != ACCEPTED:
             raise ValueError(_complaint(policy, trace, verdict, start + t))
     return run._replace(seconds=seconds, detections=tuple(detections))
 
 
 def _complaint(policy: Policy, trace: Trace, verdict: int, t: int) -> str:
-    if verdict == kernels.TOO_LONG:
+    if verdict == TOO_LONG:
         return (
             f"actions of round {t} are longer than L = {policy.L:g}; give the policy a larger L or "
             "too_long='rescale'"
         )
-    if verdict == kernels.NOT_FINITE:
+    if verdict == NOT_FINITE:
         return f"actions of round {t} must be finite"
     low, high = policy.reward_range()
     return (
@@ -303,128 +310,134 @@ def _capacity(policy: Policy, rounds: int) -> int:
     return rounds if span is None else min(rounds, 2 * span + 1)
 
 
-_prepared: set[str] = set()
-
-
-def _prepare(policy: Policy) -> None:
-    """Compile, or load from the cache, before any clock is started."""
-    if "play" in _prepared:
-        return
-    d = policy.model_dim
-    _play(
-        *new_buffers(policy.numbers, 1),
-        0,
-        0.0,
-        1.0,
-        np.zeros((0, 1, policy.dim)),
-        np.zeros((0, 1)),
-        np.ones((0, 0), dtype=np.bool_),
-        np.empty(0, dtype=np.int64),
-        np.empty((0, d)),
-        np.empty((0, 1)),
-        np.empty((0, 1)),
-        np.empty((0, 4)),
-    )
-    _prepared.add("play")
-
-
 BAD_REWARD = place(100)
 _BY_THE_CLOCK = place(0)  # a plain 0 would be a type of its own, and `decide` compiled for it
 
 
-@compiled
-def _play(
-    numbers: Floats,
-    rows: Floats,
-    counters: Ints,
-    gauges: Floats,
-    vectors: Floats,
-    matrices: Floats,
-    moments: Floats,
-    ladder: Places,
-    seed: int,
-    low: float,
-    high: float,
-    actions: Floats,
-    rewards: Floats,
-    available: NDArray[np.bool_],
-    chosen: Ints,
-    theta_hat: Floats,
-    means_out: Floats,
-    widths_out: Floats,
-    detected: Floats,
-) -> tuple[int, int]:
-    """Decide and update through a trace; a verdict and the round (from 0) where it ended."""
-    T, K, dim = actions.shape
-    offered = np.empty((K, dim))
-    arm = np.empty(K, dtype=np.int64)
-    table, picks = np.empty((4, K)), np.empty((2, 1))
-    for t in range(T):
-        count = K
-        if available.size > 0:
-            count = 0
-            for k in range(K):
-                if available[t, k]:
-                    arm[count] = k
-                    for j in range(dim):
-                        offered[count, j] = actions[t, k, j]
-                    count += 1
-        offers = actions[t] if available.size == 0 else offered[:count]
-        scores = table if count == K else np.empty((4, count))
-        verdict = kernels.decide(
-            numbers,
-            rows,
-            counters,
-            gauges,
-            vectors,
-            matrices,
-            moments,
-            ladder,
-            seed,
-            _BY_THE_CLOCK,
-            offers,
-            scores,
-            picks,
+_ready: dict[str, Callable[..., tuple[int, int]]] = {}
+
+
+def _ready_player(policy: Policy) -> Callable[..., tuple[int, int]]:
+    """What plays a policy through a trace, compiled or loaded before any clock is started."""
+    family = family_of(policy)
+    if family not in _ready:
+        _ready[family] = play_trace = _player(family)
+        play_trace(
+            *new_buffers(policy.numbers, 1),
+            0,
+            0.0,
+            1.0,
+            np.zeros((0, 1, policy.dim)),
+            np.zeros((0, 1)),
+            np.ones((0, 0), dtype=np.bool_),
+            np.empty(0, dtype=np.int64),
+            np.empty((0, policy.model_dim)),
+            np.empty((0, 1)),
+            np.empty((0, 1)),
+            np.empty((0, 4)),
         )
-        if verdict != kernels.ACCEPTED:
-            return verdict, t
-        index = int(picks[0, 0])
-        k = index if available.size == 0 else arm[index]
-        chosen[t] = k
-        if theta_hat.shape[0] > 0:
-            for j in range(vectors.shape[1]):
-                theta_hat[t, j] = vectors[THETA_HAT, j]
-        if means_out.shape[0] > 0:
-            for i in range(count):
-                place = i if available.size == 0 else arm[i]
-                means_out[t, place] = scores[0, i]
-                widths_out[t, place] = scores[1, i]
-        reward = rewards[t, k]
-        if math.isnan(reward):  # never observed: the decision stays pending
-            continue
-        if not low <= reward <= high:
-            return BAD_REWARD, t
-        detections = counters[DETECTIONS]
-        kernels.update(
-            numbers,
-            rows,
-            counters,
-            gauges,
-            vectors,
-            matrices,
-            moments,
-            ladder,
-            offers,
-            index,
-            reward,
-            counters[N],
-        )
-        if detected.shape[0] > 0 and counters[DETECTIONS] > detections:
-            detected[detections, 0] = counters[DETECTED_IN]
-            detected[detections, 1] = counters[CHANGED_IN]
-            detected[detections, 2] = gauges[STATISTIC]
-            detected[detections, 3] = gauges[THRESHOLD]
-    return kernels.ACCEPTED, T
+    return _ready[family]
+
+
+def _player(family: str) -> Callable[..., tuple[int, int]]:
+    """The loop over the kernels of a family."""
+    decide, update = kernels_of(family).decide, kernels_of(family).update
+
+    @compiled_for(family)
+    def play_trace(
+        numbers: Floats,
+        rows: Floats,
+        counters: Ints,
+        gauges: Floats,
+        vectors: Floats,
+        matrices: Floats,
+        moments: Floats,
+        ladder: Places,
+        seed: int,
+        low: float,
+        high: float,
+        actions: Floats,
+        rewards: Floats,
+        available: NDArray[np.bool_],
+        chosen: Ints,
+        theta_hat: Floats,
+        means_out: Floats,
+        widths_out: Floats,
+        detected: Floats,
+    ) -> tuple[int, int]:
+        """Decide and update through a trace; a verdict and the round (from 0) where it ended."""
+        T, K, dim = actions.shape
+        offered = np.empty((K, dim))
+        arm = np.empty(K, dtype=np.int64)
+        table, picks = np.empty((4, K)), np.empty((2, 1))
+        for t in range(T):
+            count = K
+            if available.size > 0:
+                count = 0
+                for k in range(K):
+                    if available[t, k]:
+                        arm[count] = k
+                        for j in range(dim):
+                            offered[count, j] = actions[t, k, j]
+                        count += 1
+            offers = actions[t] if available.size == 0 else offered[:count]
+            scores = table if count == K else np.empty((4, count))
+            verdict = decide(
+                numbers,
+                rows,
+                counters,
+                gauges,
+                vectors,
+                matrices,
+                moments,
+                ladder,
+                seed,
+                _BY_THE_CLOCK,
+                offers,
+                scores,
+                picks,
+            )
+            if verdict != ACCEPTED:
+                return verdict, t
+            index = int(picks[0, 0])
+            k = index if available.size == 0 else arm[index]
+            chosen[t] = k
+            if theta_hat.shape[0] > 0:
+                for j in range(vectors.shape[1]):
+                    theta_hat[t, j] = vectors[THETA_HAT, j]
+            if means_out.shape[0] > 0:
+                for i in range(count):
+                    place = i if available.size == 0 else arm[i]
+                    means_out[t, place] = scores[0, i]
+                    widths_out[t, place] = scores[1, i]
+            reward = rewards[t, k]
+            if math.isnan(reward):  # never observed: the decision stays pending
+                continue
+            if not low <= reward <= high:
+                return BAD_REWARD, t
+            detections = counters[DETECTIONS]
+            update(
+                numbers,
+                rows,
+                counters,
+                gauges,
+                vectors,
+                matrices,
+                moments,
+                ladder,
+                offers,
+                index,
+                reward,
+                counters[N],
+            )
+            if detected.shape[0] > 0 and counters[DETECTIONS] > detections:
+                detected[detections, 0] = counters[DETECTED_IN]
+                detected[detections, 1] = counters[CHANGED_IN]
+                detected[detections, 2] = gauges[STATISTIC]
+                detected[detections, 3] = gauges[THRESHOLD]
+        return ACCEPTED, T
+
+    return play_trace
 
 
 def _play_python(make: Callable[[int], Any], trace: Trace, seed: int, record: Sequence[str]) -> Run:

@@ -96,6 +96,7 @@ class Agent:
         self._last_expired = 0
         self.late = 0
         """Rewards that came too late to matter."""
+        self._kernels = policies.kernels_of(policies.family_of(policy))
         self._keeps_rows = keeps_rows(policy.model)
         self._reward_range = policy.reward_range()
         self._lock = threading.RLock()
@@ -164,7 +165,7 @@ class Agent:
         with self._lock:
             number = self._issued + 1 if self._counts_apart else 0
             beside = copy_of(self._buffers)
-            verdict = policies.decide(*beside, int(seed), number, rows, table, picks)
+            verdict = self._kernels.decide(*beside, int(seed), number, rows, table, picks)
         if verdict != policies.ACCEPTED:
             self._refuse(rows, verdict)
         return Decision(0, int(picks[0, 0]), 0, float(picks[1, 0]), frozen(table))
@@ -174,7 +175,7 @@ class Agent:
         picks = self._one_pick if n == 1 else np.empty((2, n))
         clock = self._counters.item(_CLOCK)
         number = self._issued + 1 if self._counts_apart else 0
-        verdict = policies.decide(*self._buffers, self.seed, number, actions, table, picks)
+        verdict = self._kernels.decide(*self._buffers, self.seed, number, actions, table, picks)
         if verdict != policies.ACCEPTED:
             self._refuse(actions, verdict)
         frozen(table)
@@ -304,7 +305,7 @@ class Agent:
         if self._counters.item(_TAIL) >= self._capacity:
             self._make_room()
         before = self._counters.item(_DETECTIONS)
-        policies.update(*self._buffers, actions, index, reward, s)
+        self._kernels.update(*self._buffers, actions, index, reward, s)
         self._shown = None
         if self._counters.item(_DETECTIONS) > before:
             self._detections.append(last_detection(self._buffers))
@@ -325,7 +326,7 @@ class Agent:
         """Let time pass without a decision."""
         check_count("rounds", rounds, least=0, most=2**52)
         with self._lock:
-            policies.tick(*self._buffers, int(rounds))
+            self._kernels.tick(*self._buffers, int(rounds))
             self._shown = None
             self._expire()
 
@@ -412,7 +413,7 @@ class Agent:
         beside = copy_of(self._buffers)
         number = self._issued + 1 if self._counts_apart else 0
         nothing = np.empty((0, self.policy.dim)), np.empty((4, 0)), np.empty((2, 0))
-        policies.decide(*beside, self.seed, number, *nothing)
+        self._kernels.decide(*beside, self.seed, number, *nothing)
         return beside
 
     @property

@@ -53,7 +53,7 @@ from driftbandits.estimator.model import (
     State,
     V,
 )
-from driftbandits.jit import LANES, inlined, internal, place, row_product
+from driftbandits.jit import LANES, allocating, inlined, place, row_product
 from driftbandits.linalg import copy, distance, dot, norm
 
 _BLOCK = 128  # rows that a pass takes at once
@@ -154,7 +154,7 @@ def load_block(
     return weight
 
 
-@internal
+@allocating
 def anchor(model: Model, state: State, which: int, point: int) -> None:
     """Make the point in a vector the anchor of an expansion: one exact pass over the memory.
 
@@ -211,7 +211,7 @@ def anchor(model: Model, state: State, which: int, point: int) -> None:
     state.counters[ANCHORS] += 1
 
 
-@internal
+@allocating
 def sum_means(model: Model, state: State, point: int) -> None:
     """G := g(point), penalty included, by an exact pass that keeps nothing else."""
     width = block_width(state)

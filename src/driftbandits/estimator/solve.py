@@ -73,7 +73,7 @@ from driftbandits.estimator.model import (
     State,
     V,
 )
-from driftbandits.jit import inlined, internal, spliced
+from driftbandits.jit import inlined, internal
 from driftbandits.linalg import (
     backward_solve,
     cholesky,
@@ -105,7 +105,7 @@ _SHORT_WAY = 1e-4
 _PATIENCE = 20
 
 
-@spliced
+@inlined
 def fit(model: Model, state: State) -> None:
     """Bring theta_hat and theta up to date: Newton on an expansion, certified or renewed."""
     if state.counters[FITTED]:
@@ -130,7 +130,7 @@ def fit(model: Model, state: State) -> None:
         state.counters[VALID + FOR_THETA] = 0
 
 
-@spliced
+@inlined
 def _solve_ridge(model: Model, state: State) -> None:
     """theta_hat := V^-1 b, which is exact: c = 1, so V is J and does not depend on theta."""
     vectors, matrices = state.vectors, state.matrices
@@ -146,7 +146,7 @@ def _solve_ridge(model: Model, state: State) -> None:
     backward_solve(matrices, FACTOR, vectors, THETA_HAT)
 
 
-@spliced
+@internal
 def _newton_step(model: Model, state: State, tolerance: float) -> tuple[bool, float]:
     """Move theta_hat by one step, renewing the anchor where the expansion does not reach.
 
@@ -202,7 +202,7 @@ def _newton_step(model: Model, state: State, tolerance: float) -> tuple[bool, fl
     return False, tolerance
 
 
-@spliced
+@internal
 def _take_damped_step(model: Model, state: State, length: float) -> None:
     """The step that lowers the penalised loss most, for all that |mu''| <= mu' tells."""
     damping = math.log1p(length) / length if length > REACH else 1.0
@@ -211,7 +211,7 @@ def _take_damped_step(model: Model, state: State, length: float) -> None:
     state.counters[DAMPED_STEPS] += 1
 
 
-@spliced
+@internal
 def _project(model: Model, state: State) -> None:
     """theta := theta_hat, or its projection on the ball where it lies outside."""
     state.gauges[KKT_RESIDUAL] = 0.0
@@ -331,7 +331,7 @@ def _measure_pull(model: Model, state: State) -> tuple[float, float]:
     return nu, math.sqrt(off) / strength if strength > 0.0 else 0.0
 
 
-@spliced
+@internal
 def _step_in_ball(model: Model, state: State, nu: float, residual: float) -> None:
     """POINT := the minimiser over the ball of a quadratic model of the squared distance.
 

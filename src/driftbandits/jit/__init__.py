@@ -3,6 +3,9 @@
 Kernels never divide by an unchecked zero, so ``error_model="numpy"`` drops a test that would keep
 loops from being vectorised. Fast-math stays off: without it a kernel gives the same bits whether
 it is called from Python or from inside another kernel, which is what makes a replay exact.
+
+A kernel is compiled as an entry, for Python, or as a part, for other kernels (see parts.py). Parts
+do not count references: whoever called the entry holds the arrays, and few kernels make any.
 """
 
 from __future__ import annotations
@@ -16,54 +19,90 @@ import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
+from numba.core.compiler import Compiler
 from numba.extending import intrinsic
 
 from driftbandits.jit.cache import KernelCache
+from driftbandits.jit.entries import Entry
+from driftbandits.jit.known import IS_KNOWN
+
+EntryCompiler: Any
+PartCompiler: Any
+if IS_KNOWN:
+    from driftbandits.jit.parts import EntryCompiler, PartCompiler
+else:
+    EntryCompiler = PartCompiler = Compiler
 
 P = ParamSpec("P")
 R = TypeVar("R")
 A = TypeVar("A")
 
 _INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") == "1"
-_INTERNAL = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+# Everything is said, because a kernel inherits what is not from the first caller.
+_OPTIONS = {"nopython": True, "error_model": "numpy", "forceinline": False}
+_MAKES_ARRAYS, _MAKES_NO_ARRAYS = {"_nrt": True}, {"_nrt": False}
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a kernel on first use and keep the machine code for the next process."""
-    return _compile(function)
+    return _entry(function)
 
 
-def internal(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a kernel that only kernels call: half of the compiler's work is the way in."""
-    return _compile(function, **_INTERNAL)
+def compiled_for(family: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Compile a kernel that is made from the same lines for several families."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        function.__qualname__ = f"{family}.{function.__name__}"  # by which it is kept
+        return _entry(function, **_MAKES_ARRAYS)
+
+    return decorate
 
 
 def leaf(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a kernel of a few lines into its callers, and for Python too."""
-    return _compile(function, forceinline=True)
+    return _entry(function, forceinline=True)
+
+
+def internal(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a kernel that only kernels call."""
+    return _part(function)
+
+
+def allocating(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a kernel that only kernels call, and that makes arrays."""
+    return _part(function, **_MAKES_ARRAYS)
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a small kernel into its callers: handing over a state costs more than its work."""
-    return _compile(function, forceinline=True, **_INTERNAL)
+    return _part(function, forceinline=True)
 
 
-def spliced(function: Callable[P, R]) -> Callable[P, R]:
-    """Paste a kernel into its callers before they are compiled, so that it is never compiled alone.
-
-    Each kernel is compiled with everything it calls: a chain of thin ones near the top would pay
-    for all that lies below once per link.
-    """
-    return _compile(function, inline="always")
-
-
-def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
-    # forceinline is said either way, because a kernel would inherit it from the first caller.
-    options = {"forceinline": False, "error_model": "numpy", **options}
-    kernel: Any = numba.njit(**options)(function)
-    if not _INTERPRETED:
-        kernel._cache = KernelCache(function)
+def _entry(function: Callable[P, R], **options: Any) -> Callable[P, R]:
+    if _INTERPRETED:
+        return function
+    kernel: Any = Entry(
+        function,
+        targetoptions={**_OPTIONS, **options, **_MAKES_ARRAYS},
+        pipeline_class=EntryCompiler,
+    )
+    kernel.part = _part(function, **options)
+    kernel._cache = KernelCache(function)
     return cast(Callable[P, R], kernel)
+
+
+def _part(function: Callable[P, R], **options: Any) -> Callable[P, R]:
+    if _INTERPRETED:
+        return function
+    no_way_in = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    options = {**_OPTIONS, **_MAKES_NO_ARRAYS, **no_way_in, **options}
+    make: Any = numba.jit(**options, pipeline_class=PartCompiler)
+    return cast(Callable[P, R], make(function))
+
+
+def is_kept(kernel: Callable[P, R]) -> bool:
+    """Whether the machine code of an entry is in the cache."""
+    return _INTERPRETED or bool(cast(Any, kernel)._cache.holds_anything())
 
 
 def place(index: int) -> int:
@@ -91,16 +130,11 @@ def _without_owner(typing_context: Any, array: Any) -> Any:
 _view: Any = intrinsic(_without_owner)
 
 
-def _borrowed(array: A) -> A:
-    view: A = _view(array)
-    return view
-
-
 def _itself(array: A) -> A:
     return array
 
 
-borrowed = _itself if _INTERPRETED else inlined(_borrowed)
+borrowed = _itself if _INTERPRETED else _view
 """The same array without its reference count, which kernels would otherwise keep touching.
 
 Whoever handed the array in must hold it for as long.

@@ -5,7 +5,7 @@ kernels of other files would then be served stale after an edit there, so here t
 all the sources. The code lies in the user's cache folder, or where that cannot be written, in a
 private one among the temporary files; site-packages is never written to.
 
-The first process that misses a kernel takes a lock and compiles; the others wait and load.
+The first process that misses a kernel takes the kernel's lock and compiles; others wait and load.
 """
 
 from __future__ import annotations
@@ -22,8 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from numba.core import caching
+from numba.core.runtime.nrt import rtsys
+
+from driftbandits.jit.known import IS_KNOWN
 
 # numba's classes carry no types
+_start_runtime: Any = rtsys.initialize
 _CacheLocator: Any = caching._CacheLocator
 _CompileResultCacheImpl: Any = caching.CompileResultCacheImpl
 _FunctionCache: Any = caching.FunctionCache
@@ -75,34 +79,9 @@ def _is_private_and_writable(directory: Path) -> bool:
         return False
 
 
-class _Turn:
-    """One process compiles at a time; whoever waited looks into the cache again."""
-
-    def __init__(self) -> None:
-        self._depth = 0
-        self._file: Any = None
-        self._notice: threading.Timer | None = None
-
-    def begin(self) -> None:
-        self._depth += 1
-        if self._depth == 1:
-            self._notice = threading.Timer(QUIET_SECONDS, _say_that_it_compiles)
-            self._notice.daemon = True
-            self._notice.start()
-            self._file = _locked(cache_directory() / "compiling.lock")
-
-    def end(self) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            if self._notice is not None:
-                self._notice.cancel()
-            if self._file is not None:
-                self._file.close()
-                self._file = None
-
-
 @cache
-def _say_that_it_compiles() -> None:
+def say_that_it_compiles() -> None:
+    """Once for a process."""
     sys.stderr.write("driftbandits: compiling its kernels, once for this installation ...\n")
     sys.stderr.flush()
 
@@ -122,9 +101,6 @@ def _locked(path: Path) -> Any:
                 time.sleep(0.05)
         file.close()
     return None
-
-
-_turn = _Turn()
 
 
 class _Locator(_CacheLocator):  # type: ignore[misc]
@@ -151,19 +127,56 @@ class _Implementation(_CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class KernelCache(_FunctionCache):  # type: ignore[misc]
-    """numba's cache of a function, keyed on all sources and shared between processes."""
+    """numba's cache of a function, keyed on all sources and shared between processes.
+
+    Whoever misses a kernel takes its turn: it waits while another process compiles the same one,
+    and looks into the cache again.
+    """
 
     _impl_class = _Implementation
 
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        self._lock: Any = None
+        self._notice: threading.Timer | None = None
+
+    def holds_anything(self) -> bool:
+        """Whether some machine code of this kernel is kept."""
+        return bool(self._cache_file._load_index())
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        found = super().load_overload(sig, target_context)
+        found = self._loaded(sig, target_context)
         if found is None:
-            _turn.begin()
-            found = super().load_overload(sig, target_context)
+            self._begin_turn()
+            found = self._loaded(sig, target_context)
             if found is not None:
-                _turn.end()
+                self._end_turn()
         return found
+
+    def _loaded(self, sig: Any, target_context: Any) -> Any:
+        if not IS_KNOWN:
+            return super().load_overload(sig, target_context)
+        # numba would first load all that its compiler knows, which takes longer than the kernels
+        _start_runtime(target_context)
+        return self._load_overload(sig, target_context)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         super().save_overload(sig, data)
-        _turn.end()
+        self._end_turn()
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        return sig, codegen.magic_tuple()  # the sources and the name are the rest of the key
+
+    def _begin_turn(self) -> None:
+        self._end_turn()  # of a compilation that failed
+        self._notice = threading.Timer(QUIET_SECONDS, say_that_it_compiles)
+        self._notice.daemon = True
+        self._notice.start()
+        self._lock = _locked(cache_directory() / f"{self._impl.filename_base}.lock")
+
+    def _end_turn(self) -> None:
+        if self._notice is not None:
+            self._notice.cancel()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None

@@ -1,6 +1,15 @@
 """The policies: rows of data, and the kernels that play them."""
 
 from driftbandits.policies.detection import Detection, last_detection, record_detection
+from driftbandits.policies.kernels import (
+    FAMILIES,
+    PLAIN,
+    POOLED,
+    SPECIAL,
+    Kernels,
+    family_of,
+    kernels_of,
+)
 from driftbandits.policies.rows import (
     ALIASES,
     ROWS,
@@ -17,31 +26,32 @@ from driftbandits.policies.scoring import (
     UCB,
     Scoring,
     check_actions,
-    decide,
     radius,
-    tick,
-    update,
 )
 
 __all__ = [
     "ACCEPTED",
     "ALIASES",
+    "FAMILIES",
     "NOT_FINITE",
+    "PLAIN",
+    "POOLED",
     "ROWS",
+    "SPECIAL",
     "TOO_LONG",
     "UCB",
     "Detection",
+    "Kernels",
     "Policy",
     "Row",
     "Scoring",
     "check_actions",
-    "decide",
+    "family_of",
+    "kernels_of",
     "last_detection",
     "policy",
     "policy_names",
     "radius",
     "record_detection",
-    "tick",
-    "update",
     "weights_of_ages",
 ]

@@ -53,7 +53,7 @@ from driftbandits.estimator.model import (
     V,
 )
 from driftbandits.estimator.solve import KKT_TOLERANCE
-from driftbandits.jit import internal, spliced
+from driftbandits.jit import allocating, inlined, internal
 from driftbandits.linalg import (
     add_outer,
     cholesky,
@@ -72,7 +72,7 @@ _TWIST = CURVATURE
 _SPHERE_TOLERANCE = 1e-13
 
 
-@spliced
+@inlined
 def prepare(model: Model, period: int, one_matrix: int, state: State) -> None:
     """What some rows need before `fit`: a restart by schedule, and W for W~ as the norm."""
     if period > 0 and state.counters[N] // period * period > state.counters[BEGUN]:
@@ -116,7 +116,7 @@ def sum_at(model: Model, state: State, point: int) -> None:
     state.counters[PASSES] += 1
 
 
-@spliced
+@internal
 def project_in_curvature(model: Model, state: State) -> None:
     """theta := a minimiser of ||b - g(theta)||_{H(theta)^-1} over the ball, from the radial one.
 
@@ -188,7 +188,7 @@ def project_in_curvature(model: Model, state: State) -> None:
         shorten = 1.0
 
 
-@internal
+@allocating
 def _sum_along(model: Model, state: State) -> None:
     """BEND and TWIST at theta, along the u in STEP."""
     vectors, matrices, rows, d = state.vectors, state.matrices, state.rows, model.d

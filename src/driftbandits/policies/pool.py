@@ -60,7 +60,7 @@ from driftbandits.estimator.model import (
     N,
     State,
 )
-from driftbandits.jit import inlined, internal, leaf, place, spliced
+from driftbandits.jit import inlined, internal, leaf, place
 from driftbandits.linalg import (
     add_outer,
     backward_solve,
@@ -359,7 +359,7 @@ def _forget_before(model: Model, state: State, change: int, winner: int) -> None
         counters[SINCE + j] = counters[N]
 
 
-@spliced
+@internal
 def fit(model: Model, state: State) -> None:
     """theta_hat, theta := mean of the mixture, BONUS := its covariance."""
     d = model.d

@@ -53,7 +53,7 @@ from driftbandits.estimator.model import (
     V,
 )
 from driftbandits.estimator.solve import ERROR_TOLERANCE, REACH
-from driftbandits.jit import inlined, internal, spliced
+from driftbandits.jit import inlined, internal
 from driftbandits.linalg import (
     backward_solve,
     cholesky,
@@ -82,7 +82,7 @@ _MOST_STEPS = 1000
 _LAST_STEP = 1e-5  # the error after a Newton step is at most of the order of its square
 
 
-@spliced
+@internal
 def make_sampling_matrices(model: Model, scoring: Scoring, state: State) -> None:
     """BONUS := covariance of the sampled parameter over A^2, and the factors that samples need."""
     matrices = state.matrices
@@ -97,7 +97,7 @@ def make_sampling_matrices(model: Model, scoring: Scoring, state: State) -> None
         cholesky(matrices, C, NOISE_FACTOR)
 
 
-@spliced
+@internal
 def draw(
     model: Model,
     scoring: Scoring,
@@ -181,7 +181,7 @@ def _share_of_line(table: Floats, i: int) -> float:
     return max(share, 0.0) / same
 
 
-@spliced
+@internal
 def _vote(
     model: Model,
     scoring: Scoring,

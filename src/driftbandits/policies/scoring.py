@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from driftbandits import links, theory
-from driftbandits.estimator import Model, absorb, advance, fit, model_of, state_of
+from driftbandits.estimator import Model
 from driftbandits.estimator.model import (
     BEGUN,
     BONUS,
@@ -26,7 +26,6 @@ from driftbandits.estimator.model import (
     FACTOR,
     M_INVERSE,
     MODEL_SIZE,
-    POOL,
     RADIUS,
     ROW,
     SHIFTED,
@@ -36,19 +35,12 @@ from driftbandits.estimator.model import (
     V2,
     WINDOW,
     Floats,
-    Ints,
     N,
-    Places,
     State,
     V,
 )
-from driftbandits.jit import compiled, inlined, internal, place, spliced
+from driftbandits.jit import allocating, compiled, inlined, internal, place
 from driftbandits.linalg import cholesky, inverse, norm, sandwich
-from driftbandits.policies import pool, restarts, windows
-from driftbandits.policies.adaptation import POOLED, RESTARTS, WINDOWS, adaptation_of
-from driftbandits.policies.chance import TAKEN, WINDOW_DRAW, pick, uniform
-from driftbandits.policies.estimating import prepare, project_in_curvature
-from driftbandits.policies.sampling import POSTERIOR, SCALED, draw, make_sampling_matrices
 
 UCB, GREEDY, CONSTANT, OPTIMISTIC = 0, 1, 2, 3
 """How a score is made of an estimate; see sampling.py for more."""
@@ -151,7 +143,7 @@ def _radius(model: Model, scoring: Scoring, t: float, n: float, inside: bool) ->
     return scoring.radius_scale * (wide + scoring.radius_offset)
 
 
-@spliced
+@inlined
 def bonus_factor(model: Model, scoring: Scoring, state: State, number: int) -> float:
     """What the next decision multiplies a norm with; `number` as in `decide`.
 
@@ -160,8 +152,6 @@ def bonus_factor(model: Model, scoring: Scoring, state: State, number: int) -> f
     """
     if scoring.score in (GREEDY, CONSTANT):
         return 0.0
-    if scoring.score == OPTIMISTIC:
-        return scoring.bonus_scale * pool.OPTIMISM
     counters = state.counters
     t = float(number)
     if number == 0:
@@ -200,11 +190,8 @@ def _self_concordant_radius(
     return wide / scoring.flattest_root
 
 
-@spliced
-def _make_bonus_matrix(model: Model, scoring: Scoring, state: State) -> None:
-    if scoring.score >= POSTERIOR:
-        make_sampling_matrices(model, scoring, state)
-        return
+@inlined
+def make_bonus_matrix(scoring: Scoring, state: State) -> None:
     cholesky(state.matrices, V, FACTOR)
     if scoring.sandwiched:
         inverse(state.matrices, FACTOR, M_INVERSE)
@@ -237,7 +224,7 @@ def shrinkage(scoring: Scoring, actions: Floats, i: int) -> float:
     return scoring.longest / (largest * math.sqrt(total))
 
 
-@spliced
+@inlined
 def verdict_on(scoring: Scoring, actions: Floats) -> int:
     """Whether a set of actions may be used."""
     for i in range(actions.shape[0]):
@@ -261,15 +248,12 @@ def set_row(scoring: Scoring, actions: Floats, i: int, state: State) -> None:
         state.vectors[ROW, j] = feature(scoring, actions, i, j, shrink)
 
 
-@spliced
+@inlined
 def score(
-    model: Model, scoring: Scoring, state: State, number: int, actions: Floats, table: Floats
+    model: Model, scoring: Scoring, state: State, wide: float, actions: Floats, table: Floats
 ) -> None:
-    """Rows of `table`: means, widths and scores of usable actions, under a fitted state."""
+    """Rows of `table`: means, widths and scores of usable actions, by what `bonus_factor` gave."""
     vectors, matrices = state.vectors, state.matrices
-    if scoring.score not in (GREEDY, CONSTANT, OPTIMISTIC):
-        _make_bonus_matrix(model, scoring, state)
-    wide = bonus_factor(model, scoring, state, number)
     state.gauges[RADIUS] = wide
     for i in range(actions.shape[0]):
         mean, width = 0.0, 0.0
@@ -294,8 +278,8 @@ def score(
         table[2, i] = mean + width
 
 
-@internal
-def _features(model: Model, scoring: Scoring, actions: Floats) -> Floats:
+@allocating
+def features_of(model: Model, scoring: Scoring, actions: Floats) -> Floats:
     """The actions as the model sees them, (K, d)."""
     features = np.empty((actions.shape[0], model.d))
     for i in range(actions.shape[0]):
@@ -305,8 +289,8 @@ def _features(model: Model, scoring: Scoring, actions: Floats) -> Floats:
     return features
 
 
-@spliced
-def _mean_square(model: Model, scoring: Scoring, actions: Floats) -> float:
+@internal
+def mean_square(model: Model, scoring: Scoring, actions: Floats) -> float:
     """Of the lengths of the actions as the model sees them."""
     total = 0.0
     for i in range(actions.shape[0]):
@@ -314,130 +298,7 @@ def _mean_square(model: Model, scoring: Scoring, actions: Floats) -> float:
         for j in range(model.d):
             a = feature(scoring, actions, i, j, shrink)
             total += a * a
-    return float(total / actions.shape[0])
-
-
-@spliced
-def estimate(model: Model, scoring: Scoring, state: State) -> None:
-    if model.memory == POOL:
-        pool.fit(model, state)
-        return
-    prepare(model, scoring.period, scoring.one_matrix, state)
-    fit(model, state)
-    if scoring.project_in_curvature:
-        project_in_curvature(model, state)
-
-
-@spliced
-def pass_time(model: Model, state: State, rounds: int) -> None:
-    if model.memory == POOL:
-        pool.advance(model, state, rounds)
-    else:
-        advance(model, state, rounds)
-
-
-@compiled
-def decide(
-    numbers: Floats,
-    rows: Floats,
-    counters: Ints,
-    gauges: Floats,
-    vectors: Floats,
-    matrices: Floats,
-    moments: Floats,
-    ladder: Places,
-    seed: int,
-    number: int,
-    actions: Floats,
-    table: Floats,
-    picks: Floats,
-) -> int:
-    """Choose distinct actions, best first, as the decisions of rounds N+1, N+2, ...
-
-    Everything is computed at the clock as it stands, which then counts the decisions; with a
-    number above 0 it does not, and the decisions are number, number + 1, ... A set of actions
-    that cannot be used changes nothing. table (4, K) receives means, widths and scores,
-    and its last row is scratch; picks (2, n) receives indices and propensities. With no actions
-    and no picks only the estimate and its radius are brought up to date.
-    """
-    model, scoring = model_of(numbers), scoring_of(numbers)
-    state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
-    verdict = verdict_on(scoring, actions)
-    if verdict != ACCEPTED:
-        return verdict
-    adaptation = adaptation_of(numbers)
-    if adaptation.kind == POOLED:
-        pool.prepare(model, state, _mean_square(model, scoring, actions))
-    if adaptation.kind == WINDOWS and windows.is_over(adaptation, state):
-        window_draw = uniform(seed, counters[N] // adaptation.block, WINDOW_DRAW)
-        windows.begin_block(model, adaptation, state, window_draw)
-    estimate(model, scoring, state)
-    if adaptation.kind == RESTARTS:
-        restarts.follow(model, state)
-    score(model, scoring, state, number, actions, table)
-    first = counters[N] + 1 if number == 0 else number
-    for i in range(actions.shape[0]):
-        table[3, i] = table[2, i]
-    deterministic = scoring.score < SCALED
-    features = actions if deterministic else _features(model, scoring, actions)
-    for rank in range(picks.shape[1]):
-        t = first + rank
-        if deterministic:
-            index, propensity = pick(scoring.epsilon, table, seed, t)
-        else:
-            index, propensity = draw(model, scoring, state, features, table, seed, t)
-        picks[0, rank] = index
-        picks[1, rank] = propensity
-        table[3, index] = TAKEN
-    if number == 0:
-        pass_time(model, state, picks.shape[1])
-    return ACCEPTED
-
-
-@compiled
-def update(
-    numbers: Floats,
-    rows: Floats,
-    counters: Ints,
-    gauges: Floats,
-    vectors: Floats,
-    matrices: Floats,
-    moments: Floats,
-    ladder: Places,
-    actions: Floats,
-    index: int,
-    reward: float,
-    s: int,
-) -> None:
-    """Learn the reward of an action of round s; `rows` must have room and s be young enough."""
-    model, scoring, adaptation = model_of(numbers), scoring_of(numbers), adaptation_of(numbers)
-    state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
-    set_row(scoring, actions, index, state)
-    if adaptation.kind == POOLED:
-        pool.absorb(model, state, reward - scoring.centre, s, adaptation.threshold)
-        return
-    absorb(model, state, reward - scoring.centre, s)
-    if adaptation.kind == RESTARTS:
-        restarts.watch(model, adaptation, state, reward - scoring.centre, s)
-    elif adaptation.kind == WINDOWS:
-        windows.credit(adaptation, state, reward)
-
-
-@compiled
-def tick(
-    numbers: Floats,
-    rows: Floats,
-    counters: Ints,
-    gauges: Floats,
-    vectors: Floats,
-    matrices: Floats,
-    moments: Floats,
-    ladder: Places,
-    rounds: int,
-) -> None:
-    """Let time pass without a decision."""
-    state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
-    pass_time(model_of(numbers), state, rounds)
+    return float(total / max(actions.shape[0], 1))
 
 
 @compiled

@@ -16,14 +16,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from driftbandits.agent import Agent
-from driftbandits.policies import policy
 from driftbandits.service import snapshots
 from driftbandits.service.commands import Command, Erase, attempted
 from driftbandits.service.desk import Desk
 from driftbandits.service.fold import Fold
 from driftbandits.service.metrics import Metrics
 from driftbandits.service.problems import Refused, unavailable
+from driftbandits.service.readiness import USUAL_FAMILIES, make_ready
 from driftbandits.store import Corrupt, Store, StoreBusy, StoreError, StoreUnavailable
 
 logger = logging.getLogger("driftbandits.service")
@@ -136,12 +135,15 @@ class Engine:
             self._on_death()
 
     def _recover(self) -> None:
-        warm_up()
         while True:
             try:
                 self._store = self._open_store()
                 with self._store.read() as session:
-                    for name in session.policies():
+                    names = session.policies()
+                if not names:
+                    make_ready(USUAL_FAMILIES)
+                with self._store.read() as session:
+                    for name in names:
                         self._recover_policy(session, name)
                 break
             except (StoreBusy, StoreUnavailable) as error:
@@ -345,15 +347,3 @@ def _resolve(results: Sequence[tuple[Job, Any]]) -> None:
     for job, result in results:
         if not job.future.done():
             job.future.set_result(result)
-
-
-def warm_up() -> None:
-    """Compile every kernel that serving needs, or load it from the cache."""
-    for clock in ("decisions", "ticks"):
-        agent = Agent(policy("D-GLUCB", dim=2, discount=0.9), clock=clock)
-        choice = agent.decide([[1.0, 0.0], [0.0, 1.0]])
-        agent.update(choice, 1.0)
-        agent.tick(1)
-        agent.preview([[1.0, 0.0]], seed=1)
-        _ = agent.theta_hat, agent.radius, agent.digest
-        Agent.from_bytes(agent.to_bytes())

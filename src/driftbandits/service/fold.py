@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from driftbandits.agent import Agent
 from driftbandits.policies import policy as make_policy
 from driftbandits.service.history import History
+from driftbandits.service.readiness import ready
 from driftbandits.store import (
     CONFIGURED,
     CONFLICT,
@@ -78,7 +79,7 @@ def new_agent(record: Configured) -> Agent:
     if record.window_s is not None:
         arguments["window"] = TICKS
     clock = "ticks" if by_time else "decisions"
-    return Agent(make_policy(**arguments), seed=record.seed, clock=clock)
+    return Agent(ready(make_policy(**arguments)), seed=record.seed, clock=clock)
 
 
 class Fold:

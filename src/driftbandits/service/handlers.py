@@ -18,6 +18,7 @@ from driftbandits.service.explaining import MOST_EXPLANATIONS, explained, last_d
 from driftbandits.service.fold import TICKS, Offer
 from driftbandits.service.logs import event_answer, parquet
 from driftbandits.service.problems import Refused, invalid, unknown_policy
+from driftbandits.service.readiness import ready
 from driftbandits.store import Event
 from driftbandits.store.records import Configured
 
@@ -122,6 +123,8 @@ _ARGUMENTS = tuple(inspect.signature(make_policy).parameters)
 async def configure(gate: Gate, call: Call) -> Reply:
     request = call.body
     policy = _policy(request)
+    if gate.engine.ready:  # the writer shall not wait for a compiler
+        await asyncio.to_thread(ready, policy)
     if request.default_reward is not None and request.reward_wait_s is None:
         raise invalid("default_reward needs reward_wait_s", "$.default_reward")
     default = request.default_reward or 0.0

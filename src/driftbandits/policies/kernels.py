@@ -1,0 +1,187 @@
+"""What plays a policy: decide, update and tick, for each family of policies.
+
+A kernel that could play every policy would be compiled whole before the first decision of any.
+So there is one set of kernels for a family: the same lines, in which branches on what only other
+families have are cut off before the compiler sees what they call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from driftbandits.estimator import absorb, advance, fit, model_of, state_of
+from driftbandits.estimator.model import POOL, Floats, Ints, N, Places
+from driftbandits.jit import compiled_for
+from driftbandits.policies import pool, restarts, windows
+from driftbandits.policies.adaptation import NO_ADAPTATION, RESTARTS, WINDOWS, adaptation_of
+from driftbandits.policies.chance import TAKEN, WINDOW_DRAW, pick, uniform
+from driftbandits.policies.estimating import prepare, project_in_curvature
+from driftbandits.policies.sampling import POSTERIOR, SCALED, draw, make_sampling_matrices
+from driftbandits.policies.scoring import (
+    ACCEPTED,
+    CONSTANT,
+    GREEDY,
+    bonus_factor,
+    features_of,
+    make_bonus_matrix,
+    mean_square,
+    score,
+    scoring_of,
+    set_row,
+    verdict_on,
+)
+
+if TYPE_CHECKING:
+    from driftbandits.policies.rows import Policy
+
+FAMILIES = PLAIN, POOLED, SPECIAL = "plain", "pooled", "special"
+"""One memory and a bonus; a pool of memories; all that samples, detects, or projects otherwise."""
+
+
+class Kernels(NamedTuple):
+    """The kernels of a family."""
+
+    family: str
+    decide: Callable[..., int]
+    update: Callable[..., None]
+    tick: Callable[..., None]
+
+
+def family_of(policy: Policy) -> str:
+    """By which kernels a policy is played."""
+    if policy.model.memory == POOL:
+        return POOLED
+    scoring = policy.scoring
+    adapted = policy.adaptation.kind != NO_ADAPTATION
+    return SPECIAL if adapted or scoring.score >= SCALED or scoring.project_in_curvature else PLAIN
+
+
+@cache
+def kernels_of(family: str) -> Kernels:
+    """The kernels of one of FAMILIES. They are compiled when they are first called."""
+    pooled, special = family == POOLED, family == SPECIAL
+
+    @compiled_for(family)
+    def decide(
+        numbers: Floats,
+        rows: Floats,
+        counters: Ints,
+        gauges: Floats,
+        vectors: Floats,
+        matrices: Floats,
+        moments: Floats,
+        ladder: Places,
+        seed: int,
+        number: int,
+        actions: Floats,
+        table: Floats,
+        picks: Floats,
+    ) -> int:
+        """Choose distinct actions, best first, as the decisions of rounds N+1, N+2, ...
+
+        Everything is computed at the clock as it stands, which then counts the decisions; with a
+        number above 0 it does not, and the decisions are number, number + 1, ... A set of actions
+        that cannot be used changes nothing. table (4, K) receives means, widths and scores,
+        and its last row is scratch; picks (2, n) receives indices and propensities. With no
+        actions and no picks only the estimate and its radius are brought up to date.
+        """
+        model, scoring = model_of(numbers), scoring_of(numbers)
+        state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
+        verdict = verdict_on(scoring, actions)
+        if verdict != ACCEPTED:
+            return verdict
+        adaptation = adaptation_of(numbers)
+        if pooled:
+            pool.prepare(model, state, mean_square(model, scoring, actions))
+            pool.fit(model, state)
+            wide = scoring.bonus_scale * pool.OPTIMISM
+        else:
+            if special and adaptation.kind == WINDOWS and windows.is_over(adaptation, state):
+                window_draw = uniform(seed, counters[N] // adaptation.block, WINDOW_DRAW)
+                windows.begin_block(model, adaptation, state, window_draw)
+            prepare(model, scoring.period, scoring.one_matrix, state)
+            fit(model, state)
+            if special and scoring.project_in_curvature:
+                project_in_curvature(model, state)
+            if special and adaptation.kind == RESTARTS:
+                restarts.follow(model, state)
+            if special and scoring.score >= POSTERIOR:
+                make_sampling_matrices(model, scoring, state)
+            elif scoring.score not in (GREEDY, CONSTANT):
+                make_bonus_matrix(scoring, state)
+            wide = bonus_factor(model, scoring, state, number)
+        score(model, scoring, state, wide, actions, table)
+        first = counters[N] + 1 if number == 0 else number
+        for i in range(actions.shape[0]):
+            table[3, i] = table[2, i]
+        features = actions
+        if special and scoring.score >= SCALED:
+            features = features_of(model, scoring, actions)
+        for rank in range(picks.shape[1]):
+            t = first + rank
+            if special and scoring.score >= SCALED:
+                index, propensity = draw(model, scoring, state, features, table, seed, t)
+            else:
+                index, propensity = pick(scoring.epsilon, table, seed, t)
+            picks[0, rank] = index
+            picks[1, rank] = propensity
+            table[3, index] = TAKEN
+        if number == 0:
+            if pooled:
+                pool.advance(model, state, picks.shape[1])
+            else:
+                advance(model, state, picks.shape[1])
+        return ACCEPTED
+
+    @compiled_for(family)
+    def update(
+        numbers: Floats,
+        rows: Floats,
+        counters: Ints,
+        gauges: Floats,
+        vectors: Floats,
+        matrices: Floats,
+        moments: Floats,
+        ladder: Places,
+        actions: Floats,
+        index: int,
+        reward: float,
+        s: int,
+    ) -> None:
+        """Learn the reward of an action of round s; `rows` must have room and s be young enough."""
+        model, scoring, adaptation = model_of(numbers), scoring_of(numbers), adaptation_of(numbers)
+        state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
+        set_row(scoring, actions, index, state)
+        outcome = reward - scoring.centre
+        if pooled:
+            pool.absorb(model, state, outcome, s, adaptation.threshold)
+            return
+        absorb(model, state, outcome, s)
+        if special and adaptation.kind == RESTARTS:
+            restarts.watch(model, adaptation, state, outcome, s)
+        elif special and adaptation.kind == WINDOWS:
+            windows.credit(adaptation, state, reward)
+
+    @compiled_for(family)
+    def tick(
+        numbers: Floats,
+        rows: Floats,
+        counters: Ints,
+        gauges: Floats,
+        vectors: Floats,
+        matrices: Floats,
+        moments: Floats,
+        ladder: Places,
+        rounds: int,
+    ) -> None:
+        """Let time pass without a decision."""
+        model = model_of(numbers)
+        state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
+        if pooled:
+            pool.advance(model, state, rounds)
+        else:
+            advance(model, state, rounds)
+
+    return Kernels(family, decide, update, tick)

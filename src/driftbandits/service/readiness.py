@@ -1,0 +1,83 @@
+"""Kernels made ready before anybody waits for them.
+
+What is not in the cache is compiled by two processes side by side, and then loaded: the service is
+spared the compiler's memory, and its threads go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Collection, Mapping
+
+from driftbandits.agent import Agent
+from driftbandits.jit import is_kept
+from driftbandits.jit.cache import say_that_it_compiles
+from driftbandits.policies import PLAIN, POOLED, SPECIAL, Policy, family_of, kernels_of, policy
+
+logger = logging.getLogger("driftbandits.service")
+
+USUAL_FAMILIES = (PLAIN, POOLED)
+"""What a service without policies is ready for."""
+
+_EXAMPLES: Mapping[str, str] = {PLAIN: "LogisticUCB", POOLED: "auto", SPECIAL: "CD-GLUCB"}
+_USES: Mapping[str, Callable[[Agent], object]] = {
+    "decide": lambda agent: agent.decide([[1.0, 0.0], [0.0, 1.0]]),
+    "update": lambda agent: agent.learn([[1.0, 0.0]], [1.0], ages=[0]),
+    "tick": lambda agent: agent.tick(1),
+}
+
+_ready: set[str] = set()
+_one_at_a_time = threading.Lock()
+
+
+def ready(made: Policy) -> Policy:
+    """A policy, once its kernels are ready."""
+    make_ready([family_of(made)])
+    return made
+
+
+def make_ready(families: Collection[str]) -> None:
+    """Compile the kernels of these families, or load them from the cache."""
+    if _ready.issuperset(families):
+        return
+    with _one_at_a_time:
+        wanted = [family for family in families if family not in _ready]
+        kernels = [(family, name) for family in wanted for name in _USES]
+        _compile_apart([kernel for kernel in kernels if not is_kept(_kernel(*kernel))])
+        for kernel in kernels:
+            _use(*kernel)
+        _ready.update(wanted)
+
+
+def _kernel(family: str, name: str) -> Callable[..., object]:
+    kernel: Callable[..., object] = getattr(kernels_of(family), name)
+    return kernel
+
+
+def _use(family: str, name: str) -> None:
+    _USES[name](Agent(policy(_EXAMPLES[family], dim=2)))
+
+
+def _compile_apart(kernels: list[tuple[str, str]]) -> None:
+    """Let two processes begin from both ends; the locks of the cache keep them apart."""
+    if not kernels:
+        return
+    say_that_it_compiles()
+    compilers = [
+        subprocess.Popen(
+            [sys.executable, "-m", __name__, *(".".join(kernel) for kernel in order)],
+            stderr=subprocess.DEVNULL,
+        )
+        for order in (kernels, kernels[::-1])
+    ]
+    for compiler in compilers:
+        if compiler.wait() != 0:  # what it leaves is compiled here
+            logger.warning("a process that compiles ended with %d", compiler.returncode)
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        _use(*argument.split("."))
