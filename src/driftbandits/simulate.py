@@ -41,6 +41,7 @@ from driftbandits.estimator.model import (
 from driftbandits.jit import compiled_for, place
 from driftbandits.policies import (
     ACCEPTED,
+    ANY,
     NOT_FINITE,
     TOO_LONG,
     Detection,
@@ -314,14 +315,17 @@ BAD_REWARD = place(100)
 _BY_THE_CLOCK = place(0)  # a plain 0 would be a type of its own, and `decide` compiled for it
 
 
-_ready: dict[str, Callable[..., tuple[int, int]]] = {}
+PLANE = place(2)
+"""The dimension for which there are kernels of its own: that of the paper's experiments."""
+
+_ready: dict[tuple[str, int], Callable[..., tuple[int, int]]] = {}
 
 
 def _ready_player(policy: Policy) -> Callable[..., tuple[int, int]]:
     """What plays a policy through a trace, compiled or loaded before any clock is started."""
-    family = family_of(policy)
-    if family not in _ready:
-        _ready[family] = play_trace = _player(family)
+    kind = family_of(policy), PLANE if policy.model_dim == PLANE else ANY
+    if kind not in _ready:
+        _ready[kind] = play_trace = _player(*kind)
         play_trace(
             *new_buffers(policy.numbers, 1),
             0,
@@ -336,14 +340,14 @@ def _ready_player(policy: Policy) -> Callable[..., tuple[int, int]]:
             np.empty((0, 1)),
             np.empty((0, 4)),
         )
-    return _ready[family]
+    return _ready[kind]
 
 
-def _player(family: str) -> Callable[..., tuple[int, int]]:
+def _player(family: str, known_d: int) -> Callable[..., tuple[int, int]]:
     """The loop over the kernels of a family."""
-    decide, update = kernels_of(family).decide, kernels_of(family).update
+    label, decide, update, _ = kernels_of(family, known_d)
 
-    @compiled_for(family)
+    @compiled_for(label)
     def play_trace(
         numbers: Floats,
         rows: Floats,

@@ -170,8 +170,9 @@ def _absorb_all(
     actions: Floats,
     rewards: Floats,
 ) -> None:
-    model = model_of(numbers)
-    state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder)
+    d = int(numbers[0])
+    model = model_of(numbers, d)
+    state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder, d)
     for s in range(rewards.size):
         advance(model, state, 1)
         for j in range(model.d):

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from driftbandits.jit import borrowed, compiled, inlined, place
+from driftbandits.jit import borrowed, borrowed_stack, compiled, inlined, place
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -186,7 +186,7 @@ def truncation_span(gamma: float, *, m: float, L: float, lam: float, tolerance: 
 
 def new_buffers(numbers: Floats, capacity: int) -> Buffers:
     """An empty memory. `numbers` starts with a packed `Model`."""
-    model = model_of(numbers)
+    model = model_of(numbers, int(numbers[0]))
     d = model.d
     ladder = ladder_of(d, model.order)
     buffers = Buffers(
@@ -254,9 +254,10 @@ def with_capacity(buffers: Buffers, capacity: int) -> Buffers:
 
 
 @compiled
-def model_of(numbers: Floats) -> Model:
+def model_of(numbers: Floats, d: int) -> Model:
+    """The numbers by name; d, the first of them, from whoever may know it beforehand."""
     return Model(
-        int(numbers[0]),
+        d,
         int(numbers[1]),
         numbers[2],
         numbers[3],
@@ -284,13 +285,14 @@ def state_of(
     matrices: Floats,
     moments: Floats,
     ladder: Places,
+    d: int,
 ) -> State:
     return State(
         borrowed(rows),
         borrowed(counters),
         borrowed(gauges),
-        borrowed(vectors),
-        borrowed(matrices),
+        borrowed_stack(vectors, d),
+        borrowed_stack(matrices, d),
         borrowed(moments),
         borrowed(ladder),
     )

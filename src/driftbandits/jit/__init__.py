@@ -117,27 +117,54 @@ def _without_owner(typing_context: Any, array: Any) -> Any:
     """For numba: the type of the view, and the code that makes it."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        make: Any = cgutils.create_struct_proxy
-        nothing: Any = cgutils.get_null_value
-        view = make(signature.return_type)(context, builder, args[0])
-        view.meminfo = nothing(view.meminfo.type)
-        view.parent = nothing(view.parent.type)
-        return view._getvalue()
+        return _disowned(context, builder, array, args[0])._getvalue()
 
     return array(array), codegen
 
 
-_view: Any = intrinsic(_without_owner)
+def _without_owner_or_width(typing_context: Any, stack: Any, d: Any) -> Any:
+    """For numba: the type of the view, and the code that makes it."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        tools: Any = cgutils
+        view = _disowned(context, builder, stack, args[0])
+        length = builder.extract_value(view.shape, 0)
+        view.shape = tools.pack_array(builder, [length] + [args[1]] * (stack.ndim - 1))
+        return view._getvalue()
+
+    return stack(stack, d), codegen
+
+
+def _disowned(context: Any, builder: Any, array: Any, value: Any) -> Any:
+    make: Any = cgutils.create_struct_proxy
+    nothing: Any = cgutils.get_null_value
+    view = make(array)(context, builder, value)
+    view.meminfo = nothing(view.meminfo.type)
+    view.parent = nothing(view.parent.type)
+    return view
 
 
 def _itself(array: A) -> A:
     return array
 
 
+def _stack_itself(stack: A, d: int) -> A:
+    return stack
+
+
+_view: Any = intrinsic(_without_owner)
+_stack_view: Any = intrinsic(_without_owner_or_width)
+
 borrowed = _itself if _INTERPRETED else _view
 """The same array without its reference count, which kernels would otherwise keep touching.
 
 Whoever handed the array in must hold it for as long.
+"""
+
+borrowed_stack = _stack_itself if _INTERPRETED else _stack_view
+"""The same for a stack of vectors or square matrices, of which the caller says how wide they are.
+
+The compiler unrolls loops over a width that it knows.
 """
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from llvmlite.binding import Linkage  # type: ignore[import-untyped]
 from numba import _dynfunc  # type: ignore[attr-defined]
 from numba.core import codegen, compiler, environment, typed_passes
 from numba.core.compiler_machinery import register_pass
@@ -45,6 +46,13 @@ class _Entry(_Library):  # type: ignore[misc]
         if isinstance(library, _Part):
             for needed in library._linking_libraries:
                 self.add_linking_library(needed)
+
+    def _optimize_final_module(self) -> None:
+        # Nobody else can call the parts in here, so constants that the entry hands them go in.
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == Linkage.linkonce_odr:
+                function.linkage = Linkage.internal
+        super()._optimize_final_module()
 
     def _finalize_final_module(self) -> None:
         super()._finalize_final_module()

@@ -2,6 +2,7 @@
 
 from driftbandits.policies.detection import Detection, last_detection, record_detection
 from driftbandits.policies.kernels import (
+    ANY,
     FAMILIES,
     PLAIN,
     POOLED,
@@ -32,6 +33,7 @@ from driftbandits.policies.scoring import (
 __all__ = [
     "ACCEPTED",
     "ALIASES",
+    "ANY",
     "FAMILIES",
     "NOT_FINITE",
     "PLAIN",
