@@ -44,8 +44,8 @@ from driftbandits.estimator.model import (
 )
 from driftbandits.jit import compiled, inlined, internal, place, spliced
 from driftbandits.linalg import cholesky, inverse, norm, sandwich
-from driftbandits.policies import pool, restarts, windows
-from driftbandits.policies.adaptation import POOLED, RESTARTS, WINDOWS, adaptation_of
+from driftbandits.policies import models, pool, restarts, windows
+from driftbandits.policies.adaptation import MODELS, POOLED, RESTARTS, WINDOWS, adaptation_of
 from driftbandits.policies.chance import TAKEN, WINDOW_DRAW, pick, uniform
 from driftbandits.policies.estimating import prepare, project_in_curvature
 from driftbandits.policies.sampling import POSTERIOR, SCALED, draw, make_sampling_matrices
@@ -87,6 +87,7 @@ class Scoring(NamedTuple):
     project_in_curvature: int
     period: int  # rounds from restart to restart; 0: none by schedule
     votes: int  # samples of a parameter, see sampling.py
+    measured: int  # the rows that count are measured, whatever the clock counts
 
 
 @inlined
@@ -117,6 +118,7 @@ def scoring_of(numbers: Floats) -> Scoring:
         int(n[21]),
         int(n[22]),
         int(n[23]),
+        int(n[24]),
     )
 
 
@@ -164,7 +166,7 @@ def bonus_factor(model: Model, scoring: Scoring, state: State, number: int) -> f
         return scoring.bonus_scale * pool.OPTIMISM
     counters = state.counters
     t = float(number)
-    if number == 0:
+    if number == 0 and not scoring.measured:
         t = counters[N] - counters[BEGUN] + 1.0
         n = _counted_rows(model, scoring, t, counters[SPAN])
     else:
@@ -415,6 +417,9 @@ def update(
     set_row(scoring, actions, index, state)
     if adaptation.kind == POOLED:
         pool.absorb(model, state, reward - scoring.centre, s, adaptation.threshold)
+        return
+    if adaptation.kind == MODELS:
+        models.judge(model, scoring, adaptation, state, reward - scoring.centre, s)
         return
     absorb(model, state, reward - scoring.centre, s)
     if adaptation.kind == RESTARTS:
