@@ -365,7 +365,7 @@ def test_tick_zero_lets_no_time_pass(name):
         plain.update(other, reward)
 
 
-@pytest.mark.parametrize("name", STEADY)
+@pytest.mark.parametrize("name", [name for name in STEADY if name != "dLinUCB"])
 def test_an_age_passes_in_one_step(name):
     """10^12 rounds at once: nothing overflows, the past is forgotten or kept, scores are exact."""
     case = Case(name, CALM)

@@ -10,9 +10,9 @@ sound a model is:
   at once, since nothing speaks against it.
 
 "Surely" is Hoeffding's bound: while nothing changes, a judgement discards a sound model with
-probability delta2 at most. tau is the paper's. delta1 = .01, which is `delta`, and delta2 = .1, which
-is `false_alarm_rate`, are those of the authors' public code; delta~1 = delta1/5 is what Russac et
-al. (2019) compared with, and were it delta1 there would never be two models.
+probability delta2 at most. tau is the paper's. delta1 = .01, which is `delta`, and delta2 = .1,
+which is `false_alarm_rate`, are those of the authors' public code; delta~1 = delta1/5 is what
+Russac et al. (2019) compared with, and were it delta1 there would never be two models.
 
 The source knows the noise, which is Gaussian. Here its deviation is taken to be sigma = m/2, the
 most that rewards in [0, m] can have, so with delta1 < .045 noise alone may carry a reward further
@@ -185,7 +185,7 @@ def _add_to_factor(state: State, C: int, x: int) -> None:
 @inlined
 def _share_of_bad(state: State, m: int) -> float:
     """e_m."""
-    return state.counters[BAD + m] / max(min(state.counters[JUDGED + m], TAU), 1)
+    return float(state.counters[BAD + m] / max(min(state.counters[JUDGED + m], TAU), 1))
 
 
 @inlined
