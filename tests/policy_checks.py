@@ -530,8 +530,8 @@ def check_a_save_holds_no_pickle(case: Case, folder: Path) -> None:
 
 RESTARTING = ("CD-GLUCB", "CD-LinUCB", "auto")
 JUDGING = (*RESTARTING, "dLinUCB")
-STRICT = {"delta": 0.9, "S": 0.01, "lam": 20.0}
-"""With which dLinUCB finds many rewards bad."""
+STRICT = {"delta": 0.5, "S": 0.5, "lam": 5.0}
+"""With which dLinUCB finds many rewards bad, and restarts within 60 rounds."""
 POOLS = ("mixture", "auto")
 EVERY = db.policy_names()
 NOT_RANDOM = tuple(name for name in EVERY if name != "random")

@@ -22,12 +22,14 @@ class PlainModel:
         self.flags = []
         self.start = start
 
-    def width(self, a, plain):
+    def radius(self, plain):
         d = len(self.b)
         growth = 1 + self.squares / (d * plain.lam)
-        rho = math.sqrt(plain.lam) * plain.S
-        rho += plain.sigma * math.sqrt(2 * math.log(1 / plain.delta1) + d * math.log(growth))
-        return rho * math.sqrt(a @ np.linalg.inv(self.A) @ a)
+        spread = math.sqrt(2 * math.log(1 / plain.delta1) + d * math.log(growth))
+        return math.sqrt(plain.lam) * plain.S + plain.sigma * spread
+
+    def width(self, a, plain):
+        return self.radius(plain) * math.sqrt(a @ np.linalg.inv(self.A) @ a)
 
     def mean(self, a):
         return a @ np.linalg.solve(self.A, self.b)
@@ -134,7 +136,7 @@ CROWDED = {"delta": 0.9, "S": 0.01, "lam": 20.0, "bonus_scale": 0.1, "centre": 0
 ])  # fmt: skip
 def test_a_run_is_the_plain_one(arguments, d, rounds, delay, clock):
     noise = 0.3 if arguments is CROWDED else 0.05
-    trace = graded(rounds, changes=(301, 601), noise=noise, d=d)
+    trace = graded(rounds, changes=(301, 601), noise=noise, d=d, arms=20)
     agent = db.Agent(db.policy("dLinUCB", dim=d, **arguments), seed=1, clock=clock)
     plain = PlainModels(d, **arguments)
     order = np.random.default_rng(1)
@@ -143,6 +145,8 @@ def test_a_run_is_the_plain_one(arguments, d, rounds, delay, clock):
         expected = plain.scores(trace.actions[t])
         choice = agent.decide(trace.actions[t])
         np.testing.assert_allclose(choice.scores, expected, rtol=1e-8, atol=1e-8)
+        radius = plain.bonus_scale * plain.playing.radius(plain)
+        assert agent.explain(choice).radius == pytest.approx(radius, rel=1e-9)
         second, first = np.sort(expected)[-2:]
         if first - second > 1e-8:
             compared += 1
@@ -159,10 +163,12 @@ def test_a_run_is_the_plain_one(arguments, d, rounds, delay, clock):
                 plain.update(a, x, decision.round, agent.clock)
     assert compared > 0.99 * rounds
     assert agent.late == late
+    if (arguments, delay) == (STRICT, 40):
+        assert late > 0
     assert len(plain.detections) >= 1
     if arguments is CROWDED:
-        assert (plain.most, plain.dropped > 100) == (models.MOST_MODELS, True)
-        assert (late > 100) == (delay > 0)
+        assert plain.most == models.MOST_MODELS
+        assert plain.dropped > 10
     told = [(found.round, found.change) for found in agent.detections]
     assert told == [(clock_then, clock_then) for clock_then, _, _ in plain.detections]
     for found, (_, share, threshold) in zip(agent.detections, plain.detections, strict=True):
@@ -238,7 +244,8 @@ def test_time_alone_changes_nothing():
     agent = db.Agent(db.policy("dLinUCB", dim=2, **STRICT))
     trace = graded(30)
     for t in range(30):
-        agent.update(choice := agent.decide(trace.actions[t]), trace.rewards[t, choice.index])
+        choice = agent.decide(trace.actions[t])
+        agent.update(choice, trace.rewards[t, choice.index])
     before = agent.preview(trace.actions[0], seed=0)
     agent.tick(10**12)
     assert agent.preview(trace.actions[0], seed=0).scores.tobytes() == before.scores.tobytes()
