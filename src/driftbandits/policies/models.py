@@ -64,7 +64,7 @@ from driftbandits.estimator.model import (
     State,
     V,
 )
-from driftbandits.jit import inlined, internal, place
+from driftbandits.jit import internal, place, spliced
 from driftbandits.linalg import add_outer, copy, dot, forward_solve
 from driftbandits.policies.adaptation import MODELS, Adaptation
 from driftbandits.policies.detection import record_detection
@@ -124,7 +124,7 @@ def judge(
     _put_in_play(model, state, _soundest(adaptation, state))
 
 
-@inlined
+@spliced
 def _is_bad(
     model: Model, scoring: Scoring, adaptation: Adaptation, state: State, m: int, reward: float
 ) -> int:
@@ -147,7 +147,7 @@ def _is_bad(
     return int(error > width + adaptation.surprise)
 
 
-@inlined
+@spliced
 def _note(state: State, m: int, is_bad: int) -> None:
     """Put a flag in the place of the one that is tau older."""
     counters = state.counters
@@ -160,7 +160,7 @@ def _note(state: State, m: int, is_bad: int) -> None:
     counters[JUDGED + m] += 1
 
 
-@inlined
+@spliced
 def _learn(model: Model, state: State, m: int, reward: float) -> None:
     for i in range(model.d):
         state.vectors[SUMS + m, i] += reward * state.vectors[ROW, i]
@@ -169,7 +169,7 @@ def _learn(model: Model, state: State, m: int, reward: float) -> None:
     _add_to_factor(state, FACTORS + m, STEP)
 
 
-@inlined
+@spliced
 def _add_to_factor(state: State, C: int, x: int) -> None:
     """C := factor of C C' + x x' by rotations, which keep it positive; x is used up."""
     xs, Ms = state.vectors, state.matrices
@@ -182,26 +182,26 @@ def _add_to_factor(state: State, C: int, x: int) -> None:
             xs[x, i] = cosine * xs[x, i] - sine * Ms[C, i, k]
 
 
-@inlined
+@spliced
 def _share_of_bad(state: State, m: int) -> float:
     """e_m."""
     return float(state.counters[BAD + m] / max(min(state.counters[JUDGED + m], TAU), 1))
 
 
-@inlined
+@spliced
 def _margin(adaptation: Adaptation, state: State, m: int) -> float:
     """d_m, which is infinite before the first judgement."""
     judged = min(state.counters[JUDGED + m], TAU)
     return math.sqrt(adaptation.doubt / judged) if judged > 0 else math.inf
 
 
-@inlined
+@spliced
 def _surely_bad(adaptation: Adaptation, state: State, m: int) -> float:
     """The lower confidence bound e_m - d_m."""
     return _share_of_bad(state, m) - _margin(adaptation, state, m)
 
 
-@inlined
+@spliced
 def _soundest(adaptation: Adaptation, state: State) -> int:
     """The model that plays; of equals the oldest."""
     best = 0
@@ -211,7 +211,7 @@ def _soundest(adaptation: Adaptation, state: State) -> int:
     return best
 
 
-@internal
+@spliced
 def _sort_out(model: Model, adaptation: Adaptation, state: State, playing: int) -> None:
     """Discard what is bad; make a new model where none is sound; report what changes the play."""
     counters = state.counters
@@ -237,7 +237,7 @@ def _sort_out(model: Model, adaptation: Adaptation, state: State, playing: int) 
     counters[BEGUN] = max(counters[STARTS] - 1, 0)
 
 
-@internal
+@spliced
 def _drop_worst(model: Model, adaptation: Adaptation, state: State) -> None:
     worst = 0
     for m in range(1, MOST_MODELS):
@@ -281,7 +281,7 @@ def _move_model(model: Model, state: State, source: int, target: int) -> None:
             matrices[FACTORS + target, i, j] = matrices[FACTORS + source, i, j]
 
 
-@inlined
+@spliced
 def _put_in_play(model: Model, state: State, m: int) -> None:
     """V, b := those of model m, from which a decision is made as LinUCB makes it."""
     copy(state.vectors, SUMS + m, B)

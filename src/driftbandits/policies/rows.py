@@ -168,7 +168,7 @@ ROWS: Mapping[str, Row] = {
         false_alarm_rate=5e-4,
     ),
     "dLinUCB": Row(
-        EVERYTHING,
+        SINCE_RESTART,
         True,
         UCB,
         "Wu, Iyer, Wang (2018), Learning Contextual Bandits in a Non-stationary Environment",
@@ -285,7 +285,8 @@ class Policy:
             discount=self.discount,
             projection=self.projection if self.row.projected and not self._in_curvature else "none",
         )
-        if self.row.memory in (SINCE_RESTART, POOL):
+        # the models of MODELS keep sums, and need no rows
+        if self.row.memory in (SINCE_RESTART, POOL) and self.row.adaptation != MODELS:
             made = made._replace(memory=self.row.memory)
         return made._replace(**self._adapted[1])
 
