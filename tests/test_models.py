@@ -118,6 +118,12 @@ def graded(rounds, *, changes=(), noise=0.1, seed=0, d=2, arms=4):
     )
 
 
+def starts(agent):
+    """The first round of every model."""
+    counters = agent._buffers.counters
+    return counters[models.STARTS : models.STARTS + counters[models.COUNT]].tolist()
+
+
 STRICT = {"delta": 0.5, "bonus_scale": 0.1, "centre": 0.5}
 """A reward further than .34 from its mean is bad, if the width is 0."""
 
@@ -161,6 +167,7 @@ def test_a_run_is_the_plain_one(arguments, d, rounds, delay, clock):
             late += is_late
             if not is_late:
                 plain.update(a, x, decision.round, agent.clock)
+                assert starts(agent) == [model.start for model in plain.models]
     assert compared > 0.99 * rounds
     assert agent.late == late
     if (arguments, delay) == (STRICT, 40):
