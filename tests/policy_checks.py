@@ -36,7 +36,7 @@ def memory_of(name: str) -> dict:
     """A memory short enough to be felt within a check."""
     if name in WINDOWED:
         return {"window": 12}
-    if name.startswith("CD-") or name == "auto":
+    if name.startswith("CD-") or name in ("auto", "dLinUCB"):
         return {"false_alarm_rate": 0.5}
     if name.startswith("BOB-"):
         return {"horizon": 300}  # blocks of 27 rounds in the plane
@@ -529,6 +529,9 @@ def check_a_save_holds_no_pickle(case: Case, folder: Path) -> None:
 # -- every parameter reaches the model -----------------------------------------------------------
 
 RESTARTING = ("CD-GLUCB", "CD-LinUCB", "auto")
+JUDGING = (*RESTARTING, "dLinUCB")
+STRICT = {"delta": 0.5, "S": 0.5, "lam": 5.0}
+"""With which dLinUCB finds many rewards bad, and restarts within 60 rounds."""
 POOLS = ("mixture", "auto")
 EVERY = db.policy_names()
 NOT_RANDOM = tuple(name for name in EVERY if name != "random")
@@ -588,6 +591,7 @@ REACH: dict[str, list[tuple[dict, dict, tuple[str, ...]]]] = {
     "too_long": [({}, {"too_long": "rescale"}, BOUNDED)],
     "false_alarm_rate": [
         ({"false_alarm_rate": 0.99}, {"false_alarm_rate": 1e-6}, RESTARTING),
+        ({"false_alarm_rate": 0.99, **STRICT}, {"false_alarm_rate": 1e-6}, JUDGING),
     ],
 }
 

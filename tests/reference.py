@@ -13,7 +13,7 @@ import numpy as np
 from scipy import optimize, special
 
 LINEAR = (
-    *("LinUCB", "SW-LinUCB", "D-LinUCB", "CD-LinUCB"),
+    *("LinUCB", "SW-LinUCB", "D-LinUCB", "CD-LinUCB", "dLinUCB"),
     *("LB-WeightUCB", "D-RandLinUCB", "D-LinTS", "random"),
 )
 DRIFT = ("GLB-WeightUCB", "LB-WeightUCB", "SCB-WeightUCB")

@@ -42,7 +42,7 @@ GREEDY_CONFIGURATIONS = {
     "discount": {"discount": 0.8, "S": 0.3},
 }
 
-ADAPTIVE = ("CD-GLUCB", "CD-LinUCB", "BOB-GLUCB", "mixture", "auto")
+ADAPTIVE = ("CD-GLUCB", "CD-LinUCB", "dLinUCB", "BOB-GLUCB", "mixture", "auto")
 
 PLAIN = [Case(name) for name in db.policy_names()]
 CASES = [
@@ -75,6 +75,7 @@ CASES += [
     for name in ("mixture", "auto")
     for label in ("binomial", "poisson", "identity")
 ]
+CASES += [Case("dLinUCB", policy_checks.STRICT, "strict")]
 CASES += [Case("greedy", arguments, label) for label, arguments in GREEDY_CONFIGURATIONS.items()]
 
 # Without compilation one configuration of each policy has to do.

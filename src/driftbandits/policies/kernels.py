@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from driftbandits.estimator import absorb, advance, fit, model_of, state_of
 from driftbandits.estimator.model import POOL, Floats, Ints, N, Places
 from driftbandits.jit import compiled_for, place
-from driftbandits.policies import pool, restarts, windows
-from driftbandits.policies.adaptation import NO_ADAPTATION, RESTARTS, WINDOWS, adaptation_of
+from driftbandits.policies import models, pool, restarts, windows
+from driftbandits.policies.adaptation import MODELS, NO_ADAPTATION, RESTARTS, WINDOWS, adaptation_of
 from driftbandits.policies.chance import TAKEN, WINDOW_DRAW, pick, uniform
 from driftbandits.policies.estimating import prepare, project_in_curvature
 from driftbandits.policies.sampling import POSTERIOR, SCALED, draw, make_sampling_matrices
@@ -169,6 +169,9 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         outcome = reward - scoring.centre
         if pooled:
             pool.absorb(model, state, outcome, s, adaptation.threshold)
+            return
+        if special and adaptation.kind == MODELS:
+            models.judge(model, scoring, adaptation, state, outcome, s)
             return
         absorb(model, state, outcome, s)
         if special and adaptation.kind == RESTARTS:

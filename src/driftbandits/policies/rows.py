@@ -25,8 +25,15 @@ from driftbandits.estimator.model import (
     Floats,
     as_numbers,
 )
-from driftbandits.policies import pool, restarts
-from driftbandits.policies.adaptation import NO_ADAPTATION, POOLED, RESTARTS, WINDOWS, Adaptation
+from driftbandits.policies import models, pool, restarts
+from driftbandits.policies.adaptation import (
+    MODELS,
+    NO_ADAPTATION,
+    POOLED,
+    RESTARTS,
+    WINDOWS,
+    Adaptation,
+)
 from driftbandits.policies.sampling import PERTURBED, POSTERIOR, SCALED
 from driftbandits.policies.scoring import (
     CONSTANT,
@@ -160,6 +167,14 @@ ROWS: Mapping[str, Row] = {
         adaptation=RESTARTS,
         false_alarm_rate=5e-4,
     ),
+    "dLinUCB": Row(
+        SINCE_RESTART,
+        True,
+        UCB,
+        "Wu, Iyer, Wang (2018), Learning Contextual Bandits in a Non-stationary Environment",
+        adaptation=MODELS,
+        false_alarm_rate=0.1,
+    ),
     "BOB-GLUCB": Row(
         WINDOW,
         False,
@@ -270,7 +285,8 @@ class Policy:
             discount=self.discount,
             projection=self.projection if self.row.projected and not self._in_curvature else "none",
         )
-        if self.row.memory in (SINCE_RESTART, POOL):
+        # the models of MODELS keep sums, and need no rows
+        if self.row.memory in (SINCE_RESTART, POOL) and self.row.adaptation != MODELS:
             made = made._replace(memory=self.row.memory)
         return made._replace(**self._adapted[1])
 
@@ -319,6 +335,7 @@ class Policy:
             project_in_curvature=int(self._in_curvature),
             period=(self.window or 0) if row.restarts else 0,
             votes=row.votes,
+            measured=int(row.adaptation == MODELS),
         )
 
     @property
@@ -335,6 +352,11 @@ class Policy:
         if self.row.adaptation == POOLED:
             threshold = -math.log(self.false_alarm_rate) if self.row.false_alarm_rate else 0.0
             return Adaptation(POOLED, threshold), pool.MORE
+        if self.row.adaptation == MODELS:
+            judgement = models.pool_of_models(
+                sigma=self.link.m / 2.0, delta1=self.delta, delta2=self.false_alarm_rate
+            )
+            return judgement, models.MORE
         if self.row.adaptation == WINDOWS:
             assert self.horizon is not None  # checked by `policy`
             return bandit_over_windows(
@@ -401,7 +423,8 @@ def policy(
     lam            penalty (lam/2)||theta||^2; unless given it is 1, or for *-Weight* and SC-* what
                    their source asks for (of SCB-* and SC-*: given the horizon)
     S, L           bounds of ||theta|| (the intercept included) and of an action's length
-    delta          probability that a confidence bound fails
+    delta          probability that a confidence bound fails; of dLinUCB also that of a bad reward,
+                   so that 0.01 finds none among rewards of 0 and m (see policies/models.py)
     bonus_scale    multiplies the bonus of the theory, which is several times too wide in practice
     intercept      append a constant 1 to every action
     centre         rewards are centre + mu(a.theta) + noise: 1/2 lets a linear model fit 0/1 rewards
@@ -409,7 +432,8 @@ def policy(
     epsilon        share of rounds in which the action is drawn uniformly
     too_long       what to do with an action longer than L: refuse it, or rescale it to L
     false_alarm_rate  of CD-* and auto: while nothing changes, restarts come at least 1/rate rounds
-                   apart in the mean, as far as rewards are distributed as the model says
+                   apart in the mean, as far as rewards are distributed as the model says;
+                   of dLinUCB: with which a judgement may discard a sound model
 
     >>> policy("SW-GLUCB", dim=2, horizon=6000, changes=3).window
     252

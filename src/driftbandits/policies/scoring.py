@@ -79,6 +79,7 @@ class Scoring(NamedTuple):
     project_in_curvature: int
     period: int  # rounds from restart to restart; 0: none by schedule
     votes: int  # samples of a parameter, see sampling.py
+    measured: int  # the rows that count are measured, whatever the clock counts
 
 
 @inlined
@@ -109,6 +110,7 @@ def scoring_of(numbers: Floats) -> Scoring:
         int(n[21]),
         int(n[22]),
         int(n[23]),
+        int(n[24]),
     )
 
 
@@ -154,7 +156,7 @@ def bonus_factor(model: Model, scoring: Scoring, state: State, number: int) -> f
         return 0.0
     counters = state.counters
     t = float(number)
-    if number == 0:
+    if number == 0 and not scoring.measured:
         t = counters[N] - counters[BEGUN] + 1.0
         n = _counted_rows(model, scoring, t, counters[SPAN])
     else:
