@@ -160,3 +160,15 @@ def test_a_preview_changes_nothing(clock):
         for seed in range(30)
     }
     assert drawn == {0, 1, 2}
+
+
+def test_foreign_data_is_late_by_its_round_and_not_by_the_number_of_a_decision():
+    agent = db.Agent(db.policy("SW-GLUCB", dim=2, window=5), clock="ticks")
+    for _ in range(20):
+        agent.decide(np.eye(2))
+    agent.tick(6)
+    agent.decide(np.eye(2))
+    assert agent.pending == (21,)  # the others were forgotten with their round
+    agent.learn([[1.0, 0.0], [1.0, 0.0]], [1.0, 1.0], ages=[4, 5])
+    assert agent.late == 1
+    assert agent.effective_sample_size == 1.0

@@ -351,7 +351,7 @@ class Agent:
                 if when is None:
                     self.tick(1)
                 age = 0 if when is None else int(when[i])
-                if self._is_forgotten(self.clock - age):
+                if self.clock - age <= self._last_forgotten_round():
                     self.late += 1
                 else:
                     self._absorb(rows, i, value, self.clock - age)
