@@ -46,7 +46,7 @@ class PostgresSession(Session):
     def run_for_ids(self, sql: str, number: int, event_ids: Sequence[str]) -> Iterable[Row]:
         return self.run(sql.format(ids="event_id = ANY (?)"), (number, list(event_ids)))
 
-    def run_many(self, sql: str, values: Iterable[Row]) -> None:
+    def run_many(self, sql: str, values: Sequence[Row]) -> None:
         with self._connection.cursor() as cursor:
             cursor.executemany(_placed(sql), values)
 

@@ -71,7 +71,8 @@ class Session(ABC):
         """The rows of a statement whose values are marked by `?`."""
 
     @abstractmethod
-    def run_many(self, sql: str, values: Iterable[Row]) -> None: ...
+    def run_many(self, sql: str, values: Sequence[Row]) -> None:
+        """An insertion that ends with the VALUES of one row, for many rows."""
 
     @abstractmethod
     def run_for_ids(self, sql: str, number: int, event_ids: Sequence[str]) -> Iterable[Row]:

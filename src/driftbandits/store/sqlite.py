@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 
@@ -16,6 +16,10 @@ from driftbandits.store.session import Row, Session, Store, prepared
 _WAIT_MS = 5000
 _CHECKPOINT_PAGES = 16_000
 """Where a commit moves the write-ahead log into the database itself; `maintain` comes before it."""
+
+_MOST_IN_A_STATEMENT = 64
+
+Item = TypeVar("Item")
 
 _TYPES = {"bytes": "BLOB", "text": "TEXT", "number": "INTEGER"}
 
@@ -31,13 +35,29 @@ class SQLiteSession(Session):
         return self._connection.execute(sql, tuple(values))
 
     def run_for_ids(self, sql: str, number: int, event_ids: Sequence[str]) -> Iterable[Row]:
-        # One statement for every id: it stays prepared, however many there are.
-        one = sql.format(ids="event_id = ?")
-        for event_id in event_ids:
-            yield from self._connection.execute(one, (number, event_id))
+        for piece in _pieces(event_ids):
+            ids = f"event_id IN ({', '.join('?' * len(piece))})"
+            yield from self._connection.execute(sql.format(ids=ids), (number, *piece))
 
-    def run_many(self, sql: str, values: Iterable[Row]) -> None:
-        self._connection.executemany(sql, values)
+    def run_many(self, sql: str, values: Sequence[Row]) -> None:
+        beginning, row = sql.split(" VALUES ")
+        for piece in _pieces(values):
+            rows = ", ".join([row] * len(piece))
+            self._connection.execute(
+                f"{beginning} VALUES {rows}", [x for row in piece for x in row]
+            )
+
+
+def _pieces(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """The items in a few statements: each gives way to the other threads before it goes on.
+
+    Their sizes are powers of two, so that there are few different statements to keep prepared.
+    """
+    start = 0
+    while start < len(items):
+        size = min(_MOST_IN_A_STATEMENT, 1 << (len(items) - start).bit_length() - 1)
+        yield items[start : start + size]
+        start += size
 
 
 class SQLiteStore(Store):
