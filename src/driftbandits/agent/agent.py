@@ -58,6 +58,7 @@ from driftbandits.estimator.model import (
     essence,
     revived,
 )
+from driftbandits.jit import handle_of
 from driftbandits.policies import Detection, Policy, last_detection, policy
 
 CLOCKS = ("decisions", "ticks")
@@ -110,6 +111,7 @@ class Agent:
 
     def _hold(self, buffers: Buffers) -> None:
         self._buffers = buffers
+        self._handle = handle_of(buffers)
         self._capacity = buffers.rows.shape[1] if self._keeps_rows else sys.maxsize
         self._counters = buffers.counters
         self._estimates = buffers.vectors[THETA_HAT : THETA + 1]
@@ -165,7 +167,7 @@ class Agent:
         with self._lock:
             number = self._issued + 1 if self._counts_apart else 0
             beside = copy_of(self._buffers)
-            verdict = self._kernels.decide(*beside, int(seed), number, rows, table, picks)
+            verdict = self._kernels.decide(handle_of(beside), int(seed), number, rows, table, picks)
         if verdict != policies.ACCEPTED:
             self._refuse(rows, verdict)
         return Decision(0, int(picks[0, 0]), 0, float(picks[1, 0]), frozen(table))
@@ -175,7 +177,7 @@ class Agent:
         picks = self._one_pick if n == 1 else np.empty((2, n))
         clock = self._counters.item(_CLOCK)
         number = self._issued + 1 if self._counts_apart else 0
-        verdict = self._kernels.decide(*self._buffers, self.seed, number, actions, table, picks)
+        verdict = self._kernels.decide(self._handle, self.seed, number, actions, table, picks)
         if verdict != policies.ACCEPTED:
             self._refuse(actions, verdict)
         frozen(table)
@@ -305,7 +307,7 @@ class Agent:
         if self._counters.item(_TAIL) >= self._capacity:
             self._make_room()
         before = self._counters.item(_DETECTIONS)
-        self._kernels.update(*self._buffers, actions, index, reward, s)
+        self._kernels.update(self._handle, actions, index, reward, s)
         self._shown = None
         if self._counters.item(_DETECTIONS) > before:
             self._detections.append(last_detection(self._buffers))
@@ -326,7 +328,7 @@ class Agent:
         """Let time pass without a decision."""
         check_count("rounds", rounds, least=0, most=2**52)
         with self._lock:
-            self._kernels.tick(*self._buffers, int(rounds))
+            self._kernels.tick(self._handle, int(rounds))
             self._shown = None
             self._expire()
 
@@ -413,7 +415,7 @@ class Agent:
         beside = copy_of(self._buffers)
         number = self._issued + 1 if self._counts_apart else 0
         nothing = np.empty((0, self.policy.dim)), np.empty((4, 0)), np.empty((2, 0))
-        self._kernels.decide(*beside, self.seed, number, *nothing)
+        self._kernels.decide(handle_of(beside), self.seed, number, *nothing)
         return beside
 
     @property
