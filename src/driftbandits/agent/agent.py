@@ -201,7 +201,7 @@ class Agent:
         self._issued += n
         while len(made) > _EXPLAINED_DECISIONS:
             del made[next(iter(made))]
-        if len(pending) > n:  # others than these
+        if len(pending) > 1:  # one alone has just been made
             self._expire()
         return decisions
 
