@@ -16,6 +16,7 @@ import driftbandits as db
 from driftbandits import policies
 from driftbandits.estimator import new_buffers
 from driftbandits.estimator.model import copy_of
+from driftbandits.jit import handle_of
 from policy_checks import RANDOMISED
 from reference import DISCOUNTED, LINEAR, PERTURBED, POSTERIOR, WINDOWED, Played, Reference
 
@@ -54,11 +55,12 @@ def decisions(name: str, seeds: int, **more) -> tuple[np.ndarray, np.ndarray]:
     kernels = policies.kernels_of(policies.family_of(policy))
     buffers = new_buffers(policy.numbers, 2 * ROUNDS)
     for played in history():
-        kernels.tick(*buffers, 1)
-        kernels.update(*buffers, played.action[None, :], 0, played.reward, played.round)
+        kernels.tick(handle_of(buffers), 1)
+        kernels.update(handle_of(buffers), played.action[None, :], 0, played.reward, played.round)
     picks, table = np.empty((seeds, 2, 1)), np.empty((4, len(ACTIONS)))
     for seed in range(seeds):
-        assert kernels.decide(*copy_of(buffers), seed, 0, ACTIONS, table, picks[seed]) == 0
+        beside = copy_of(buffers)
+        assert kernels.decide(handle_of(beside), seed, 0, ACTIONS, table, picks[seed]) == 0
     return picks[:, 0, 0].astype(int), picks[:, 1, 0]
 
 

@@ -23,22 +23,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftbandits.environments import Environment, Trace
-from driftbandits.estimator import keeps_rows, new_buffers
+from driftbandits.estimator import keeps_rows, new_buffers, state_of
 from driftbandits.estimator.model import (
     CHANGED_IN,
     COUNTERS,
     DETECTED_IN,
     DETECTIONS,
+    NUMBERS,
     STATISTIC,
     THETA_HAT,
     THRESHOLD,
     Floats,
     Ints,
     N,
-    Places,
     counter_names,
+    floats_of,
 )
-from driftbandits.jit import compiled_for, place
+from driftbandits.jit import Handle, compiled_for, handle_of, place
 from driftbandits.policies import (
     ACCEPTED,
     ANY,
@@ -267,7 +268,7 @@ def _play_compiled(
         detected = np.empty((end - start if "detections" in record else 0, 4))
         before = time.perf_counter()
         verdict, t = play_trace(
-            *buffers,
+            handle_of(buffers),
             seed,
             low,
             high,
@@ -326,8 +327,9 @@ def _ready_player(policy: Policy) -> Callable[..., tuple[int, int]]:
     kind = family_of(policy), PLANE if policy.model_dim == PLANE else ANY
     if kind not in _ready:
         _ready[kind] = play_trace = _player(*kind)
+        buffers = new_buffers(policy.numbers, 1)
         play_trace(
-            *new_buffers(policy.numbers, 1),
+            handle_of(buffers),
             0,
             0.0,
             1.0,
@@ -349,14 +351,7 @@ def _player(family: str, known_d: int) -> Callable[..., tuple[int, int]]:
 
     @compiled_for(label)
     def play_trace(
-        numbers: Floats,
-        rows: Floats,
-        counters: Ints,
-        gauges: Floats,
-        vectors: Floats,
-        matrices: Floats,
-        moments: Floats,
-        ladder: Places,
+        handle: Handle,
         seed: int,
         low: float,
         high: float,
@@ -371,6 +366,8 @@ def _player(family: str, known_d: int) -> Callable[..., tuple[int, int]]:
     ) -> tuple[int, int]:
         """Decide and update through a trace; a verdict and the round (from 0) where it ended."""
         T, K, dim = actions.shape
+        state = state_of(handle, int(floats_of(handle, NUMBERS)[0]))
+        counters, gauges, vectors = state.counters, state.gauges, state.vectors
         offered = np.empty((K, dim))
         arm = np.empty(K, dtype=np.int64)
         table, picks = np.empty((4, K)), np.empty((2, 1))
@@ -387,14 +384,7 @@ def _player(family: str, known_d: int) -> Callable[..., tuple[int, int]]:
             offers = actions[t] if available.size == 0 else offered[:count]
             scores = table if count == K else np.empty((4, count))
             verdict = decide(
-                numbers,
-                rows,
-                counters,
-                gauges,
-                vectors,
-                matrices,
-                moments,
-                ladder,
+                handle,
                 seed,
                 _BY_THE_CLOCK,
                 offers,
@@ -421,14 +411,7 @@ def _player(family: str, known_d: int) -> Callable[..., tuple[int, int]]:
                 return BAD_REWARD, t
             detections = counters[DETECTIONS]
             update(
-                numbers,
-                rows,
-                counters,
-                gauges,
-                vectors,
-                matrices,
-                moments,
-                ladder,
+                handle,
                 offers,
                 index,
                 reward,

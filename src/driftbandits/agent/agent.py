@@ -58,6 +58,7 @@ from driftbandits.estimator.model import (
     essence,
     revived,
 )
+from driftbandits.jit import handle_of
 from driftbandits.policies import Detection, Policy, last_detection, policy
 
 CLOCKS = ("decisions", "ticks")
@@ -96,9 +97,10 @@ class Agent:
         self._last_expired = 0
         self.late = 0
         """Rewards that came too late to matter."""
-        self._kernels = policies.kernels_of(policies.family_of(policy))
+        _, self._play, self._learn, self._pass = policies.kernels_of(policies.family_of(policy))
         self._keeps_rows = keeps_rows(policy.model)
         self._reward_range = policy.reward_range()
+        self._dim = policy.dim
         self._lock = threading.RLock()
         self._pending: dict[int, Waiting] = {}  # by id, in the order of their rounds
         self._made: dict[int, Made] = {}
@@ -110,8 +112,10 @@ class Agent:
 
     def _hold(self, buffers: Buffers) -> None:
         self._buffers = buffers
+        self._handle = handle_of(buffers)
         self._capacity = buffers.rows.shape[1] if self._keeps_rows else sys.maxsize
-        self._counters = buffers.counters
+        self._counters, self._gauges = buffers.counters, buffers.gauges
+        self._detected = self._counters.item(_DETECTIONS)
         self._estimates = buffers.vectors[THETA_HAT : THETA + 1]
 
     # -- deciding --------------------------------------------------------------------------------
@@ -165,7 +169,7 @@ class Agent:
         with self._lock:
             number = self._issued + 1 if self._counts_apart else 0
             beside = copy_of(self._buffers)
-            verdict = self._kernels.decide(*beside, int(seed), number, rows, table, picks)
+            verdict = self._play(handle_of(beside), int(seed), number, rows, table, picks)
         if verdict != policies.ACCEPTED:
             self._refuse(rows, verdict)
         return Decision(0, int(picks[0, 0]), 0, float(picks[1, 0]), frozen(table))
@@ -175,34 +179,35 @@ class Agent:
         picks = self._one_pick if n == 1 else np.empty((2, n))
         clock = self._counters.item(_CLOCK)
         number = self._issued + 1 if self._counts_apart else 0
-        verdict = self._kernels.decide(*self._buffers, self.seed, number, actions, table, picks)
+        verdict = self._play(self._handle, self.seed, number, actions, table, picks)
         if verdict != policies.ACCEPTED:
             self._refuse(actions, verdict)
         frozen(table)
         self._shown = shown = self._estimates.tobytes()
         self._shown_was_used = True
-        radius = self._buffers.gauges.item(_RADIUS)
-        decisions = []
+        radius = self._gauges.item(_RADIUS)
+        made, pending, decisions = self._made, self._pending, []
+        indices, propensities = picks.tolist()
         for rank in range(n):
-            index, t = int(picks.item(0, rank)), clock + 1 + rank
+            index, t = int(indices[rank]), clock + 1 + rank
             id = t
             if self._counts_apart:
                 id, t = number + rank, clock
-            decision = Decision(id, index, t, picks.item(1, rank), table)
+            decision = Decision(id, index, t, propensities[rank], table)
             row = index if played is None else played
-            self._pending[id] = t, actions[row : row + 1].copy()
-            self._made[id] = decision, shown, radius
+            pending[id] = t, actions[row : row + 1].copy()
+            made[id] = decision, shown, radius
             decisions.append(decision)
         self._issued += n
-        self._expire()
+        while len(made) > _EXPLAINED_DECISIONS:
+            del made[next(iter(made))]
+        if len(pending) > 1:  # one alone has just been made
+            self._expire()
         return decisions
 
     def _expire(self) -> None:
-        """Let go of what can no longer matter, so that memory stays bounded."""
-        made, pending = self._made, self._pending
-        while len(made) > _EXPLAINED_DECISIONS:
-            del made[next(iter(made))]
-        last = self._last_forgotten_round()
+        """Let go of decisions whose rewards can no longer matter, so that memory stays bounded."""
+        pending, last = self._pending, self._last_forgotten_round()
         while pending:
             oldest = next(iter(pending))
             if pending[oldest][0] > last:
@@ -304,10 +309,10 @@ class Agent:
     def _absorb(self, actions: Floats, index: int, reward: float, s: int) -> None:
         if self._counters.item(_TAIL) >= self._capacity:
             self._make_room()
-        before = self._counters.item(_DETECTIONS)
-        self._kernels.update(*self._buffers, actions, index, reward, s)
+        self._learn(self._handle, actions, index, reward, s)
         self._shown = None
-        if self._counters.item(_DETECTIONS) > before:
+        if self._counters.item(_DETECTIONS) > self._detected:
+            self._detected += 1
             self._detections.append(last_detection(self._buffers))
             self._expire()
 
@@ -326,7 +331,7 @@ class Agent:
         """Let time pass without a decision."""
         check_count("rounds", rounds, least=0, most=2**52)
         with self._lock:
-            self._kernels.tick(*self._buffers, int(rounds))
+            self._pass(self._handle, int(rounds))
             self._shown = None
             self._expire()
 
@@ -413,7 +418,7 @@ class Agent:
         beside = copy_of(self._buffers)
         number = self._issued + 1 if self._counts_apart else 0
         nothing = np.empty((0, self.policy.dim)), np.empty((4, 0)), np.empty((2, 0))
-        self._kernels.decide(*beside, self.seed, number, *nothing)
+        self._play(handle_of(beside), self.seed, number, *nothing)
         return beside
 
     @property
@@ -458,11 +463,10 @@ class Agent:
 
     def _checked_actions(self, actions: ArrayLike) -> Floats:
         rows = numbers("actions", actions)
-        if rows.ndim != 2 or rows.shape[1] != self.policy.dim:
-            raise ValueError(
-                f"actions must have shape (K, {self.policy.dim}); got {np.shape(actions)}"
-            )
-        if rows.shape[0] == 0:
+        shape = rows.shape
+        if len(shape) != 2 or shape[1] != self._dim:
+            raise ValueError(f"actions must have shape (K, {self._dim}); got {np.shape(actions)}")
+        if shape[0] == 0:
             raise ValueError("actions must hold at least one action; got none")
         return rows
 

@@ -17,6 +17,7 @@ from driftbandits.estimator.model import (
     EXACT,
     KKT_RESIDUAL,
     NO_PROJECTION,
+    NUMBERS,
     RADIAL,
     ROW,
     THETA,
@@ -25,19 +26,18 @@ from driftbandits.estimator.model import (
     V2,
     WINDOW,
     Floats,
-    Ints,
     Model,
-    Places,
     V,
     as_numbers,
     expansion_order,
+    floats_of,
     model_of,
     new_buffers,
     state_of,
     truncation_span,
 )
 from driftbandits.estimator.solve import fit
-from driftbandits.jit import compiled
+from driftbandits.jit import Handle, compiled, handle_of
 from driftbandits.links import IDENTITY, Link
 
 PROJECTIONS = {"none": NO_PROJECTION, "radial": RADIAL, "exact": EXACT}
@@ -145,7 +145,7 @@ def estimate(
         projection=projection,
     )
     buffers = new_buffers(as_numbers(model), len(rows) + 1)
-    _absorb_all(*buffers, rows, outcomes)
+    _absorb_all(handle_of(buffers), rows, outcomes)
     return Estimate(
         theta_hat=buffers.vectors[THETA_HAT].copy(),
         theta=buffers.vectors[THETA].copy(),
@@ -159,20 +159,13 @@ def estimate(
 
 @compiled
 def _absorb_all(
-    numbers: Floats,
-    rows: Floats,
-    counters: Ints,
-    gauges: Floats,
-    vectors: Floats,
-    matrices: Floats,
-    moments: Floats,
-    ladder: Places,
+    handle: Handle,
     actions: Floats,
     rewards: Floats,
 ) -> None:
+    numbers = floats_of(handle, NUMBERS)
     d = int(numbers[0])
-    model = model_of(numbers, d)
-    state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder, d)
+    model, state = model_of(numbers, d), state_of(handle, d)
     for s in range(rewards.size):
         advance(model, state, 1)
         for j in range(model.d):

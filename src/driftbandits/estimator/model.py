@@ -1,6 +1,6 @@
 """What a fit is made of: the numbers that never change and the arrays that do.
 
-A kernel is handed `Buffers`, one array after the other; `model_of` and `state_of` give it names.
+A kernel is handed `Buffers` by a handle; `model_of` and `state_of` give their contents names.
 
 Notation
 --------
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from driftbandits.jit import borrowed, borrowed_stack, compiled, inlined, place
+from driftbandits.jit import Handle, array_of, compiled, inlined, of_width, place
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -276,25 +276,22 @@ def model_of(numbers: Floats, d: int) -> Model:
     )
 
 
+floats_of, _table, _stack = (array_of(np.float64, n) for n in (1, 2, 3))
+_ints, _places = array_of(np.int64, 1), array_of(np.uint32, 2)
+NUMBERS, _ROWS, _COUNTERS, _GAUGES, _VECTORS, _MATRICES, _MOMENTS, _LADDER = map(place, range(8))
+
+
 @inlined
-def state_of(
-    rows: Floats,
-    counters: Ints,
-    gauges: Floats,
-    vectors: Floats,
-    matrices: Floats,
-    moments: Floats,
-    ladder: Places,
-    d: int,
-) -> State:
+def state_of(handle: Handle, d: int) -> State:
+    """The state among the buffers of a handle."""
     return State(
-        borrowed(rows),
-        borrowed(counters),
-        borrowed(gauges),
-        borrowed_stack(vectors, d),
-        borrowed_stack(matrices, d),
-        borrowed(moments),
-        borrowed(ladder),
+        _table(handle, _ROWS),
+        _ints(handle, _COUNTERS),
+        floats_of(handle, _GAUGES),
+        of_width(_table(handle, _VECTORS), d),
+        of_width(_stack(handle, _MATRICES), d),
+        _table(handle, _MOMENTS),
+        _places(handle, _LADDER),
     )
 
 

@@ -11,7 +11,7 @@ do not count references: whoever called the entry holds the arrays, and few kern
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
@@ -21,6 +21,8 @@ from numba import types
 from numba.core import cgutils
 from numba.core.compiler import Compiler
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
+from numpy.typing import NDArray
 
 from driftbandits.jit.cache import KernelCache
 from driftbandits.jit.entries import Entry
@@ -36,6 +38,7 @@ else:
 P = ParamSpec("P")
 R = TypeVar("R")
 A = TypeVar("A")
+Handle = NDArray[np.int64]
 
 _INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") == "1"
 # Everything is said, because a kernel inherits what is not from the first caller.
@@ -113,21 +116,66 @@ def place(index: int) -> int:
     return cast(int, np.int64(index))
 
 
-def _without_owner(typing_context: Any, array: Any) -> Any:
-    """For numba: the type of the view, and the code that makes it."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _disowned(context, builder, array, args[0])._getvalue()
-
-    return array(array), codegen
+_LONGEST_SHAPE = 3
 
 
-def _without_owner_or_width(typing_context: Any, stack: Any, d: Any) -> Any:
+def handle_of(arrays: Sequence[NDArray[Any]]) -> Handle:
+    """Where some arrays lie, and their shapes: for a kernel they are one argument instead of many.
+
+    The handle does not hold the arrays. Whoever hands it to a kernel does, for as long.
+    """
+    if _INTERPRETED:
+        return cast(Handle, arrays)
+    lines = [
+        [array.ctypes.data, *array.shape, *[0] * (_LONGEST_SHAPE - array.ndim)] for array in arrays
+    ]
+    return np.array(lines, dtype=np.int64)
+
+
+def array_of(kind: type, dimensions: int) -> Callable[[Handle, int], NDArray[Any]]:
+    """What gives a kernel one of the arrays of a handle, by its place."""
+    if _INTERPRETED:
+        return lambda handle, place: handle[place]
+    element = numba.from_dtype(np.dtype(kind))
+    array = types.Array(element, dimensions, "C")
+
+    def typed(typing_context: Any, handle: Any, place: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            handed = context.make_array(handle)(context, builder, args[0])
+            line = ir.Constant(args[1].type, 1 + _LONGEST_SHAPE)
+            first = builder.mul(args[1], line)
+            entries = [
+                builder.load(builder.gep(handed.data, [builder.add(first, first.type(i))]))
+                for i in range(1 + dimensions)
+            ]
+            view = context.make_array(array)(context, builder)
+            size = context.get_abi_sizeof(context.get_data_type(element))
+            strides = [first.type(size)]
+            for length in entries[:1:-1]:
+                strides.insert(0, builder.mul(strides[0], length))
+            fill: Any = populate_array
+            fill(
+                view,
+                data=builder.inttoptr(entries[0], view.data.type),
+                shape=entries[1:],
+                strides=strides,
+                itemsize=first.type(size),
+                meminfo=None,
+            )
+            return view._getvalue()
+
+        return array(handle, place), codegen
+
+    made: Any = intrinsic(typed)
+    return cast(Callable[[Handle, int], NDArray[Any]], made)
+
+
+def _of_width(typing_context: Any, stack: Any, d: Any) -> Any:
     """For numba: the type of the view, and the code that makes it."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         tools: Any = cgutils
-        view = _disowned(context, builder, stack, args[0])
+        view = context.make_array(stack)(context, builder, args[0])
         length = builder.extract_value(view.shape, 0)
         view.shape = tools.pack_array(builder, [length] + [args[1]] * (stack.ndim - 1))
         return view._getvalue()
@@ -135,34 +183,13 @@ def _without_owner_or_width(typing_context: Any, stack: Any, d: Any) -> Any:
     return stack(stack, d), codegen
 
 
-def _disowned(context: Any, builder: Any, array: Any, value: Any) -> Any:
-    make: Any = cgutils.create_struct_proxy
-    nothing: Any = cgutils.get_null_value
-    view = make(array)(context, builder, value)
-    view.meminfo = nothing(view.meminfo.type)
-    view.parent = nothing(view.parent.type)
-    return view
-
-
-def _itself(array: A) -> A:
-    return array
-
-
-def _stack_itself(stack: A, d: int) -> A:
+def _as_it_is(stack: A, d: int) -> A:
     return stack
 
 
-_view: Any = intrinsic(_without_owner)
-_stack_view: Any = intrinsic(_without_owner_or_width)
-
-borrowed = _itself if _INTERPRETED else _view
-"""The same array without its reference count, which kernels would otherwise keep touching.
-
-Whoever handed the array in must hold it for as long.
-"""
-
-borrowed_stack = _stack_itself if _INTERPRETED else _stack_view
-"""The same for a stack of vectors or square matrices, of which the caller says how wide they are.
+_stack: Any = intrinsic(_of_width)
+of_width = _as_it_is if _INTERPRETED else _stack
+"""A stack of vectors or square matrices, of which the caller says how wide they are.
 
 The compiler unrolls loops over a width that it knows.
 """

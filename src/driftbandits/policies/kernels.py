@@ -12,8 +12,8 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from driftbandits.estimator import absorb, advance, fit, model_of, state_of
-from driftbandits.estimator.model import POOL, Floats, Ints, N, Places
-from driftbandits.jit import compiled_for, place
+from driftbandits.estimator.model import NUMBERS, POOL, Floats, N, floats_of
+from driftbandits.jit import Handle, compiled_for, place
 from driftbandits.policies import models, pool, restarts, windows
 from driftbandits.policies.adaptation import MODELS, NO_ADAPTATION, RESTARTS, WINDOWS, adaptation_of
 from driftbandits.policies.chance import TAKEN, WINDOW_DRAW, pick, uniform
@@ -74,14 +74,7 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
 
     @compiled_for(label)
     def decide(
-        numbers: Floats,
-        rows: Floats,
-        counters: Ints,
-        gauges: Floats,
-        vectors: Floats,
-        matrices: Floats,
-        moments: Floats,
-        ladder: Places,
+        handle: Handle,
         seed: int,
         number: int,
         actions: Floats,
@@ -96,9 +89,11 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         and its last row is scratch; picks (2, n) receives indices and propensities. With no
         actions and no picks only the estimate and its radius are brought up to date.
         """
+        numbers = floats_of(handle, NUMBERS)
         d = known_d if known_d > 0 else int(numbers[0])
         model, scoring = model_of(numbers, d), scoring_of(numbers)
-        state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder, d)
+        state = state_of(handle, d)
+        counters = state.counters
         verdict = verdict_on(scoring, actions)
         if verdict != ACCEPTED:
             return verdict
@@ -147,24 +142,18 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
 
     @compiled_for(label)
     def update(
-        numbers: Floats,
-        rows: Floats,
-        counters: Ints,
-        gauges: Floats,
-        vectors: Floats,
-        matrices: Floats,
-        moments: Floats,
-        ladder: Places,
+        handle: Handle,
         actions: Floats,
         index: int,
         reward: float,
         s: int,
     ) -> None:
         """Learn the reward of an action of round s; `rows` must have room and s be young enough."""
+        numbers = floats_of(handle, NUMBERS)
         d = known_d if known_d > 0 else int(numbers[0])
         model, scoring = model_of(numbers, d), scoring_of(numbers)
         adaptation = adaptation_of(numbers)
-        state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder, d)
+        state = state_of(handle, d)
         set_row(scoring, actions, index, state)
         outcome = reward - scoring.centre
         if pooled:
@@ -181,20 +170,14 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
 
     @compiled_for(label)
     def tick(
-        numbers: Floats,
-        rows: Floats,
-        counters: Ints,
-        gauges: Floats,
-        vectors: Floats,
-        matrices: Floats,
-        moments: Floats,
-        ladder: Places,
+        handle: Handle,
         rounds: int,
     ) -> None:
         """Let time pass without a decision."""
+        numbers = floats_of(handle, NUMBERS)
         d = known_d if known_d > 0 else int(numbers[0])
         model = model_of(numbers, d)
-        state = state_of(rows, counters, gauges, vectors, matrices, moments, ladder, d)
+        state = state_of(handle, d)
         if pooled:
             pool.advance(model, state, rounds)
         else:
