@@ -92,4 +92,4 @@ def _offer(row: LoggedDecision) -> Offer:
     names = row.arm_ids
     if not all(re.fullmatch(ID_PATTERN, name) for name in names):
         names = tuple(map(str, range(len(names))))
-    return Offer(names, row.arms, row.chosen, KEY)
+    return Offer(names, row.arms, row.chosen, KEY, row.propensity)

@@ -66,6 +66,7 @@ class Detection(msgspec.Struct):
     round: int
     at: str
     statistic: float
+    threshold: float
     change: int | None
 
 

@@ -68,6 +68,7 @@ class Offer(NamedTuple):
     x: Floats  # (arms, dim)
     baseline: int  # -1: none
     key: str
+    propensity: float = 1.0  # with which the caller chose the baseline, as far as is known
 
 
 def new_agent(record: Configured) -> Agent:
@@ -170,7 +171,7 @@ class Fold:
             index=index,
             suggested=choice.index,
             number=round_,
-            propensity=1.0 if version.mode == "apprentice" else choice.propensity,
+            propensity=offer.propensity if version.mode == "apprentice" else choice.propensity,
             scores=choice.scores.tobytes(),
             key=offer.key,
         )
@@ -284,4 +285,6 @@ class Fold:
 def offer_of(record: Decided) -> Offer:
     """What a logged decision chose from."""
     x = np.frombuffer(record.x, dtype="<f8").reshape(len(record.arms), -1)
-    return Offer(record.arms, np.array(x, dtype=np.float64), record.baseline, record.key)
+    return Offer(
+        record.arms, np.array(x, dtype=np.float64), record.baseline, record.key, record.propensity
+    )

@@ -14,11 +14,6 @@ _MINUTE_NS = 60_000_000_000
 KEPT_DETECTIONS = 1000
 
 
-def detections_of(agent: Agent) -> tuple[Any, ...]:
-    """What policies that look for changes have found; the others have nothing to report."""
-    return getattr(agent, "detections", ())
-
-
 class History:
     """Counts and sums of each minute, and the estimate as the minute began."""
 
@@ -52,7 +47,7 @@ class History:
         faded = (agent.policy.discount or 1.0) ** max(agent.clock - self.clock, 0)
         self.weights = [faded * self.weights[0] + 1.0, faded**2 * self.weights[1] + 1.0]
         self.clock = agent.clock
-        found = detections_of(agent)
+        found = agent.detections
         if found and found[-1].round not in (round_ for round_, _ in self.detected[-1:]):
             self.detected = [*self.detected[1 - KEPT_DETECTIONS :], (found[-1].round, at_ns)]
 

@@ -8,7 +8,6 @@ from typing import cast
 
 from driftbandits.service import snapshots, wire
 from driftbandits.service.fold import Fold, Version
-from driftbandits.service.history import detections_of
 
 
 def clock_text(at_ns: int) -> str:
@@ -91,7 +90,7 @@ def _detections(fold: Fold) -> list[wire.Detection]:
             threshold=found.threshold,
             change=found.change,
         )
-        for found in detections_of(fold.playing)
+        for found in fold.playing.detections
     ]
 
 
