@@ -144,7 +144,7 @@ def main() -> None:
     parser.add_argument("--pairs-per-second", type=float, default=2000)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--callers", type=int, default=64)
-    parser.add_argument("--policy", default="SW-GLUCB")
+    parser.add_argument("--policy", default="auto")
     parser.add_argument("--store", help="instead of SQLite in a new folder")
     parser.add_argument("--out", type=Path, default=Path("results/service.json"))
     options = parser.parse_args()
