@@ -73,7 +73,8 @@ class Served:
 
     def connect(self, key: str | None) -> httpx.Client:
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
-        return httpx.Client(base_url=self.address, headers=headers, timeout=30.0)
+        # the first policy of a family is compiled before its PUT is answered
+        return httpx.Client(base_url=self.address, headers=headers, timeout=120.0)
 
     def __enter__(self) -> Served:
         return self

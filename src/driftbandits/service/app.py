@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from driftbandits.service import handlers, wire
-from driftbandits.service.auth import ADMIN, READER, WRITER, Keyring
+from driftbandits.service.auth import ADMIN, READER, REFRESH_EVERY_S, WRITER, Keyring
 from driftbandits.service.endpoints import (
     Action,
     Call,
@@ -21,10 +21,12 @@ from driftbandits.service.endpoints import (
     Reply,
     Scope,
     Send,
+    logger,
 )
 from driftbandits.service.engine import Engine
 from driftbandits.service.openapi import document
 from driftbandits.service.problems import Refused
+from driftbandits.store import StoreError
 
 PAGE = Path(__file__).parent / "page"
 
@@ -230,6 +232,7 @@ class Application:
         self, engine: Engine, *, keyring: Keyring | None = None, limits: Limits | None = None
     ) -> None:
         self._engine = engine
+        self._keyring = keyring
         gate = Gate(engine, keyring=keyring, limits=limits or Limits(), metrics=engine.metrics)
         public: Mapping[str, Any] = {"role": None, "limited": False}
         page = {"GET": Action(_page, summary="A page for people, and its files", **public)}
@@ -262,10 +265,13 @@ class Application:
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
         self._engine.start(asyncio.get_running_loop())
-        freezing = asyncio.create_task(_freeze_when_ready(self._engine))
+        beside = [asyncio.create_task(_freeze_when_ready(self._engine))]
+        if self._keyring is not None:
+            beside.append(asyncio.create_task(_keep_fresh(self._keyring)))
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        freezing.cancel()
+        for task in beside:
+            task.cancel()
         await asyncio.to_thread(self._engine.stop)
         await send({"type": "lifespan.shutdown.complete"})
 
@@ -275,3 +281,13 @@ async def _freeze_when_ready(engine: Engine) -> None:
     await asyncio.to_thread(engine.recovered.wait)
     gc.collect()
     gc.freeze()
+
+
+async def _keep_fresh(keyring: Keyring) -> None:
+    """Read the keys again and again, beside the requests: they would all wait for it."""
+    while True:
+        await asyncio.sleep(REFRESH_EVERY_S)
+        try:
+            await asyncio.to_thread(keyring.refresh)
+        except StoreError as error:
+            logger.warning("the keys cannot be read: %s", error)

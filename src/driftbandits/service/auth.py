@@ -18,7 +18,9 @@ ROLES = (READER, WRITER, ADMIN)
 
 _RANK = {role: rank for rank, role in enumerate(ROLES)}
 _MARK = "dbk"
-_REFRESH_S = 2.0
+REFRESH_EVERY_S = 1.0
+_OLD_S = 10.0
+"""Keys that could not be read again for so long are not trusted."""
 
 
 class Caller(NamedTuple):
@@ -67,16 +69,16 @@ def first_admin_key(store: Store, *, now_ns: int) -> str | None:
 
 
 class Keyring:
-    """The keys in use, read again from the store every two seconds."""
+    """The keys in use, read again from the store every second."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._keys: dict[str, Key] = {}
-        self._read_at = -_REFRESH_S
+        self._read_at = -_OLD_S
 
     @property
     def is_old(self) -> bool:
-        return time.monotonic() - self._read_at >= _REFRESH_S
+        return time.monotonic() - self._read_at >= _OLD_S
 
     def refresh(self) -> None:
         """Read the keys; blocks."""
