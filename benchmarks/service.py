@@ -20,32 +20,108 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import quantiles
+from typing import Any
+
+import uvloop
 
 DIM, ARMS = 10, 10
 
 
-class Caller:
+class Caller(asyncio.Protocol):
     """One connection that speaks just enough HTTP to cost the callers' core little."""
 
-    def __init__(self, port: int, key: str) -> None:
-        self._port = port
-        self._key = key
+    def __init__(self, game: Game) -> None:
+        self._game = game
+        self._head = (
+            " HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+            f"authorization: Bearer {game.key}\r\ncontent-length: "
+        ).encode()
+        self._received = b""
+        self._event_id = b""
+        self._start = 0.0
+        self._deciding = False
 
-    async def connect(self) -> None:
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._next_pair()
 
-    async def post(self, path: str, body: bytes) -> bytes:
-        head = (
-            f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {self._key}\r\n"
-            f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-        )
-        self._writer.write(head.encode() + body)
-        answer = await self._reader.readuntil(b"\r\n\r\n")
-        length = re.search(rb"content-length: (\d+)", answer)
-        assert length is not None, answer
-        content = await self._reader.readexactly(int(length[1]))
-        assert answer.startswith(b"HTTP/1.1 200"), (answer, content)
-        return content
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, _, body = self._received.partition(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head)
+        if length is None or len(body) < int(length[1]):
+            return
+        assert head.startswith(b"HTTP/1.1 200"), self._received
+        self._received = b""
+        now = time.perf_counter()
+        self._game.latencies.append(now - self._start)
+        if self._deciding:
+            self._start = now
+            self._reward()
+        else:
+            self._next_pair()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._game.end(exc)
+
+    def _next_pair(self) -> None:
+        n = next(self._game.numbers, None)
+        if n is None:
+            self._transport.close()
+            return
+        self._start = self._game.start_of(n)
+        wait = self._start - time.perf_counter()
+        if wait > 0:
+            asyncio.get_running_loop().call_later(wait, self._decide, n)
+        else:
+            self._decide(n)
+
+    def _decide(self, n: int) -> None:
+        self._deciding = True
+        self._event_id = self._game.event_id(n)
+        body = b'{"event_id":"%b","arms":%b}' % (self._event_id, self._game.offer(n))
+        self._post(b"decisions", body)
+
+    def _reward(self) -> None:
+        self._deciding = False
+        body = b'{"event_id":"%b","value":%d}' % (self._event_id, random.random() < 0.3)
+        self._post(b"rewards", body)
+
+    def _post(self, what: bytes, body: bytes) -> None:
+        path = b"POST /v1/policies/bench/" + what
+        self._transport.write(b"%b%b%d\r\n\r\n%b" % (path, self._head, len(body), body))
+
+
+class Game:
+    """What the callers share: pairs start on a schedule, and late ones count from it."""
+
+    def __init__(self, key: str, *, rate: float, seconds: float, callers: int) -> None:
+        self.key = key
+        self.latencies: list[float] = []  # of decisions and rewards
+        self.numbers = iter(range(int(rate * seconds)))
+        self.ended = asyncio.get_running_loop().create_future()
+        self._rate = rate
+        self._playing = callers
+        self._offers = bodies(random.Random(0), 256)
+        self._run = f"{time.time_ns():x}"
+        self._began = time.perf_counter() + 0.1
+
+    def start_of(self, n: int) -> float:
+        return self._began + n / self._rate
+
+    def event_id(self, n: int) -> bytes:
+        return f"{self._run}-{n}".encode()
+
+    def offer(self, n: int) -> bytes:
+        return self._offers[n % len(self._offers)]
+
+    def end(self, error: Exception | None) -> None:
+        self._playing -= 1
+        if not self.ended.done():
+            if error is not None:
+                self.ended.set_exception(error)
+            elif self._playing == 0:
+                self.ended.set_result(None)
 
 
 def bodies(rng: random.Random, count: int) -> list[bytes]:
@@ -61,34 +137,14 @@ def bodies(rng: random.Random, count: int) -> list[bytes]:
 
 
 async def play(port: int, key: str, *, rate: float, seconds: float, callers: int) -> list[float]:
-    """Latencies of decisions and rewards; pairs start on a schedule, late ones count from it."""
-    rng = random.Random(0)
-    offers = bodies(rng, 256)
-    latencies: list[float] = []
-    total = int(rate * seconds)
-    number = iter(range(total))
-    began = time.perf_counter() + 0.1
-    run = f"{time.time_ns():x}"
-
-    async def call() -> None:
-        caller = Caller(port, key)
-        await caller.connect()
-        for n in number:
-            start = began + n / rate
-            wait = start - time.perf_counter()
-            if wait > 0:
-                await asyncio.sleep(wait)
-            event_id = f"{run}-{n}".encode()
-            body = b'{"event_id":"%b","arms":%b}' % (event_id, offers[n % len(offers)])
-            await caller.post("/v1/policies/bench/decisions", body)
-            middle = time.perf_counter()
-            latencies.append(middle - start)
-            reward = b'{"event_id":"%b","value":%d}' % (event_id, rng.random() < 0.3)
-            await caller.post("/v1/policies/bench/rewards", reward)
-            latencies.append(time.perf_counter() - middle)
-
-    await asyncio.gather(*(call() for _ in range(callers)))
-    return latencies
+    """Latencies of decisions and rewards."""
+    game = Game(key, rate=rate, seconds=seconds, callers=callers)
+    loop = asyncio.get_running_loop()
+    for _ in range(callers):
+        await loop.create_connection(lambda: Caller(game), "127.0.0.1", port)
+    await game.ended
+    assert len(game.latencies) == 2 * int(rate * seconds)
+    return game.latencies
 
 
 async def configure(port: int, key: str, name: str) -> None:
@@ -161,7 +217,7 @@ def main() -> None:
             told = "".join(server.stdout.readline() for _ in range(3))
             port = int(re.search(r":(\d+)\n", told)[1])  # type: ignore[index]
             key = re.search(r"dbk_\S+", told)[0]  # type: ignore[index]
-            latencies, spent, cpu = asyncio.run(measure(port, key, server.pid, options))
+            latencies, spent, cpu = uvloop.run(measure(port, key, server.pid, options))
         finally:
             server.terminate()
             server.wait()

@@ -4,12 +4,15 @@ A connection that sends no request, or sends it a byte at a time, is not kept fo
 
 Decisions and rewards are short, and most of what there is to do. For a short request that needs
 nothing but a command to the writer there is no task and no message between server and application:
-it begins when its last byte has come, and its answer is written in one piece.
+it begins when its last byte has come, and its answer is written in one piece. And callers repeat
+themselves: what comes before the body differs from the last time in nothing but the body's length,
+so it is parsed once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,7 +29,10 @@ REQUEST_TIMEOUT_S = 30.0
 SHORT = 60_000
 """Bytes of a body that uvicorn takes in without being asked for them."""
 
-_LOOKS = 8  # within that time; a timer for every request would cost more than the rest of this
+_LOOK_EVERY_S = 4.0  # a timer for every request would cost more than the rest of this
+_MOST_HEADS = 8
+_END = b"\r\n\r\n"
+_LENGTH = re.compile(rb"\r\ncontent-length: ?(\d{1,5})\r\n", re.IGNORECASE)
 
 
 class Short(NamedTuple):
@@ -37,31 +43,68 @@ class Short(NamedTuple):
     policy: str
 
 
-class Connection(HttpToolsProtocol):
-    """uvicorn's, with a limit where it has none."""
+class Divided(NamedTuple):
+    """A request in one piece: what its next of kin repeats, and what not."""
 
-    _since: float | None = None  # when the request that is arriving began
+    head: tuple[bytes, bytes]  # before and after the length
+    body: bytes
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's, with limits where it has none."""
+
+    _deadline: float | None = None  # until when the caller has to have done something
     _watch: asyncio.TimerHandle
+    _arriving = False  # a request, and not all of it is here
     _short: Short | None = None
+    _whole: Divided | None = None  # the request that the parser has been given, if it came alone
+    _heads: dict[tuple[bytes, bytes], Short]
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._since = self.loop.time()
+        self._heads = {}
+        self._deadline = self.loop.time() + REQUEST_TIMEOUT_S
         self._look_later()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._watch.cancel()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        self._whole = None
+        if not self._arriving and (self.cycle is None or self.cycle.response_complete):
+            self._whole = whole = _divided(data)
+            if whole is not None and (short := self._heads.get(whole.head)) is not None:
+                if len(whole.body) <= SHORT and short.endpoint.is_quick(short.cycle.scope):
+                    self._repeat(short, whole.body)
+                    return
+        super().data_received(data)
+
     def on_message_begin(self) -> None:
-        self._since = self.loop.time()
+        self._arriving = True
+        self._deadline = self.loop.time() + REQUEST_TIMEOUT_S
         super().on_message_begin()
 
     def on_message_complete(self) -> None:
-        self._since = None
+        self._arriving = False
+        self._deadline = None
         super().on_message_complete()
-        if self._short is not None and self._short.cycle is self.cycle:
+        short = self._short
+        if short is not None and short.cycle is self.cycle:
+            if self._whole is not None and len(self._heads) < _MOST_HEADS:
+                self._heads[self._whole.head] = short
             self._begin()
+
+    def on_response_complete(self) -> None:
+        """What uvicorn does, but for its timer."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        elif not self._arriving:
+            self._deadline = self.loop.time() + self.timeout_keep_alive
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         endpoint, policy = app.find(cycle.scope["path"])
@@ -75,7 +118,15 @@ class Connection(HttpToolsProtocol):
     def _begin(self) -> None:
         assert self._short is not None
         (cycle, endpoint, policy), self._short = self._short, None
-        endpoint.begin(cycle.scope, policy, bytes(cycle.body), partial(self._answer, cycle))
+        body, cycle.body = bytes(cycle.body), b""
+        endpoint.begin(cycle.scope, policy, body, partial(self._answer, cycle))
+
+    def _repeat(self, short: Short, body: bytes) -> None:
+        """Begin a request that differs from an earlier one in nothing but its body."""
+        self._deadline = None
+        self.cycle = cycle = short.cycle
+        cycle.response_started = cycle.response_complete = False
+        short.endpoint.begin(cycle.scope, short.policy, body, partial(self._answer, cycle))
 
     def _answer(self, cycle: Any, content: bytes) -> None:
         if cycle.disconnected:
@@ -89,15 +140,24 @@ class Connection(HttpToolsProtocol):
         self.on_response_complete()
 
     def _look_later(self) -> None:
-        self._watch = self.loop.call_later(REQUEST_TIMEOUT_S / _LOOKS, self._look)
+        self._watch = self.loop.call_later(_LOOK_EVERY_S, self._look)
 
     def _look(self) -> None:
-        if self._since is None or self.loop.time() - self._since < REQUEST_TIMEOUT_S:
+        if self._deadline is None or self.loop.time() < self._deadline:
             self._look_later()
             return
-        if self.cycle is not None and not self.cycle.response_started:
+        if self._arriving and self.cycle is not None and not self.cycle.response_started:
             self.transport.write(_too_slow())  # its headers came, its body does not
         self.transport.close()
+
+
+def _divided(data: bytes) -> Divided | None:
+    """The data as one whole request, if that is what it is."""
+    end = data.find(_END) + len(_END)
+    length = _LENGTH.search(data, 0, end)
+    if length is None or len(data) - end != int(length[1]):
+        return None
+    return Divided((data[: length.start(1)], data[length.end(1) : end]), data[end:])
 
 
 def _is_short(cycle: Any, most: int) -> bool:

@@ -185,14 +185,10 @@ class Endpoint:
         """Begin a request that is here as a whole; `answer` is called with the reply's bytes."""
         began = time.perf_counter()
 
-        def reply_with(reply: Reply) -> None:
+        def give(result: Any) -> None:
+            reply = self._refusal(result) if isinstance(result, Refused) else Reply(result)
             answer(_written(reply))
             self._count(scope, reply, began)
-
-        def done(future: asyncio.Future[Any]) -> None:
-            result = future.result()
-            refused = isinstance(result, Refused)
-            reply_with(self._refusal(result) if refused else Reply(result))
 
         try:
             action = self._actions[scope["method"]]
@@ -200,9 +196,9 @@ class Endpoint:
             caller = self._admitted(action, policy, headers)
             call = self._call(action, caller, scope, policy, headers, raw)
             assert action.command is not None
-            self._gate.engine.do(action.command(self._gate, call)).add_done_callback(done)
+            self._gate.engine.begin(action.command(self._gate, call), give)
         except Exception as error:
-            reply_with(self._failure(scope, error))
+            give(self._refused(scope, error))
 
     def _count(self, scope: Scope, reply: Reply, began: float) -> None:
         seconds = time.perf_counter() - began
@@ -228,7 +224,7 @@ class Endpoint:
             call = self._call(action, caller, scope, policy, headers, raw)
             return await action.handler(self._gate, call)
         except Exception as error:
-            return self._failure(scope, error)
+            return self._refusal(self._refused(scope, error))
 
     def _admitted(self, action: Action, policy: str, headers: Mapping[bytes, bytes]) -> Caller:
         if policy and not _NAME.match(policy):
@@ -255,16 +251,14 @@ class Endpoint:
         accept = headers.get(b"accept", b"").decode("latin-1")
         return Call(caller, policy, scope["path"], query, accept, body)
 
-    def _failure(self, scope: Scope, error: Exception) -> Reply:
+    def _refused(self, scope: Scope, error: Exception) -> Refused:
         if isinstance(error, Refused):
-            return self._refusal(error)
+            return error
         if isinstance(error, StoreError):
             logger.error("%s", error)
-            return self._refusal(
-                unavailable("storage_unavailable", "the log cannot be read at present")
-            )
+            return unavailable("storage_unavailable", "the log cannot be read at present")
         logger.error("%s %s failed", scope["method"], self._route, exc_info=error)
-        return self._refusal(Refused(500, "internal", "the request failed"))
+        return Refused(500, "internal", "the request failed")
 
     def _refusal(self, refused: Refused) -> Reply:
         headers: list[tuple[bytes, bytes]] = []

@@ -38,15 +38,15 @@ _DAY_NS = 86_400_000_000_000
 
 
 class Job(NamedTuple):
-    """A command, and who waits for its answer."""
+    """A command, and what is called with its answer."""
 
     command: Command
-    future: asyncio.Future[Any]
+    answer: Callable[[Any], None]
     since: float
 
 
 class Engine:
-    """Start it, then await `do(command)`."""
+    """Start it, then await `do(command)`, or `begin` one with a callback."""
 
     def __init__(
         self,
@@ -92,6 +92,18 @@ class Engine:
 
     def do(self, command: Command) -> asyncio.Future[Any]:
         """The answer to come; a full queue refuses at once."""
+        assert self._loop is not None
+        future = self._loop.create_future()
+
+        def answer(result: Any) -> None:
+            if not future.done():
+                future.set_result(result)
+
+        self.begin(command, answer)
+        return future
+
+    def begin(self, command: Command, answer: Callable[[Any], None]) -> None:
+        """Like `do`; `answer` will be called in the loop."""
         if self.dead:
             raise unavailable("writer_died", "the writer has ended; the process is restarting")
         if not self.ready:
@@ -99,12 +111,9 @@ class Engine:
         if self._queue.qsize() >= self._queue_limit:
             self.metrics.refused_overload += 1
             raise unavailable("overloaded", f"{self._queue_limit} requests wait already")
-        assert self._loop is not None
-        future = self._loop.create_future()
-        self._queue.put(Job(command, future, time.monotonic()))
+        self._queue.put(Job(command, answer, time.monotonic()))
         if not self.ready:  # the writer ended in between, perhaps after its last look at the queue
             self._refuse_waiting()
-        return future
 
     @property
     def store(self) -> Store:
@@ -272,7 +281,7 @@ class Engine:
     def _answer(self, results: Sequence[tuple[Job, Any]]) -> None:
         assert self._loop is not None
         try:
-            self._loop.call_soon_threadsafe(_resolve, results)
+            self._loop.call_soon_threadsafe(_give, results)
         except RuntimeError:  # the loop has ended, and with it everybody who waited
             logger.warning("%d answers had nobody to go to", len(results))
 
@@ -343,7 +352,9 @@ class Engine:
             self._store.close()
 
 
-def _resolve(results: Sequence[tuple[Job, Any]]) -> None:
+def _give(results: Sequence[tuple[Job, Any]]) -> None:
     for job, result in results:
-        if not job.future.done():
-            job.future.set_result(result)
+        try:
+            job.answer(result)
+        except Exception:
+            logger.exception("an answer could not be given")
