@@ -1098,11 +1098,14 @@ def test_without_keys_no_other_sites_page_gets_in(client):
 # -- when things break ---------------------------------------------------------------------------
 
 
-def test_a_writer_that_dies_takes_the_process_with_it(tmp_path):
+@pytest.mark.parametrize("in_loop", [True, False])
+def test_a_writer_that_dies_takes_the_process_with_it(tmp_path, in_loop):
     """Nobody is left hanging: requests fail, readiness flips, the server ends with an error."""
     with Served(f"sqlite:///{tmp_path}/log.db") as service:
         configure(service.client)
-        service.service.engine.store.write = die
+        log = service.service.engine.store
+        log.write = die
+        log.write_at_once = die if in_loop else lambda: None
         answer = decide(service.client, "e1")
         assert answer.status_code == 503
         service.join()
@@ -1119,17 +1122,18 @@ def test_a_disk_that_fails_and_comes_back(tmp_path):
         configure(client)
         play(client, 5)
         before = digest(client)
-        real = service.service.engine.store.write
+        log = service.service.engine.store
+        real = log.write, log.write_at_once
 
         def fails():
             raise store.StoreUnavailable("disk full")
 
-        service.service.engine.store.write = fails
+        log.write = log.write_at_once = fails
         refused = decide(client, "new")
         assert problem(refused, 503)["code"] == "storage_unavailable"
         assert "retry-after" in refused.headers
         assert digest(client) == before
-        service.service.engine.store.write = real
+        log.write, log.write_at_once = real
         ok(decide(client, "new"))
 
 

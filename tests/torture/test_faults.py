@@ -10,8 +10,9 @@ from disk import Disk
 from load import POLICY, Load, asking, configure, digest
 
 from driftbandits import store
-from driftbandits.service.commands import Look
+from driftbandits.service.commands import Command, Look
 from driftbandits.service.engine import Engine
+from driftbandits.service.problems import Refused
 from driftbandits.service.verifying import verify
 from servers import Clock, Served
 
@@ -129,28 +130,33 @@ def test_a_writer_that_dies_leaves_nobody_waiting(tmp_path):
     verified(url)
 
 
-def test_a_request_that_arrives_while_the_writer_dies_is_told(tmp_path):
-    """The writer ends after the request was let in and before it is in the queue."""
-    clock = DeadlyClock()
-    url = f"sqlite:///{tmp_path}/log.db"
+class Deadly(Command):
+    """Takes its time, and then the thread with it."""
 
+    def __init__(self):
+        super().__init__("news")
+        self.begun, self.end = threading.Event(), threading.Event()
+
+    def run(self, desk):
+        self.begun.set()
+        self.end.wait(30.0)
+        raise SystemExit("the writer was told to die")
+
+
+def test_requests_that_wait_while_the_writer_dies_are_told(tmp_path):
     async def told():
-        loop = asyncio.get_running_loop()
-        engine = Engine(lambda: store.open(url), clock=clock)
-        engine.start(loop)
+        deadly = Deadly()
+        engine = Engine(lambda: store.open(f"sqlite:///{tmp_path}/log.db"))
+        engine.start(asyncio.get_running_loop())
         await asyncio.to_thread(engine.recovered.wait)
-        (writer,) = [thread for thread in threading.enumerate() if thread.name == "writer"]
-        future = loop.create_future
+        waiting = [engine.do(deadly)]
+        await asyncio.to_thread(deadly.begun.wait, 30.0)
+        waiting.append(engine.do(Look("news", lambda fold: fold.seq)))
+        deadly.end.set()
+        answers = await asyncio.wait_for(asyncio.gather(*waiting), 30.0)
+        with pytest.raises(Refused) as refused:
+            engine.do(Look("news", lambda fold: fold.seq))
+        return [*answers, refused.value]
 
-        def after_the_writer():
-            clock.deadly = True
-            writer.join(30.0)
-            return future()
-
-        loop.create_future = after_the_writer
-        waiting = engine.do(Look("news", lambda fold: fold.seq))
-        loop.create_future = future
-        return await asyncio.wait_for(waiting, 30.0)
-
-    answer = asyncio.run(told())
-    assert (answer.status, answer.problem.code) == (503, "writer_died")
+    for answer in asyncio.run(told()):
+        assert (answer.status, answer.problem.code) == (503, "writer_died")

@@ -16,6 +16,7 @@ from driftbandits.service.endpoints import (
     Call,
     Endpoint,
     Gate,
+    Head,
     Limits,
     Receive,
     Reply,
@@ -251,16 +252,16 @@ class Application:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
-        endpoint, policy = self.find(scope["path"])
-        await endpoint(scope, policy, receive, send)
+        endpoint, head = self.find(scope)
+        await endpoint(head, receive, send)
 
-    def find(self, path: str) -> tuple[Endpoint, str]:
-        """The endpoint of a path, and the policy that the path names, or nothing."""
-        policy = ""
+    def find(self, scope: Scope) -> tuple[Endpoint, Head]:
+        """The endpoint of a request, and what its head says."""
+        path, policy = scope["path"], ""
         if path.startswith(_POLICIES):
             policy, slash, rest = path[len(_POLICIES) :].partition("/")
             path = _POLICY + slash + rest if policy else path
-        return self._endpoints.get(path, self._missing), policy
+        return self._endpoints.get(path, self._missing), Head(scope, policy)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -272,7 +273,7 @@ class Application:
         await receive()
         for task in beside:
             task.cancel()
-        await asyncio.to_thread(self._engine.stop)
+        await self._engine.stop()
         await send({"type": "lifespan.shutdown.complete"})
 
 

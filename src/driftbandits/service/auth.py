@@ -72,6 +72,7 @@ class Keyring:
     """The keys in use, read again from the store every second."""
 
     def __init__(self, store: Store) -> None:
+        self.edition = 0  # of the keys, which may change
         self._store = store
         self._keys: dict[str, Key] = {}
         self._read_at = -_OLD_S
@@ -87,7 +88,10 @@ class Keyring:
         self._read_at = time.monotonic()
 
     def _hold(self, keys: Iterable[Key]) -> None:
-        self._keys = {key.id: key for key in keys if not key.revoked_ns}
+        held = {key.id: key for key in keys if not key.revoked_ns}
+        if held != self._keys:
+            self._keys = held
+            self.edition += 1
 
     def caller(self, authorization: str) -> Caller:
         scheme, _, token = authorization.partition(" ")

@@ -40,6 +40,7 @@ class Command(ABC):
     """Work for the writer. `event_ids` are looked up together before a batch begins."""
 
     writes = True
+    is_quick = False
 
     def __init__(self, policy: str) -> None:
         self.policy = policy
@@ -57,6 +58,8 @@ class Command(ABC):
 
 class Decide(Command):
     """One decision."""
+
+    is_quick = True
 
     def __init__(self, policy: str, event_id: str, offer: Offer, *, most_pending: int) -> None:
         super().__init__(policy)
@@ -140,6 +143,8 @@ def decision_answer(event_id: str, record: Decided, seq: int) -> wire.DecisionAn
 
 class Reward(Command):
     """One reward."""
+
+    is_quick = True
 
     def __init__(self, policy: str, event_id: str, value: float, *, key: str) -> None:
         super().__init__(policy)
@@ -326,6 +331,7 @@ class Look(Command):
     """Something about a policy, as of one event."""
 
     writes = False
+    is_quick = True
 
     def __init__(self, policy: str, answer: Callable[[Fold], Any]) -> None:
         super().__init__(policy)

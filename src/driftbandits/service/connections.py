@@ -19,15 +19,12 @@ from typing import Any, NamedTuple
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from driftbandits.service.endpoints import Endpoint
+from driftbandits.service.endpoints import Endpoint, Head
 from driftbandits.service.problems import Refused
 from driftbandits.service.wire import ErrorAnswer
 
 REQUEST_TIMEOUT_S = 30.0
 """How long a request may take to arrive, from the connection or its first byte to its last."""
-
-SHORT = 60_000
-"""Bytes of a body that uvicorn takes in without being asked for them."""
 
 _LOOK_EVERY_S = 4.0  # a timer for every request would cost more than the rest of this
 _MOST_HEADS = 8
@@ -40,7 +37,7 @@ class Short(NamedTuple):
 
     cycle: Any
     endpoint: Endpoint
-    policy: str
+    head: Head
 
 
 class Divided(NamedTuple):
@@ -71,14 +68,25 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if not self._is_repetition(data):
+            super().data_received(data)
+
+    def _is_repetition(self, data: bytes) -> bool:
+        """Whether this is a request that differs from an earlier one in its body alone; begun."""
         self._whole = None
-        if not self._arriving and (self.cycle is None or self.cycle.response_complete):
-            self._whole = whole = _divided(data)
-            if whole is not None and (short := self._heads.get(whole.head)) is not None:
-                if len(whole.body) <= SHORT and short.endpoint.is_quick(short.cycle.scope):
-                    self._repeat(short, whole.body)
-                    return
-        super().data_received(data)
+        if self._arriving or not (self.cycle is None or self.cycle.response_complete):
+            return False
+        self._whole = whole = _divided(data)
+        if whole is None or (short := self._heads.get(whole.head)) is None:
+            return False
+        cycle, endpoint, head = short
+        if len(whole.body) > endpoint.most_short or not endpoint.is_quick(head):
+            return False
+        self._deadline = None
+        self.cycle = cycle
+        cycle.response_started = cycle.response_complete = False
+        endpoint.begin(head, whole.body, partial(self._answer, cycle))
+        return True
 
     def on_message_begin(self) -> None:
         self._arriving = True
@@ -107,26 +115,19 @@ class Connection(HttpToolsProtocol):
             self._deadline = self.loop.time() + self.timeout_keep_alive
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-        endpoint, policy = app.find(cycle.scope["path"])
-        if not (_is_short(cycle, endpoint.body_limit) and endpoint.is_quick(cycle.scope)):
+        endpoint, head = app.find(cycle.scope)
+        if not (_is_short(cycle, endpoint.most_short) and endpoint.is_quick(head)):
             super()._start_asgi_task(cycle, app)
             return
-        self._short = Short(cycle, endpoint, policy)
+        self._short = Short(cycle, endpoint, head)
         if not cycle.more_body:  # it came behind another one, which has been answered now
             self._begin()
 
     def _begin(self) -> None:
         assert self._short is not None
-        (cycle, endpoint, policy), self._short = self._short, None
+        (cycle, endpoint, head), self._short = self._short, None
         body, cycle.body = bytes(cycle.body), b""
-        endpoint.begin(cycle.scope, policy, body, partial(self._answer, cycle))
-
-    def _repeat(self, short: Short, body: bytes) -> None:
-        """Begin a request that differs from an earlier one in nothing but its body."""
-        self._deadline = None
-        self.cycle = cycle = short.cycle
-        cycle.response_started = cycle.response_complete = False
-        short.endpoint.begin(cycle.scope, short.policy, body, partial(self._answer, cycle))
+        endpoint.begin(head, body, partial(self._answer, cycle))
 
     def _answer(self, cycle: Any, content: bytes) -> None:
         if cycle.disconnected:
@@ -169,7 +170,7 @@ def _is_short(cycle: Any, most: int) -> bool:
             length = int(value)
         elif name == b"transfer-encoding":
             return False
-    return length <= min(most, SHORT)
+    return length <= most
 
 
 def _too_slow() -> bytes:

@@ -31,6 +31,9 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 logger = logging.getLogger("driftbandits.service")
 
+SHORT = 60_000
+"""Bytes of a body that uvicorn takes in without being asked for them."""
+
 _NAME = re.compile(NAME_PATTERN)
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _encode = msgspec.json.Encoder().encode
@@ -45,6 +48,21 @@ class Limits(NamedTuple):
     body_bytes: int = 2 * 1024 * 1024
     pending_per_key: int = 100_000
     rate_per_key: float | None = None
+
+
+class Head:
+    """What comes before the body of a request. A caller may repeat it, and is known then."""
+
+    __slots__ = ("accept", "admitted", "headers", "method", "path", "policy", "query_string")
+
+    def __init__(self, scope: Scope, policy: str) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.policy = policy  # "" where the path names none
+        self.query_string: bytes = scope["query_string"]
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.accept = self.headers.get(b"accept", b"").decode("latin-1")
+        self.admitted: tuple[int, Caller] | None = None  # by which edition of the keys
 
 
 class Call(NamedTuple):
@@ -132,6 +150,11 @@ class Gate:
         """Whether the keys have to be read again before a caller can be told."""
         return self.keyring is not None and self.keyring.is_old
 
+    @property
+    def edition(self) -> int:
+        """Changes when a caller who was let in may no longer be."""
+        return 0 if self.keyring is None else self.keyring.edition
+
     async def refresh(self) -> None:
         if self.keyring is not None:
             await asyncio.to_thread(self.keyring.refresh)
@@ -166,98 +189,92 @@ class Endpoint:
         self._route = route
         self._actions = actions
         self._allow = ", ".join(actions).encode()
-        self.body_limit = gate.limits.body_bytes
+        self._most = gate.limits.body_bytes
+        self.most_short = min(self._most, SHORT)
 
-    async def __call__(self, scope: Scope, policy: str, receive: Receive, send: Send) -> None:
+    async def __call__(self, head: Head, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
-        reply = await self._reply(scope, policy, receive)
+        reply = await self._reply(head, receive)
         if reply is None:
             return
-        await _send(send, reply, head=scope["method"] == "HEAD")
-        self._count(scope, reply, began)
+        await _send(send, reply, bodiless=head.method == "HEAD")
+        self._count(head, reply, began)
 
-    def is_quick(self, scope: Scope) -> bool:
+    def is_quick(self, head: Head) -> bool:
         """Whether `begin` may be called for a request: no part of it has to be waited for."""
-        action = self._actions.get(scope["method"])
+        action = self._actions.get(head.method)
         return action is not None and action.command is not None and not self._gate.must_refresh
 
-    def begin(self, scope: Scope, policy: str, raw: bytes, answer: Callable[[bytes], None]) -> None:
+    def begin(self, head: Head, raw: bytes, answer: Callable[[bytes], None]) -> None:
         """Begin a request that is here as a whole; `answer` is called with the reply's bytes."""
         began = time.perf_counter()
 
         def give(result: Any) -> None:
             reply = self._refusal(result) if isinstance(result, Refused) else Reply(result)
             answer(_written(reply))
-            self._count(scope, reply, began)
+            self._count(head, reply, began)
 
         try:
-            action = self._actions[scope["method"]]
-            headers = dict(scope["headers"])
-            caller = self._admitted(action, policy, headers)
-            call = self._call(action, caller, scope, policy, headers, raw)
+            action = self._actions[head.method]
+            call = self._call(action, self._admitted(action, head), head, raw)
             assert action.command is not None
             self._gate.engine.begin(action.command(self._gate, call), give)
         except Exception as error:
-            give(self._refused(scope, error))
+            give(self._refused(head, error))
 
-    def _count(self, scope: Scope, reply: Reply, began: float) -> None:
+    def _count(self, head: Head, reply: Reply, began: float) -> None:
         seconds = time.perf_counter() - began
-        method = scope["method"] if scope["method"] in self._actions else "other"
+        method = head.method if head.method in self._actions else "other"
         self._gate.metrics.request(method, self._route, reply.status, seconds)
 
-    async def _reply(self, scope: Scope, policy: str, receive: Receive) -> Reply | None:
+    async def _reply(self, head: Head, receive: Receive) -> Reply | None:
         try:
-            method = "GET" if scope["method"] == "HEAD" else scope["method"]
-            action = self._actions.get(method)
+            action = self._actions.get("GET" if head.method == "HEAD" else head.method)
             if action is None:
                 raise Refused(405, "no_such_method", f"allowed here: {self._allow.decode()}")
-            headers = dict(scope["headers"])
             if action.role is not None and self._gate.must_refresh:
                 await self._gate.refresh()
-            caller = self._admitted(action, policy, headers)
+            caller = self._admitted(action, head)
             raw = b""
             if action.decoder is not None:
-                whole = await _body(receive, headers, self.body_limit)
+                whole = await _body(receive, head.headers, self._most)
                 if whole is None:
                     return None
                 raw = whole
-            call = self._call(action, caller, scope, policy, headers, raw)
-            return await action.handler(self._gate, call)
+            return await action.handler(self._gate, self._call(action, caller, head, raw))
         except Exception as error:
-            return self._refusal(self._refused(scope, error))
+            return self._refusal(self._refused(head, error))
 
-    def _admitted(self, action: Action, policy: str, headers: Mapping[bytes, bytes]) -> Caller:
-        if policy and not _NAME.match(policy):
+    def _admitted(self, action: Action, head: Head) -> Caller:
+        gate = self._gate
+        if head.admitted is None or head.admitted[0] != gate.edition:
+            head.admitted = gate.edition, self._checked(action, head)
+        caller = head.admitted[1]
+        if gate.rate is not None and action.limited and action.role is not None:
+            gate.rate.take(caller.key)
+        return caller
+
+    def _checked(self, action: Action, head: Head) -> Caller:
+        if head.policy and not _NAME.match(head.policy):
             raise Refused(422, "invalid", f"policy must match {NAME_PATTERN}", path="policy")
         if action.role is None:
             return NOBODY
-        caller = self._gate.caller(headers)
-        caller.check(action.role, policy or None)
-        if self._gate.rate is not None and action.limited:
-            self._gate.rate.take(caller.key)
+        caller = self._gate.caller(head.headers)
+        caller.check(action.role, head.policy or None)
         return caller
 
-    def _call(
-        self,
-        action: Action,
-        caller: Caller,
-        scope: Scope,
-        policy: str,
-        headers: Mapping[bytes, bytes],
-        raw: bytes,
-    ) -> Call:
+    def _call(self, action: Action, caller: Caller, head: Head, raw: bytes) -> Call:
         body = None if action.decoder is None else decoded(raw, action.decoder)
-        query = _query(scope["query_string"], action.query)
-        accept = headers.get(b"accept", b"").decode("latin-1")
-        return Call(caller, policy, scope["path"], query, accept, body)
+        query = _query(head.query_string, action.query)
+        return Call(caller, head.policy, head.path, query, head.accept, body)
 
-    def _refused(self, scope: Scope, error: Exception) -> Refused:
+    def _refused(self, head: Head, error: Exception) -> Refused:
         if isinstance(error, Refused):
             return error
         if isinstance(error, StoreError):
             logger.error("%s", error)
             return unavailable("storage_unavailable", "the log cannot be read at present")
-        logger.error("%s %s failed", scope["method"], self._route, exc_info=error)
+        logger.error("%s %s failed", head.method, self._route, exc_info=error)
         return Refused(500, "internal", "the request failed")
 
     def _refusal(self, refused: Refused) -> Reply:
@@ -283,10 +300,10 @@ def _headers_and_body(reply: Reply) -> tuple[list[tuple[bytes, bytes]], bytes]:
     return headers, body
 
 
-async def _send(send: Send, reply: Reply, *, head: bool) -> None:
+async def _send(send: Send, reply: Reply, *, bodiless: bool) -> None:
     headers, body = _headers_and_body(reply)
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if head else body})
+    await send({"type": "http.response.body", "body": b"" if bodiless else body})
 
 
 def _written(reply: Reply) -> bytes:

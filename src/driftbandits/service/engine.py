@@ -1,19 +1,26 @@
-"""The writer: one thread that owns the folds and the log, and commits for many requests at once.
+"""The writer: it owns the folds and the log, and commits for many requests at once.
 
 Requests gather while a commit is on its way to the disk; the next transaction takes them all. An
 answer is given after the commit. If anything fails, the folds that were touched are dropped and
 made again from the log, so memory never runs ahead of the disk.
+
+One transaction at a time, in the event loop's thread or in one of its own. The thread does what may
+take long. Decisions and rewards are made in the loop where the store is at hand, because threads
+that both want the interpreter wait for one another most of the time; if the disk is slow, or
+anything goes wrong, the thread does it after all.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, NamedTuple
 
 from driftbandits.service import snapshots
@@ -23,7 +30,7 @@ from driftbandits.service.fold import Fold
 from driftbandits.service.metrics import Metrics
 from driftbandits.service.problems import Refused, unavailable
 from driftbandits.service.readiness import USUAL_FAMILIES, make_ready
-from driftbandits.store import Corrupt, Store, StoreBusy, StoreError, StoreUnavailable
+from driftbandits.store import Corrupt, Session, Store, StoreBusy, StoreError, StoreUnavailable
 
 logger = logging.getLogger("driftbandits.service")
 
@@ -31,10 +38,18 @@ MOST_IN_A_TRANSACTION = 256
 LONGEST_WAIT_S = 10.0
 """A request that has waited longer is refused rather than answered to nobody."""
 
-_IDLE_S = 0.2
+_SLOW_S = 0.05
+_THREAD_AFTER_SLOW_S = 1.0
+"""After a slow transaction the loop keeps its hands off the disk for so long."""
+
+_TEND_EVERY_S = 0.2
 _MAINTENANCE_EVERY_S = 1.0
 _RETENTION_EVERY_S = 3600.0
 _DAY_NS = 86_400_000_000_000
+
+
+Work = Callable[[], None]
+"""For the thread; its end is the beginning of the next turn."""
 
 
 class Job(NamedTuple):
@@ -66,29 +81,36 @@ class Engine:
         self._open_store = open_store
         self._store: Store | None = None
         self._clock = clock
-        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._waiting: deque[Job] = deque()
         self._queue_limit = queue_limit
         self._snapshot_every = snapshot_every
         self._retention_days = retention_days
-        self._next_retention = 0.0
+        self._loop_may_work_from = 0.0
         self._next_tending = 0.0
-        self._at_work: list[Job] = []
+        self._next_retention = 0.0
+        self._at_work = False
+        self._jobs: list[Job] = []  # those at work
         self._on_death = on_death
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._live, name="writer", daemon=True)
         self.recovered = threading.Event()
         self._ending = threading.Event()
 
-    # -- from the event loop ---------------------------------------------------------------------
+    # -- in the event loop -----------------------------------------------------------------------
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._thread.start()
+        self._look_at_the_clock()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Finish what waits, keep a snapshot of every policy, and end the thread."""
-        self._queue.put(None)
-        self._thread.join()
+        while self._at_work and not self.dead:
+            await asyncio.sleep(0.01)
+        self.ready = False
+        self._work.put(None)
+        await asyncio.to_thread(self._thread.join)
 
     def do(self, command: Command) -> asyncio.Future[Any]:
         """The answer to come; a full queue refuses at once."""
@@ -105,15 +127,23 @@ class Engine:
     def begin(self, command: Command, answer: Callable[[Any], None]) -> None:
         """Like `do`; `answer` will be called in the loop."""
         if self.dead:
-            raise unavailable("writer_died", "the writer has ended; the process is restarting")
+            raise _died()
         if not self.ready:
             raise unavailable("starting", "kernels are compiled and the log is replayed")
-        if self._queue.qsize() >= self._queue_limit:
+        if len(self._waiting) >= self._queue_limit:
             self.metrics.refused_overload += 1
             raise unavailable("overloaded", f"{self._queue_limit} requests wait already")
-        self._queue.put(Job(command, answer, time.monotonic()))
-        if not self.ready:  # the writer ended in between, perhaps after its last look at the queue
-            self._refuse_waiting()
+        self._waiting.append(Job(command, answer, time.monotonic()))
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._at_work:
+            self._at_work = True
+            self._next_turn()
+
+    def _next_turn(self) -> None:
+        assert self._loop is not None
+        self._loop.call_soon(self._turn)  # and take along what else arrives at this moment
 
     @property
     def store(self) -> Store:
@@ -124,24 +154,121 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        return self._queue.qsize()
+        return len(self._waiting)
 
-    # -- the thread ------------------------------------------------------------------------------
+    def _turn(self) -> None:
+        """Do what waits at once, or leave it to the thread, or rest."""
+        try:
+            work = self._tending() or self._serving()
+        except BaseException:
+            self._die()
+            return
+        if work is not None:
+            self._work.put(work)
+        elif self._waiting:
+            self._next_turn()
+        else:
+            self._at_work = False
+
+    def _serving(self) -> Work | None:
+        """Answer those who wait, or say how the thread can."""
+        self._jobs = jobs = self._next_jobs()
+        if not jobs:
+            return None
+        began = time.perf_counter()
+        commands = [job.command for job in jobs]
+        results = self._results_at_once(commands) if self._are_quick(commands) else None
+        if results is None:
+            return partial(self._serve, jobs, began)
+        self._answer(jobs, results, began)
+        return None
+
+    def _next_jobs(self) -> list[Job]:
+        waiting, jobs = self._waiting, list[Job]()
+        oldest = time.monotonic() - LONGEST_WAIT_S
+        while waiting and len(jobs) < MOST_IN_A_TRANSACTION:
+            job = waiting.popleft()
+            if job.since >= oldest:
+                jobs.append(job)
+            else:
+                self.metrics.refused_overload += 1
+                refused = unavailable("overloaded", f"no turn came within {LONGEST_WAIT_S:g} s")
+                _give([job], [refused])
+        return jobs
+
+    def _are_quick(self, commands: Sequence[Command]) -> bool:
+        """Whether nothing that they need takes long."""
+        policies = {command.policy for command in commands}
+        return (
+            time.monotonic() >= self._loop_may_work_from
+            and all(command.is_quick for command in commands)
+            and policies <= self.folds.keys()
+            and not any(self._needs_snapshot(policy, len(commands)) for policy in policies)
+        )
+
+    def _needs_snapshot(self, policy: str, more: int) -> bool:
+        fold = self.folds[policy]
+        return fold.seq + more - fold.snapshot_seq >= self._snapshot_every
+
+    def _results_at_once(self, commands: Sequence[Command]) -> list[Any] | None:
+        """Answers that are on disk, or None if the thread has to see to it."""
+        assert self._store is not None
+        began = time.monotonic()
+        try:
+            transaction = self._store.write_at_once()
+            if transaction is None:
+                return None
+            return self._transact(commands, transaction, locking=True)
+        except Exception:  # the thread tries again, and says what is wrong
+            return None
+        finally:
+            ended = time.monotonic()
+            if ended - began > _SLOW_S:
+                self._loop_may_work_from = ended + _THREAD_AFTER_SLOW_S
+
+    def _answer(self, jobs: Sequence[Job], results: Sequence[Any], began: float) -> None:
+        self._jobs = []
+        self.metrics.transaction(len(jobs), time.perf_counter() - began)
+        _give(jobs, results)
+
+    def _end_turn(self, jobs: Sequence[Job], results: Sequence[Any], began: float) -> None:
+        self._answer(jobs, results, began)
+        self._turn()
+
+    def _die(self) -> None:
+        """Tell everybody who waits, and end the process. Nobody can come to wait meanwhile."""
+        logger.exception("the writer has died")
+        self.dead = True
+        self.ready = False
+        self._ending.set()
+        self.recovered.set()
+        self._in_loop(self._refuse_waiting)
+        self._on_death()
+
+    def _refuse_waiting(self) -> None:
+        jobs = [*self._jobs, *self._waiting]
+        self._jobs = []
+        self._waiting.clear()
+        _give(jobs, [_died()] * len(jobs))
+
+    # -- in the thread ---------------------------------------------------------------------------
 
     def _live(self) -> None:
         try:
             self._recover()
-            while self._turn():
-                pass
-            self._retire()
+            while (work := self._work.get()) is not None:
+                work()
+            if not self.dead:
+                self._retire()
         except BaseException:
-            logger.exception("the writer has died")
-            self.dead = True
-            self.ready = False
-            self._ending.set()
-            self.recovered.set()
-            self._refuse_waiting()
-            self._on_death()
+            self._die()
+
+    def _in_loop(self, call: Callable[..., None], *arguments: Any) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:  # the loop has ended, and with it everybody who waited
+            logger.warning("answers had nobody to go to")
 
     def _recover(self) -> None:
         while True:
@@ -179,54 +306,23 @@ class Engine:
         if fold.differences:
             logger.warning("%d replayed events of %s differ", fold.differences, name)
 
-    def _turn(self) -> bool:
-        """One transaction, or a look at the clock; whether to go on."""
-        jobs: list[Job] = []
-        going = True
-        try:
-            job = self._queue.get(timeout=_IDLE_S)
-            while True:
-                if job is None:
-                    going = False
-                    break
-                jobs.append(job)
-                if len(jobs) == MOST_IN_A_TRANSACTION:
-                    break
-                job = self._queue.get_nowait()
-        except queue.Empty:
-            pass
-        self._at_work = jobs
-        jobs = self._in_time(jobs)
-        if jobs:
-            self._serve(jobs)
-        self._at_work = []
-        if time.monotonic() >= self._next_tending:
-            self._tend()
-            self._next_tending = time.monotonic() + _IDLE_S
-        return going
+    def _serve(self, jobs: Sequence[Job], began: float) -> None:
+        results = self._results([job.command for job in jobs])
+        self._in_loop(self._end_turn, jobs, results, began)
 
-    def _in_time(self, jobs: Sequence[Job]) -> list[Job]:
-        oldest = time.monotonic() - LONGEST_WAIT_S
-        late = [job for job in jobs if job.since < oldest]
-        if not late:
-            return list(jobs)
-        refused = unavailable("overloaded", f"no turn came within {LONGEST_WAIT_S:g} s")
-        self.metrics.refused_overload += len(late)
-        self._answer([(job, refused) for job in late])
-        return [job for job in jobs if job.since >= oldest]
-
-    def _serve(self, jobs: list[Job]) -> None:
-        began = time.perf_counter()
+    def _results(self, commands: Sequence[Command]) -> list[Any]:
+        """Answers that are on disk, or why there are none."""
+        assert self._store is not None
+        writing = any(command.writes for command in commands)
         try:
-            results = self._transact([job.command for job in jobs])
+            transaction = self._store.write() if writing else self._store.read()
+            return self._transact(commands, transaction, locking=writing)
         except StoreBusy as error:
             logger.warning("%s", error)
             refused = unavailable("busy", "another process holds the lock of the log")
-            results = [refused] * len(jobs)
         except StoreUnavailable as error:
             logger.error("%s", error)
             refused = unavailable("storage_unavailable", "the log cannot be written at present")
-            results = [refused] * len(jobs)
         except StoreError as error:
             logger.error("%s", error)
             damaged = isinstance(error, Corrupt)
@@ -235,31 +331,31 @@ class Engine:
                 "corrupt_log" if damaged else "storage_error",
                 "the log is damaged" if damaged else "the log refused the events",
             )
-            results = [refused] * len(jobs)
         except Exception:
             logger.exception("a transaction failed")
-            if len(jobs) > 1:  # one of them is to blame; the others shall not suffer
-                for job in jobs:
-                    self._serve([job])
-                return
+            if len(commands) > 1:  # one of them is to blame; the others shall not suffer
+                return [self._results([command])[0] for command in commands]
             refused = Refused(500, "internal", "the request failed; nothing was written")
-            results = [refused] * len(jobs)
-        self.metrics.transaction(len(jobs), time.perf_counter() - began)
-        self._answer(list(zip(jobs, results, strict=True)))
+        return [refused] * len(commands)
 
-    def _transact(self, commands: Sequence[Command]) -> list[Any]:
-        """Answers that are on disk."""
-        assert self._store is not None
-        writing = any(command.writes for command in commands)
+    # -- a transaction ---------------------------------------------------------------------------
+
+    def _transact(
+        self,
+        commands: Sequence[Command],
+        transaction: AbstractContextManager[Session],
+        *,
+        locking: bool,
+    ) -> list[Any]:
         touched: set[str] = set()
         try:
-            with self._store.write() if writing else self._store.read() as session:
+            with transaction as session:
                 desk = self._desk(session)
                 touched = desk.touched
                 wanted: dict[str, list[str]] = {}
                 for command in commands:
                     wanted.setdefault(command.policy, []).extend(command.event_ids)
-                if writing:
+                if locking:
                     desk.lock(wanted)
                 else:
                     desk.look(wanted)
@@ -270,7 +366,7 @@ class Engine:
             raise
         return results
 
-    def _desk(self, session: Any) -> Desk:
+    def _desk(self, session: Session) -> Desk:
         return Desk(session, self.folds, now_ns=self._clock(), snapshot_every=self._snapshot_every)
 
     def _drop(self, policies: set[str]) -> None:
@@ -278,38 +374,38 @@ class Engine:
         for name in policies:
             self.folds.pop(name, None)
 
-    def _answer(self, results: Sequence[tuple[Job, Any]]) -> None:
-        assert self._loop is not None
-        try:
-            self._loop.call_soon_threadsafe(_give, results)
-        except RuntimeError:  # the loop has ended, and with it everybody who waited
-            logger.warning("%d answers had nobody to go to", len(results))
-
-    def _refuse_waiting(self) -> None:
-        refused = unavailable("writer_died", "the writer has ended; the process is restarting")
-        jobs = list(self._at_work)
-        with contextlib.suppress(queue.Empty):
-            while True:
-                job = self._queue.get_nowait()
-                if job is not None:
-                    jobs.append(job)
-        self._answer([(job, refused) for job in jobs])
-
     # -- what time brings ------------------------------------------------------------------------
 
-    def _tend(self) -> None:
+    def _look_at_the_clock(self) -> None:
+        assert self._loop is not None
+        if self.ready:
+            self._wake()
+        if not self._ending.is_set():
+            self._loop.call_later(_TEND_EVERY_S, self._look_at_the_clock)
+
+    def _tending(self) -> Work | None:
         """Default rewards that fall due, and retention."""
-        now = self._clock()
+        now = time.monotonic()
+        if now < self._next_tending:
+            return None
+        self._next_tending = now + _TEND_EVERY_S
+        at_ns = self._clock()
         due = {
             name: [""]
             for name, fold in self.folds.items()
-            if fold.versions and fold.due(max(now, fold.at_ns)) is not None
+            if fold.versions and fold.due(max(at_ns, fold.at_ns)) is not None
         }
         if due:
-            self._quietly(lambda desk: desk.lock(due))
-        if self._retention_days is not None and time.monotonic() >= self._next_retention:
-            self._next_retention = time.monotonic() + _RETENTION_EVERY_S
-            self._quietly(self._retain)
+            return partial(self._tend, lambda desk: desk.lock(due))
+        if self._retention_days is not None and now >= self._next_retention:
+            self._next_retention = now + _RETENTION_EVERY_S
+            return partial(self._tend, self._retain)
+        return None
+
+    def _tend(self, work: Callable[[Desk], None]) -> None:
+        if not self._done_quietly(work):
+            time.sleep(_TEND_EVERY_S)
+        self._in_loop(self._turn)
 
     def _retain(self, desk: Desk) -> None:
         assert self._retention_days is not None
@@ -319,7 +415,7 @@ class Engine:
         for name in names:
             attempted(Erase(name, older_than_ns=age, reason="retention", key=""), desk)
 
-    def _quietly(self, work: Callable[[Desk], None]) -> None:
+    def _done_quietly(self, work: Callable[[Desk], None]) -> bool:
         """A transaction that nobody waits for; if it fails it is tried again later."""
         assert self._store is not None
         touched: set[str] = set()
@@ -332,10 +428,10 @@ class Engine:
         except Exception as error:
             self._drop(touched)
             logger.warning("will be tried again: %s", error)
-            time.sleep(_IDLE_S)
+            return False
+        return True
 
     def _retire(self) -> None:
-        self.ready = False
         self._ending.set()
 
         def keep(desk: Desk) -> None:
@@ -346,14 +442,17 @@ class Engine:
                     desk.flush(name)
                     desk.snapshot(self.folds[name])
 
-        self._quietly(keep)
-        self._refuse_waiting()
+        self._done_quietly(keep)
         if self._store is not None:
             self._store.close()
 
 
-def _give(results: Sequence[tuple[Job, Any]]) -> None:
-    for job, result in results:
+def _died() -> Refused:
+    return unavailable("writer_died", "the writer has ended; the process is restarting")
+
+
+def _give(jobs: Sequence[Job], results: Sequence[Any]) -> None:
+    for job, result in zip(jobs, results, strict=True):
         try:
             job.answer(result)
         except Exception:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -63,7 +64,8 @@ def _decide(gate: Gate, call: Call, request: wire.DecisionRequest) -> commands.D
                 f"x must be as long as that of the first arm, {size}; got {len(arm.x)} numbers",
                 f"$.arms[{i}].x",
             )
-    x = np.array([arm.x for arm in request.arms], dtype=np.float64)
+    numbers = chain.from_iterable([arm.x for arm in request.arms])
+    x = np.fromiter(numbers, np.float64, len(arms) * size).reshape(len(arms), size)
     offer = Offer(arms, x, baseline, call.caller.key)
     most_pending = gate.limits.pending_per_key
     return commands.Decide(call.policy, request.event_id, offer, most_pending=most_pending)

@@ -313,6 +313,13 @@ class Store(ABC):
     def write(self) -> AbstractContextManager[Session]:
         """A transaction that is on disk when it has been left without an exception."""
 
+    def write_at_once(self) -> AbstractContextManager[Session] | None:
+        """The same, with nothing to wait for until it is left; None from a store that is far.
+
+        Entering raises `StoreBusy` if another process writes.
+        """
+        return None
+
     @abstractmethod
     def read(self) -> AbstractContextManager[Session]:
         """One unchanging view of what has been committed."""

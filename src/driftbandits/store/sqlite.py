@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -97,11 +97,19 @@ class SQLiteStore(Store):
             self._writer = self._connect()
         return self._writer
 
+    def write(self) -> AbstractContextManager[Session]:
+        return self._write(wait_ms=_WAIT_MS)
+
+    def write_at_once(self) -> AbstractContextManager[Session]:
+        return self._write(wait_ms=0)
+
     @contextmanager
-    def write(self) -> Iterator[Session]:
+    def _write(self, *, wait_ms: int) -> Iterator[Session]:
         with self._translated():
             try:
-                with self._transaction(self._write_connection(), "IMMEDIATE") as connection:
+                connection = self._write_connection()
+                connection.set_busy_timeout(wait_ms)
+                with self._transaction(connection, "IMMEDIATE"):
                     yield SQLiteSession(connection, self.secret)
             except (apsw.IOError, apsw.FullError, apsw.CorruptError, apsw.ReadOnlyError):
                 self._forget_writer()  # the next one starts from the files as they are
