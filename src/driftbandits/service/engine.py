@@ -43,7 +43,7 @@ _THREAD_AFTER_SLOW_S = 1.0
 """After a slow transaction the loop keeps its hands off the disk for so long."""
 
 _TEND_EVERY_S = 0.2
-_MAINTENANCE_EVERY_S = 1.0
+_MAINTENANCE_EVERY_S = 5.0
 _RETENTION_EVERY_S = 3600.0
 _DAY_NS = 86_400_000_000_000
 

@@ -14,7 +14,7 @@ from driftbandits.store.events import Corrupt, StoreBusy, StoreError, StoreUnava
 from driftbandits.store.session import Row, Session, Store, prepared
 
 _WAIT_MS = 5000
-_CHECKPOINT_PAGES = 16_000
+_CHECKPOINT_PAGES = 32_000
 """Where a commit moves the write-ahead log into the database itself; `maintain` comes before it."""
 
 _MOST_IN_A_STATEMENT = 64
