@@ -997,6 +997,34 @@ def test_requests_of_one_connection_are_answered_in_their_order(served):
         assert json.loads(refused)["error"]["code"] == "malformed"
 
 
+def test_callers_may_repeat_themselves(served):
+    """What comes before a body is parsed once; however the next one arrives, it is its own."""
+
+    def asking(event_id, *headers):
+        body = json.dumps({"event_id": event_id, "arms": arms()}).encode()
+        return spoken("POST", f"{NEWS}/decisions", body, *headers)
+
+    ids = ["r1", "r2-longer", "r3", "r4", "r5", "r6", "r7-" + "l" * 99, "r8", "r9"]
+    r1, r2, r3, r4, r5, r6, r7, r8 = (asking(event_id) for event_id in ids[:-1])
+    pieces = [r1, r2, r3[:40], r3[40:], r4 + r5, r6 + r7[:-5], r7[-5:], r8]
+    answers = heard(served, *pieces, asking("r9", "connection: close"))
+    assert [status for status, _ in answers] == [200] * len(ids)
+    assert [json.loads(content)["event_id"] for _, content in answers] == ids
+
+
+@pytest.mark.parametrize("length", [b"5", b"0", b"33", b"+12", b"1, 2", b" 5"])
+def test_a_repeated_head_with_another_length(served, length):
+    """Whatever it says, it is understood as if it were the first on its connection."""
+    body = b'{"event_id": "none", "value": 1}'
+    good = spoken("POST", f"{NEWS}/rewards", body)
+    ends = b"content-length: %d" % len(body)
+    odd = good.replace(ends, b"content-length: " + length)
+    last = spoken("POST", f"{NEWS}/rewards", body, "connection: close")
+    after_another = heard(served, good, odd, last)
+    assert after_another[0][0] == 404
+    assert after_another[1:] == heard(served, odd, last)
+
+
 def test_a_caller_may_wait_for_leave_to_send_its_body(served):
     asked = json.dumps({"event_id": "w1", "arms": arms()}).encode()
     whole = spoken("POST", f"{NEWS}/decisions", asked, "expect: 100-continue", "connection: close")
@@ -1065,7 +1093,13 @@ def test_keys_roles_and_tenants(tmp_path):
             assert run.exit_code == 0, run.output
             time.sleep(2.1)
             assert problem(reader.get(shop), 401)
-            assert ok(writer.get(shop))
+            for event_id in ("e3", "e4", "e5"):
+                ok(decide(writer, event_id, policy=shop))
+            CliRunner().invoke(
+                group, ["keys", "revoke", "--store", url, tokens["writer"].split("_")[1]]
+            )
+            time.sleep(2.1)
+            assert problem(decide(writer, "e6", policy=shop), 401)  # on the same connection
     listing = CliRunner().invoke(group, ["keys", "list", "--store", url]).output
     assert f"{id}  reader  revoked  shop." in listing
     stored = path.read_bytes()

@@ -27,7 +27,7 @@ REQUEST_TIMEOUT_S = 30.0
 """How long a request may take to arrive, from the connection or its first byte to its last."""
 
 _LOOK_EVERY_S = 4.0  # a timer for every request would cost more than the rest of this
-_MOST_HEADS = 8
+_MOST_KNOWN = 8
 _END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\r\ncontent-length: ?(\d{1,5})\r\n", re.IGNORECASE)
 
@@ -40,11 +40,8 @@ class Short(NamedTuple):
     head: Head
 
 
-class Divided(NamedTuple):
-    """A request in one piece: what its next of kin repeats, and what not."""
-
-    head: tuple[bytes, bytes]  # before and after the length
-    body: bytes
+Repeated = tuple[bytes, bytes]
+"""What callers repeat of a request: its head, before and after the length of the body."""
 
 
 class Connection(HttpToolsProtocol):
@@ -54,12 +51,12 @@ class Connection(HttpToolsProtocol):
     _watch: asyncio.TimerHandle
     _arriving = False  # a request, and not all of it is here
     _short: Short | None = None
-    _whole: Divided | None = None  # the request that the parser has been given, if it came alone
-    _heads: dict[tuple[bytes, bytes], Short]
+    _came: Repeated | None = None  # of the request that the parser was given, if it came alone
+    _known: dict[Repeated, Short]
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._heads = {}
+        self._known = {}
         self._deadline = self.loop.time() + REQUEST_TIMEOUT_S
         self._look_later()
 
@@ -73,19 +70,20 @@ class Connection(HttpToolsProtocol):
 
     def _is_repetition(self, data: bytes) -> bool:
         """Whether this is a request that differs from an earlier one in its body alone; begun."""
-        self._whole = None
+        self._came = None
         if self._arriving or not (self.cycle is None or self.cycle.response_complete):
             return False
-        self._whole = whole = _divided(data)
-        if whole is None or (short := self._heads.get(whole.head)) is None:
+        repeated, body = _divided(data)
+        self._came = repeated
+        if repeated is None or (short := self._known.get(repeated)) is None:
             return False
         cycle, endpoint, head = short
-        if len(whole.body) > endpoint.most_short or not endpoint.is_quick(head):
+        if len(body) > endpoint.most_short or not endpoint.is_quick(head):
             return False
         self._deadline = None
         self.cycle = cycle
         cycle.response_started = cycle.response_complete = False
-        endpoint.begin(head, whole.body, partial(self._answer, cycle))
+        endpoint.begin(head, body, partial(self._answer, cycle))
         return True
 
     def on_message_begin(self) -> None:
@@ -99,8 +97,8 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
         short = self._short
         if short is not None and short.cycle is self.cycle:
-            if self._whole is not None and len(self._heads) < _MOST_HEADS:
-                self._heads[self._whole.head] = short
+            if self._came is not None and len(self._known) < _MOST_KNOWN:
+                self._known[self._came] = short
             self._begin()
 
     def on_response_complete(self) -> None:
@@ -152,13 +150,14 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
 
-def _divided(data: bytes) -> Divided | None:
-    """The data as one whole request, if that is what it is."""
+def _divided(data: bytes) -> tuple[Repeated | None, bytes]:
+    """The data as one whole request, if that is what it is, and its body."""
     end = data.find(_END) + len(_END)
     length = _LENGTH.search(data, 0, end)
     if length is None or len(data) - end != int(length[1]):
-        return None
-    return Divided((data[: length.start(1)], data[length.end(1) : end]), data[end:])
+        return None, b""
+    start, stop = length.span(1)
+    return (data[:start], data[stop:end]), data[end:]
 
 
 def _is_short(cycle: Any, most: int) -> bool:

@@ -40,6 +40,7 @@ _encode = msgspec.json.Encoder().encode
 _STATUS_LINES = {
     int(status): f"HTTP/1.1 {int(status)} {status.phrase}\r\n".encode() for status in HTTPStatus
 }
+_OK = _STATUS_LINES[200] + b"content-type: application/json\r\ncontent-length: "
 
 
 class Limits(NamedTuple):
@@ -198,7 +199,7 @@ class Endpoint:
         if reply is None:
             return
         await _send(send, reply, bodiless=head.method == "HEAD")
-        self._count(head, reply, began)
+        self._count(head, reply.status, began)
 
     def is_quick(self, head: Head) -> bool:
         """Whether `begin` may be called for a request: no part of it has to be waited for."""
@@ -210,9 +211,14 @@ class Endpoint:
         began = time.perf_counter()
 
         def give(result: Any) -> None:
-            reply = self._refusal(result) if isinstance(result, Refused) else Reply(result)
-            answer(_written(reply))
-            self._count(head, reply, began)
+            if isinstance(result, Refused):
+                reply = self._refusal(result)
+                answer(_written(reply))
+                self._count(head, reply.status, began)
+            else:
+                body = _encode(result)
+                answer(b"%b%d\r\n\r\n%b" % (_OK, len(body), body))
+                self._count(head, 200, began)
 
         try:
             action = self._actions[head.method]
@@ -222,10 +228,10 @@ class Endpoint:
         except Exception as error:
             give(self._refused(head, error))
 
-    def _count(self, head: Head, reply: Reply, began: float) -> None:
+    def _count(self, head: Head, status: int, began: float) -> None:
         seconds = time.perf_counter() - began
         method = head.method if head.method in self._actions else "other"
-        self._gate.metrics.request(method, self._route, reply.status, seconds)
+        self._gate.metrics.request(method, self._route, status, seconds)
 
     async def _reply(self, head: Head, receive: Receive) -> Reply | None:
         try:
