@@ -3,12 +3,15 @@
 import time
 from pathlib import Path
 
+import apsw
 import pytest
 
 import store_checks
 from driftbandits import store
 from driftbandits.store import Entry, StoreBusy, StoreUnavailable, postgres, sqlite
 from driftbandits.store.records import Decided, packed, unpacked
+
+NOTHING_MOVES = apsw.SQLITE_CHECKPOINT_NOOP
 
 
 @pytest.mark.parametrize("check", store_checks.CHECKS, ids=lambda check: check.__name__)
@@ -73,6 +76,38 @@ def test_maintenance_empties_the_write_ahead_log(tmp_path):
         assert (tmp_path / "log.db").stat().st_size > before
         _, moved = log._write_connection().wal_checkpoint(mode=0)
         assert moved >= 10
+
+
+def test_after_maintenance_the_log_begins_anew(tmp_path, monkeypatch):
+    """Although there is always a commit that came too late to be moved."""
+    monkeypatch.setattr(sqlite, "_LONG_LOG_PAGES", 20)
+    with store.open(f"sqlite:///{tmp_path}/log.db") as log:
+        lengths = []
+        for number in range(200):
+            with log.write() as session:
+                session.create(f"policy{number}")
+                if number % 20 == 10:
+                    log.maintain()
+            lengths.append(log._write_connection().wal_checkpoint(mode=NOTHING_MOVES)[0])
+    assert max(lengths) < 100
+
+
+def test_writing_at_once_does_not_wait(tmp_path):
+    url = f"sqlite:///{tmp_path}/log.db"
+    with store.open(url) as holder, store.open(url) as other:
+        with holder.write() as session:
+            session.create("news")
+            began = time.monotonic()
+            with pytest.raises(StoreBusy), other.write_at_once():
+                pass
+            assert time.monotonic() - began < sqlite._WAIT_MS / 1000 / 2
+        with other.write_at_once() as session:
+            assert session.policies() == ["news"]
+
+
+def test_a_database_elsewhere_cannot_be_written_at_once(postgres_server):
+    with store.open(postgres_server.new_database()) as log:
+        assert log.write_at_once() is None
 
 
 def test_a_damaged_file_is_no_store(tmp_path):

@@ -15,7 +15,9 @@ from driftbandits.store.session import Row, Session, Store, prepared
 
 _WAIT_MS = 5000
 _CHECKPOINT_PAGES = 32_000
-"""Where a commit moves the write-ahead log into the database itself; `maintain` comes before it."""
+"""Where a commit moves the write-ahead log into the database itself, if `maintain` has not."""
+
+_LONG_LOG_PAGES = 1000
 
 _MOST_IN_A_STATEMENT = 64
 
@@ -68,6 +70,7 @@ class SQLiteStore(Store):
         self.path = path
         self._vfs = vfs
         self._writer: apsw.Connection | None = None
+        self._was_maintained = False
         self._readers: list[apsw.Connection] = []
         self._guard = threading.Lock()
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -111,9 +114,17 @@ class SQLiteStore(Store):
                 connection.set_busy_timeout(wait_ms)
                 with self._transaction(connection, "IMMEDIATE"):
                     yield SQLiteSession(connection, self.secret)
+                self._start_log_again(connection)
             except (apsw.IOError, apsw.FullError, apsw.CorruptError, apsw.ReadOnlyError):
                 self._forget_writer()  # the next one starts from the files as they are
                 raise
+
+    def _start_log_again(self, connection: apsw.Connection) -> None:
+        """After `maintain`, move the little that is left: the next writer begins the log anew."""
+        if self._was_maintained:
+            self._was_maintained = False
+            with suppress(apsw.Error):  # what was committed is on disk in any case
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def _forget_writer(self) -> None:
         connection, self._writer = self._writer, None
@@ -167,7 +178,10 @@ class SQLiteStore(Store):
         with self._translated():
             connection = self._connect()
             try:
-                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                moved = 0
+                for _ in range(2):  # and what was committed meanwhile
+                    _, moved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self._was_maintained = moved >= _LONG_LOG_PAGES
             finally:
                 connection.close()
 
