@@ -88,14 +88,15 @@ def estimates_from(content: bytes) -> Floats:
 def packed_decisions(made: list[Made], d: int) -> dict[str, NDArray[Any]]:
     """Decisions of different sizes as a few flat arrays."""
     decisions = [decision for decision, _, _ in made]
-    labels = [(x.id, x.index, x.round, x.scores.size) for x in decisions]
+    labels = [(x.id, x.index, x.round, x.table.shape[1]) for x in decisions]
+    means, widths = np.concatenate([x.table[:2] for x in decisions] or [np.empty((2, 0))], axis=1)
     return {
         "made": np.array(labels, dtype=np.int64).reshape(-1, 4),
         "made_propensities": np.array([x.propensity for x in decisions]),
         "made_radii": np.array([radius for _, _, radius in made]),
         "made_estimates": np.frombuffer(b"".join([x for _, x, _ in made])).reshape(-1, 2, d),
-        "made_means": np.concatenate([x.means for x in decisions] or [np.empty(0)]),
-        "made_widths": np.concatenate([x.widths for x in decisions] or [np.empty(0)]),
+        "made_means": means,
+        "made_widths": widths,
     }
 
 

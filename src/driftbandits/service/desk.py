@@ -176,7 +176,7 @@ class Desk:
         """Keep the state as of now; older ones make room."""
         content = snapshots.packed(fold)
         self.session.save_snapshot(Snapshot(fold.policy, fold.seq, fold.at_ns, anchor, content))
-        fold.snapshot_seq = fold.seq
+        fold.snapshot_seq, fold.snapshot_bytes = fold.seq, len(content)
         if anchor:
             self.session.drop_snapshots(fold.policy, before=fold.seq, anchors=True)
             return

@@ -42,6 +42,9 @@ _SLOW_S = 0.05
 _THREAD_AFTER_SLOW_S = 1.0
 """After a slow transaction the loop keeps its hands off the disk for so long."""
 
+_LARGE_SNAPSHOT = 1_000_000
+"""Bytes that take the loop more than some milliseconds."""
+
 _TEND_EVERY_S = 0.2
 _MAINTENANCE_EVERY_S = 5.0
 _RETENTION_EVERY_S = 3600.0
@@ -203,12 +206,13 @@ class Engine:
             time.monotonic() >= self._loop_may_work_from
             and all(command.is_quick for command in commands)
             and policies <= self.folds.keys()
-            and not any(self._needs_snapshot(policy, len(commands)) for policy in policies)
+            and not any(self._needs_large_snapshot(name, len(commands)) for name in policies)
         )
 
-    def _needs_snapshot(self, policy: str, more: int) -> bool:
+    def _needs_large_snapshot(self, policy: str, more: int) -> bool:
         fold = self.folds[policy]
-        return fold.seq + more - fold.snapshot_seq >= self._snapshot_every
+        is_due = fold.seq + more - fold.snapshot_seq >= self._snapshot_every
+        return is_due and (fold.snapshot_bytes is None or fold.snapshot_bytes > _LARGE_SNAPSHOT)
 
     def _results_at_once(self, commands: Sequence[Command]) -> list[Any] | None:
         """Answers that are on disk, or None if the thread has to see to it."""

@@ -102,6 +102,7 @@ class Fold:
         self.history = History()
         self.differences = 0
         self.snapshot_seq = 0  # where the last snapshot was taken
+        self.snapshot_bytes: int | None = None  # how large it was, if that is known
 
     @property
     def head(self) -> Head:

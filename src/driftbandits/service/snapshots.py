@@ -90,7 +90,7 @@ def unpacked(data: bytes) -> Fold:
     fold.history.minutes = state.minutes
     fold.history.weights, fold.history.clock = state.weights, state.weighed_at
     fold.history.detected = state.detected
-    fold.snapshot_seq = fold.seq
+    fold.snapshot_seq, fold.snapshot_bytes = fold.seq, len(data)
     return fold
 
 

@@ -14,7 +14,7 @@ from driftbandits.store.events import Corrupt, StoreBusy, StoreError, StoreUnava
 from driftbandits.store.session import Row, Session, Store, prepared
 
 _WAIT_MS = 5000
-_CHECKPOINT_PAGES = 32_000
+_CHECKPOINT_PAGES = 100_000
 """Where a commit moves the write-ahead log into the database itself, if `maintain` has not."""
 
 _LONG_LOG_PAGES = 1000
