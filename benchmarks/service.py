@@ -107,10 +107,10 @@ class Game:
         self._playing = callers
         self._offers = bodies(random.Random(0), 256)
         self._run = f"{time.time_ns():x}"
-        self._began = time.perf_counter() + 0.1
+        self.began = time.perf_counter() + 0.1
 
     def start_of(self, n: int) -> float:
-        return self._began + n / self._rate
+        return self.began + n / self._rate
 
     def event_id(self, n: int) -> bytes:
         return f"{self._run}-{n}".encode()
@@ -139,15 +139,15 @@ def bodies(rng: random.Random, count: int) -> list[bytes]:
     return made
 
 
-async def play(port: int, key: str, *, rate: float, seconds: float, callers: int) -> list[float]:
-    """Latencies of decisions and rewards."""
+async def play(port: int, key: str, *, rate: float, seconds: float, callers: int) -> Game:
+    """The game when it is over."""
     game = Game(key, rate=rate, seconds=seconds, callers=callers)
     loop = asyncio.get_running_loop()
     for _ in range(callers):
         await loop.create_connection(lambda: Caller(game), "127.0.0.1", port)
     await game.ended
     assert len(game.latencies) == 2 * int(rate * seconds)
-    return game.latencies
+    return game
 
 
 async def configure(port: int, key: str, name: str) -> None:
@@ -197,17 +197,18 @@ async def measure(
     await play(port, key, rate=200, seconds=2, callers=8)
     for _ in range(options.runs):
         loop_ms = plain_loop_ms()
-        began, before = time.perf_counter(), cpu_seconds(pid)
-        latencies = await play(
+        before = cpu_seconds(pid)
+        game = await play(
             port,
             key,
             rate=options.pairs_per_second,
             seconds=options.seconds,
             callers=options.callers,
         )
-        pairs, cuts = len(latencies) / 2, quantiles(latencies, n=1000)
+        spent = time.perf_counter() - game.began
+        pairs, cuts = len(game.latencies) / 2, quantiles(game.latencies, n=1000)
         yield {
-            "pairs_per_second": pairs / (time.perf_counter() - began),
+            "pairs_per_second": pairs / spent,
             "p50_ms": cuts[499] * 1e3,
             "p99_ms": cuts[989] * 1e3,
             "p999_ms": cuts[998] * 1e3,
