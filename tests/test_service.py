@@ -9,6 +9,7 @@ import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import apsw
@@ -1148,6 +1149,33 @@ def test_a_writer_that_dies_takes_the_process_with_it(tmp_path, in_loop):
 
 def die():
     raise SystemExit("the writer is told to die")
+
+
+def test_a_slow_disk_is_left_to_the_thread(tmp_path):
+    """The loop has to answer others; it tries again after a while."""
+    with Served(f"sqlite:///{tmp_path}/log.db") as service:
+        configure(service.client)
+        log, used = service.service.engine.store, []
+        write, write_at_once = log.write, log.write_at_once
+
+        @contextmanager
+        def slowly():
+            used.append("loop")
+            time.sleep(0.06)
+            with write_at_once() as session:
+                yield session
+
+        def with_patience():
+            used.append("thread")
+            return write()
+
+        log.write, log.write_at_once = with_patience, slowly
+        for i in range(3):
+            ok(decide(service.client, f"e{i}"))
+        assert used == ["loop", "thread", "thread"]
+        time.sleep(1.1)
+        ok(decide(service.client, "later"))
+        assert used[3:] == ["loop"]
 
 
 def test_a_disk_that_fails_and_comes_back(tmp_path):

@@ -45,14 +45,11 @@ async def run(port: int, key: str, pid: int, options: argparse.Namespace) -> lis
     samples: list[float] = []
     seconds = 60 * options.minutes
     watching = asyncio.create_task(watch(pid, samples, every_s=max(1.0, seconds / 60)))
-    began = time.perf_counter()
-    latencies = await service.play(
-        port, key, rate=options.pairs_per_second, seconds=seconds, callers=32
-    )
-    spent = time.perf_counter() - began
+    game = await service.play(port, key, rate=options.pairs_per_second, seconds=seconds, callers=32)
+    spent = time.perf_counter() - game.began
     watching.cancel()
-    pairs = len(latencies) / 2
-    p99 = quantiles(latencies, n=100)[98] * 1e3
+    pairs = len(game.latencies) / 2
+    p99 = quantiles(game.latencies, n=100)[98] * 1e3
     print(f"{pairs:.0f} pairs in {spent:.0f} s, {pairs / spent:.0f} a second, p99 {p99:.1f} ms")
     return samples
 
