@@ -46,7 +46,6 @@ class Caller(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
-        self._next_pair()
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -62,12 +61,12 @@ class Caller(asyncio.Protocol):
             self._start = now
             self._reward()
         else:
-            self._next_pair()
+            self.next_pair()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._game.end(exc)
 
-    def _next_pair(self) -> None:
+    def next_pair(self) -> None:
         n = next(self._game.numbers, None)
         if n is None:
             self._transport.close()
@@ -107,7 +106,7 @@ class Game:
         self._playing = callers
         self._offers = bodies(random.Random(0), 256)
         self._run = f"{time.time_ns():x}"
-        self.began = time.perf_counter() + 0.1
+        self.began = time.perf_counter()
 
     def start_of(self, n: int) -> float:
         return self.began + n / self._rate
@@ -143,8 +142,13 @@ async def play(port: int, key: str, *, rate: float, seconds: float, callers: int
     """The game when it is over."""
     game = Game(key, rate=rate, seconds=seconds, callers=callers)
     loop = asyncio.get_running_loop()
-    for _ in range(callers):
-        await loop.create_connection(lambda: Caller(game), "127.0.0.1", port)
+    connected = [
+        (await loop.create_connection(lambda: Caller(game), "127.0.0.1", port))[1]
+        for _ in range(callers)
+    ]
+    game.began = time.perf_counter()
+    for caller in connected:
+        caller.next_pair()
     await game.ended
     assert len(game.latencies) == 2 * int(rate * seconds)
     return game
