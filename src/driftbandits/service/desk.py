@@ -42,7 +42,7 @@ class Desk:
         self._snapshot_every = snapshot_every
         self._entries: dict[str, list[Entry]] = {}
         self._known: dict[tuple[str, str], Known] = {}  # as stored
-        self._gathered: dict[tuple[str, str], dict[str, Event]] = {}  # what this batch adds
+        self._gathered: dict[tuple[str, str], list[tuple[int, Entry]]] = {}  # what this batch adds
         self._broken: dict[str, Refused] = {}
 
     # -- getting ready ---------------------------------------------------------------------------
@@ -127,18 +127,19 @@ class Desk:
             found = self.session.known(policy, [event_id])
             self._known[policy, event_id] = found.get(event_id, NOTHING)
         known = self._known[policy, event_id]
-        gathered = self._gathered.get((policy, event_id))
-        return known._replace(**gathered) if gathered else known
+        for seq, (kind, _, at_ns, body) in self._gathered.get((policy, event_id), ()):
+            if kind in _PARTS:
+                event = Event(policy, seq, at_ns, kind, event_id, body, b"-", b"", b"")
+                known = known._replace(**{_PARTS[kind]: event})
+        return known
 
     def append(self, fold: Fold, kind: str, event_id: str, record: Record) -> None:
         """Write down what has just been done to a fold."""
-        policy, body = fold.policy, packed(record)
+        policy = fold.policy
+        entry = Entry(kind, event_id, fold.at_ns, packed(record))
         self.touched.add(policy)
-        self._entries.setdefault(policy, []).append(Entry(kind, event_id, fold.at_ns, body))
-        part = _PARTS.get(kind)
-        if part is not None:
-            event = Event(policy, fold.seq, fold.at_ns, kind, event_id, body, b"-", b"", b"")
-            self._gathered.setdefault((policy, event_id), {})[part] = event
+        self._entries.setdefault(policy, []).append(entry)
+        self._gathered.setdefault((policy, event_id), []).append((fold.seq, entry))
 
     def expire(self, fold: Fold) -> None:
         """Learn the default reward of decisions that have waited long enough."""

@@ -57,14 +57,16 @@ def _decide(gate: Gate, call: Call, request: wire.DecisionRequest) -> commands.D
                 f"baseline must be the id of an arm; got {request.baseline!r}", "$.baseline"
             )
         baseline = arms.index(request.baseline)
-    size = len(request.arms[0].x)
-    for i, arm in enumerate(request.arms):
-        if len(arm.x) != size:
-            raise invalid(
-                f"x must be as long as that of the first arm, {size}; got {len(arm.x)} numbers",
-                f"$.arms[{i}].x",
-            )
-    numbers = chain.from_iterable([arm.x for arm in request.arms])
+    rows = [arm.x for arm in request.arms]
+    sizes = list(map(len, rows))
+    size = sizes[0]
+    if sizes.count(size) < len(sizes):
+        i = next(i for i, other in enumerate(sizes) if other != size)
+        raise invalid(
+            f"x must be as long as that of the first arm, {size}; got {sizes[i]} numbers",
+            f"$.arms[{i}].x",
+        )
+    numbers = chain.from_iterable(rows)
     x = np.fromiter(numbers, np.float64, len(arms) * size).reshape(len(arms), size)
     offer = Offer(arms, x, baseline, call.caller.key)
     most_pending = gate.limits.pending_per_key

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ _CHECKPOINT_PAGES = 100_000
 _LONG_LOG_PAGES = 1000
 
 _MOST_IN_A_STATEMENT = 64
+_ANY_SIZE_UP_TO = 16
 
 Item = TypeVar("Item")
 
@@ -45,19 +47,17 @@ class SQLiteSession(Session):
         beginning, row = sql.split(" VALUES ")
         for piece in _pieces(values):
             rows = ", ".join([row] * len(piece))
-            self._connection.execute(
-                f"{beginning} VALUES {rows}", [x for row in piece for x in row]
-            )
+            values_of_all = list(chain.from_iterable(piece))
+            self._connection.execute(f"{beginning} VALUES {rows}", values_of_all)
 
 
 def _pieces(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """The items in a few statements: each gives way to the other threads before it goes on.
-
-    Their sizes are powers of two, so that there are few different statements to keep prepared.
-    """
+    """The items in a few statements; of few sizes, so that all of them can be kept prepared."""
     start = 0
-    while start < len(items):
-        size = min(_MOST_IN_A_STATEMENT, 1 << (len(items) - start).bit_length() - 1)
+    while (left := len(items) - start) > 0:
+        size = left
+        if left > _ANY_SIZE_UP_TO:
+            size = min(_MOST_IN_A_STATEMENT, 1 << left.bit_length() - 1)
         yield items[start : start + size]
         start += size
 
