@@ -1,8 +1,9 @@
 """How many durable decide + reward pairs a second the service answers, and how fast.
 
 A real server process on SQLite, d = 10, 10 arms, and this process as its callers: each keeps one
-connection, sends a decision, then its reward, and so on. Several runs, because machines are shared;
-each begins with a fixed piece of plain Python, whose time tells how fast the machine is just then.
+connection, sends a decision, then its reward, and so on. Several runs, because machines are shared.
+Each begins with a fixed piece of plain Python, whose time tells how fast the machine is just then,
+and counts for how long the callers' own process was not let run: its p99 is the machine's in part.
 Prints and writes JSON.
 
     python benchmarks/service.py [--pairs-per-second 2000] [--seconds 10] [--runs 5] [--callers 64]
@@ -28,6 +29,7 @@ from typing import Any
 import uvloop
 
 DIM, ARMS = 10, 10
+STANDSTILL_S = 0.008
 
 
 class Caller(asyncio.Protocol):
@@ -106,7 +108,20 @@ class Game:
         self._playing = callers
         self._offers = bodies(random.Random(0), 256)
         self._run = f"{time.time_ns():x}"
-        self.began = time.perf_counter()
+        self.began = self._beat = 0.0
+        self.stood_still_s = 0.0  # while the callers' own process did not get to run
+
+    def begin(self) -> None:
+        self.began = self._beat = time.perf_counter()
+        self._watch()
+
+    def _watch(self) -> None:
+        now = time.perf_counter()
+        if now - self._beat > STANDSTILL_S:
+            self.stood_still_s += now - self._beat
+        self._beat = now
+        if not self.ended.done():
+            asyncio.get_running_loop().call_later(0.001, self._watch)
 
     def start_of(self, n: int) -> float:
         return self.began + n / self._rate
@@ -146,7 +161,7 @@ async def play(port: int, key: str, *, rate: float, seconds: float, callers: int
         (await loop.create_connection(lambda: Caller(game), "127.0.0.1", port))[1]
         for _ in range(callers)
     ]
-    game.began = time.perf_counter()
+    game.begin()
     for caller in connected:
         caller.next_pair()
     await game.ended
@@ -218,6 +233,7 @@ async def measure(
             "p999_ms": cuts[998] * 1e3,
             "cpu_us_per_pair": (cpu_seconds(pid) - before) / pairs * 1e6,
             "plain_loop_ms": loop_ms,
+            "stood_still_ms": game.stood_still_s * 1e3,
         }
 
 
