@@ -1170,12 +1170,12 @@ def test_a_slow_disk_is_left_to_the_thread(tmp_path):
             return write()
 
         log.write, log.write_at_once = with_patience, slowly
-        for i in range(3):
+        for i in range(4):
             ok(decide(service.client, f"e{i}"))
-        assert used == ["loop", "thread", "thread"]
+        assert used == ["loop", "loop", "thread", "thread"]
         time.sleep(1.1)
         ok(decide(service.client, "later"))
-        assert used[3:] == ["loop"]
+        assert used[4:] == ["loop"]
 
 
 def test_a_disk_that_fails_and_comes_back(tmp_path):

@@ -39,8 +39,9 @@ LONGEST_WAIT_S = 10.0
 """A request that has waited longer is refused rather than answered to nobody."""
 
 _SLOW_S = 0.05
+_SLOW_IN_A_ROW = 2
 _THREAD_AFTER_SLOW_S = 1.0
-"""After a slow transaction the loop keeps its hands off the disk for so long."""
+"""After transactions that were slow, the loop keeps its hands off the disk for so long."""
 
 _LARGE_SNAPSHOT = 1_000_000
 """Bytes that take the loop more than some milliseconds."""
@@ -89,6 +90,7 @@ class Engine:
         self._snapshot_every = snapshot_every
         self._retention_days = retention_days
         self._loop_may_work_from = 0.0
+        self._slow_in_a_row = 0
         self._next_tending = 0.0
         self._next_retention = 0.0
         self._at_work = False
@@ -227,7 +229,8 @@ class Engine:
             return None
         finally:
             ended = time.monotonic()
-            if ended - began > _SLOW_S:
+            self._slow_in_a_row = self._slow_in_a_row + 1 if ended - began > _SLOW_S else 0
+            if self._slow_in_a_row >= _SLOW_IN_A_ROW:
                 self._loop_may_work_from = ended + _THREAD_AFTER_SLOW_S
 
     def _answer(self, jobs: Sequence[Job], results: Sequence[Any], began: float) -> None:
