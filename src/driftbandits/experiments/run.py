@@ -51,31 +51,20 @@ class LocalWorkers(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         try:
-            return self._pool.submit(_interruptible, fn, *args, **kwargs)
+            return self._pool.submit(fn, *args, **kwargs)
         except BrokenExecutor:
             self._pool.shutdown(wait=False)
             self._pool = self._new_pool()
-            return self._pool.submit(_interruptible, fn, *args, **kwargs)
+            return self._pool.submit(fn, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._pool.shutdown(wait=wait, cancel_futures=cancel_futures)
 
 
 def _begin_work() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_leave_with_the_parent, daemon=True).start()
-
-
-def _interruptible(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """The program that was interrupted says so; its workers just leave.
-
-    But not while they hand over a result: the program would wait for the rest of it for ever.
-    """
+    # The program that was interrupted says so; its workers just leave.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        return fn(*args, **kwargs)
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_leave_with_the_parent, daemon=True).start()
 
 
 def _leave_with_the_parent() -> None:
