@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import (
@@ -15,6 +17,7 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     wait,
 )
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +38,16 @@ class RunFailed(RuntimeError):
 
 
 class LocalWorkers(Executor):
-    """Processes on this machine. When one of them dies, the next task finds new ones."""
+    """Processes on this machine. When one of them dies, the next task finds new ones.
+
+    Results come as files. In the pool's own pipe a worker that dies while it writes a large one
+    would leave half of it there, and whoever reads it would wait for the rest for ever.
+    """
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._pool = self._new_pool()
+        self._folder = tempfile.TemporaryDirectory(prefix="driftbandits-")
 
     def _new_pool(self) -> ProcessPoolExecutor:
         # A forked child would share the compiler's threads and locks.
@@ -50,15 +58,46 @@ class LocalWorkers(Executor):
         )
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        task = (_written, self._folder.name, fn, *args)
         try:
-            return self._pool.submit(fn, *args, **kwargs)
+            writing = self._pool.submit(*task, **kwargs)
         except BrokenExecutor:
             self._pool.shutdown(wait=False)
             self._pool = self._new_pool()
-            return self._pool.submit(fn, *args, **kwargs)
+            writing = self._pool.submit(*task, **kwargs)
+        result: Future[Any] = Future()
+        writing.add_done_callback(partial(_read, result))
+        return result
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._pool.shutdown(wait=wait, cancel_futures=cancel_futures)
+        if wait:
+            self._folder.cleanup()
+
+
+def _written(folder: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
+    """In a worker: the name of a file with the result."""
+    result = fn(*args, **kwargs)
+    with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+        pickle.dump(result, file)
+    return file.name
+
+
+def _read(result: Future[Any], writing: Future[str]) -> None:
+    if writing.cancelled():
+        result.cancel()
+        result.set_running_or_notify_cancel()
+        return
+    if not result.set_running_or_notify_cancel():
+        return
+    try:
+        path = Path(writing.result())
+        content = pickle.loads(path.read_bytes())
+        path.unlink()
+    except Exception as error:
+        result.set_exception(error)
+    else:
+        result.set_result(content)
 
 
 def _begin_work() -> None:
