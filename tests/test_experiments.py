@@ -3,10 +3,12 @@
 import json
 import multiprocessing
 import os
+import select
 import signal
 import subprocess
 import sys
 import zipfile
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -526,6 +528,29 @@ def test_workers_that_always_die_end_the_run(
     monkeypatch.setattr(running, "MOST_BREAKDOWNS", 1)
     with LocalWorkers(1) as workers, pytest.raises(RunFailed, match="workers died 2 times"):
         run_experiment(replace(small(runs=2), world=Deadly()), out=tmp_path, executor=workers)
+
+
+def die_in_the_middle_of_large_messages() -> None:
+    """From now on this process writes half of what no pipe takes in one piece, and is gone."""
+    send = Connection._send
+
+    def half(self: Any, content: Any, *rest: Any) -> None:
+        if len(content) > select.PIPE_BUF:
+            os.write(self.fileno(), bytes(content[: len(content) // 2]))
+            os._exit(1)
+        send(self, content, *rest)
+
+    Connection._send = half
+
+
+def large_result() -> bytes:
+    return bytes(10 * select.PIPE_BUF)
+
+
+def test_nobody_waits_for_the_other_half_of_a_result() -> None:
+    with LocalWorkers(1) as workers:
+        workers.submit(die_in_the_middle_of_large_messages).result(60.0)
+        assert workers.submit(large_result).result(60.0) == large_result()
 
 
 class Hostile:
