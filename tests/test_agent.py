@@ -980,6 +980,17 @@ def test_saving_what_was_loaded_gives_the_same_file(saved):
     assert saved.read_bytes() == before
 
 
+def test_a_decision_has_the_same_table_live_and_loaded(tmp_path):
+    agent = veteran()
+    live = agent.decide([[0.5, 0.0], [0.0, 0.5], [0.1, 0.2]])
+    agent.save(tmp_path / "agent")
+    loaded = db.Agent.load(tmp_path / "agent").explain(live.id).decision
+    for decision in (live, loaded):
+        assert decision.table.shape == (3, 3)
+        assert decision.table.tolist() == [list(live.means), list(live.widths), list(live.scores)]
+        assert not decision.table.flags.writeable
+
+
 def test_missing_files(tmp_path):
     with pytest.raises(FileNotFoundError):
         db.Agent.load(tmp_path / "nothing")

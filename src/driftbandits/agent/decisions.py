@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +19,12 @@ class Decision:
     index: int
     round: int
     propensity: float
-    table: Floats
-    """Rows: means, widths and scores of every action; what follows are views of it."""
+    _rows: Floats = field(repr=False)  # of `table`, and what a kernel has used as scratch
+
+    @property
+    def table(self) -> Floats:
+        """Means, widths and scores of every action, (3, K)."""
+        return self._rows[:3]
 
     @property
     def means(self) -> Floats:
@@ -35,7 +39,7 @@ class Decision:
         return self._row(2)
 
     def _row(self, i: int) -> Floats:
-        row: Floats = self.table[i]
+        row: Floats = self._rows[i]
         return row
 
 

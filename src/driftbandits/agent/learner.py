@@ -42,6 +42,7 @@ _KEPT_DETECTIONS = 1000
 # Plain numbers, as `item` takes them: it gives plain numbers too, which are quick to compare.
 _CLOCK, _HEAD, _TAIL, _RADIUS = int(N), int(HEAD), int(TAIL), int(RADIUS)
 _BEGUN, _SPAN, _DETECTIONS = int(BEGUN), int(SPAN), int(DETECTIONS)
+_ACCEPTED = int(policies.ACCEPTED)
 
 
 class Learner:
@@ -76,12 +77,12 @@ class Learner:
 
     def decide(self, actions: Floats, n: int) -> tuple[list[Decision], bytes, float]:
         """Pick n distinct actions, best first; also theta_hat and theta, and the radius."""
-        table = np.empty((4, actions.shape[0]))
+        table = np.empty((4, len(actions)))
         picks = self._one_pick if n == 1 else np.empty((2, n))
         clock = self._counters.item(_CLOCK)
         number = self._issued + 1 if self.counts_apart else 0
         verdict = self._decide(self._handle, self.seed, number, actions, table, picks)
-        if verdict != policies.ACCEPTED:
+        if verdict != _ACCEPTED:
             raise refusal(actions, self.policy.longest)
         table.setflags(write=False)
         self._shown = shown = self._estimates.tobytes()
@@ -101,13 +102,13 @@ class Learner:
         table, picks = np.empty((4, len(actions))), np.empty((2, 1))
         beside = copy_of(self.buffers)
         verdict = self._decide(handle_of(beside), seed, self._number, actions, table, picks)
-        if verdict != policies.ACCEPTED:
+        if verdict != _ACCEPTED:
             raise refusal(actions, self.policy.longest)
         return Decision(0, int(picks[0, 0]), 0, float(picks[1, 0]), frozen(table))
 
     def check_actions(self, actions: Floats) -> None:
         """Refuse actions that `decide` would refuse."""
-        if policies.check_actions(self.policy.numbers, actions) != policies.ACCEPTED:
+        if policies.check_actions(self.policy.numbers, actions) != _ACCEPTED:
             raise refusal(actions, self.policy.longest)
 
     @property
