@@ -43,7 +43,7 @@ def flip(rounds, *, seed=0, after=None):
 
 
 def state_of(agent):
-    return agent._buffers
+    return agent._learner.buffers
 
 
 def borders(agent):
@@ -303,7 +303,7 @@ def test_blocks_are_drawn_and_credited_as_exp3_does():
         p = (1 - mixing) * weights / weights.sum() + mixing / count
         for t in range(H):
             decision = agent.decide(trace.actions[agent.clock])
-            counters, gauges = agent._buffers.counters, agent._buffers.gauges
+            counters, gauges = agent._learner.buffers.counters, agent._learner.buffers.gauges
             drawn = int(counters[windows.DRAWN])
             assert gauges[windows.CHANCE] == pytest.approx(p[drawn])
             assert counters[SPAN] == math.floor(H ** (drawn / (count - 1)) + 1e-9)
@@ -326,7 +326,7 @@ def test_a_block_is_a_sliding_window_policy():
     drive(agent, trace, 0, 2 * policy.adaptation.block)
     agent_starts = agent.clock
     drive(agent, trace, agent_starts, agent_starts + 1)
-    window = int(agent._buffers.counters[SPAN])
+    window = int(agent._learner.buffers.counters[SPAN])
     base = db.Agent(db.policy("SW-GLUCB", dim=2, window=window, horizon=400), seed=7)
     rounds = range(agent_starts, 3 * policy.adaptation.block)
     for i, t in enumerate(rounds):
@@ -350,7 +350,7 @@ def test_the_draw_is_a_function_of_seed_and_block():
         seen = []
         for t in range(200):
             decision = agent.decide(trace.actions[t])
-            seen.append(int(agent._buffers.counters[SPAN]))
+            seen.append(int(agent._learner.buffers.counters[SPAN]))
             agent.update(decision, trace.rewards[t, decision.index])
         return seen
 

@@ -120,7 +120,7 @@ def graded(rounds, *, changes=(), noise=0.1, seed=0, d=2, arms=4):
 
 def starts(agent):
     """The first round of every model."""
-    counters = agent._buffers.counters
+    counters = agent._learner.buffers.counters
     return counters[models.STARTS : models.STARTS + counters[models.COUNT]].tolist()
 
 

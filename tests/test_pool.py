@@ -208,7 +208,7 @@ def test_the_filter_that_keeps_everything_is_close_to_the_exact_fit():
         x = float(levels[t] < mean(a @ theta[t]))
         agent.learn([a], [x])
         exact.learn([a], [x])
-    held = agent._buffers.vectors[pool.FILTER]
+    held = agent._learner.buffers.vectors[pool.FILTER]
     np.testing.assert_allclose(held, exact.theta_hat, atol=0.12)
     np.testing.assert_allclose(held, theta[0], atol=0.6)
 
@@ -224,7 +224,7 @@ def test_dispersion_is_learned(link, m):
             link, 1.0 + rng.choice([-0.1, 0.1])
         )
         agent.learn([[1.0]], [noise])
-    link_used, gauges = agent.policy.link, agent._buffers.gauges
+    link_used, gauges = agent.policy.link, agent._learner.buffers.gauges
     seen, expected_spread = gauges[pool.SPREAD], gauges[pool.EXPECTED_SPREAD]
     phi = pool.dispersion(link_used.code, link_used.m, seen, expected_spread)
     # the prior of 20 rewards still counts beside the last 1000

@@ -37,3 +37,18 @@ def checked_ages(ages: ArrayLike, count: int) -> NDArray[np.int64]:
     if given.shape != (count,) or not whole or (given.size and given.max() > 2.0**52):
         raise ValueError(f"ages must be {count} whole numbers of at least 0; got {ages!r}")
     return given.astype(np.int64)
+
+
+def refusal(actions: Floats, longest: float) -> ValueError:
+    """What is wrong with actions that a policy does not accept."""
+    finite = np.isfinite(actions).all(axis=1)
+    if not finite.all():
+        bad = int(np.argmin(finite))
+        return ValueError(f"actions must be finite; got {actions[bad]} in row {bad}")
+    scale = float(np.abs(actions).max()) or 1.0
+    lengths = scale * np.sqrt(((actions / scale) ** 2).sum(axis=1))
+    bad = int(np.argmax(lengths))
+    return ValueError(
+        f"actions must not be longer than L = {longest:g}; row {bad} has length "
+        f"{lengths[bad]:.6g}. Give a larger L, or too_long='rescale'."
+    )
