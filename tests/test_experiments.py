@@ -274,6 +274,14 @@ def test_a_published_experiment_can_be_read(name: str) -> None:
         assert json.loads(json.dumps(experiment.spec)) == experiment.spec
 
 
+def test_results_of_earlier_releases_are_still_found() -> None:
+    """Results are kept under the hash of their spec; a new one would have all played again."""
+    pinned = json.loads((ROOT / "tests/fixtures/experiment_hashes.json").read_text("utf-8"))
+    files = [experiments.published()[name] for name in NEEDS_NO_TABLE]
+    found = [made for file in files for made in experiments.read_experiments(file)]
+    assert {made.name: made.spec["hash"] for made in found} == pinned
+
+
 def test_the_paper_s_experiment_is_tuned_as_the_paper_says() -> None:
     (experiment,) = experiments.read_experiments(experiments.published()["abrupt2d"])
     facts = {policy["label"]: policy for policy in experiment.spec["policies"]}
