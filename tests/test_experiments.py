@@ -22,7 +22,7 @@ from driftbandits import experiments, theory
 from driftbandits.experiments import LocalWorkers, RunFailed, SpecError, run_experiment
 from driftbandits.experiments import run as running
 from driftbandits.experiments.spec import experiments_of
-from driftbandits.simulate import Restarted, draw_trace
+from driftbandits.simulation import Restarted, draw_trace
 from experiment_checks import (
     LONG,
     assert_same_results,
@@ -415,7 +415,7 @@ def test_coverage_is_of_every_arm_in_every_covered_round(tmp_path: Path) -> None
         assert trace.means is not None
         assert trace.theta is not None
         assert trace.available is not None
-        from driftbandits.simulate import play, player_seed
+        from driftbandits.simulation import play, player_seed
 
         player = experiment.players["LogisticUCB"]
         run = play(player, trace, player_seed(0, replicate), ("intervals",))

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from driftbandits import theory
 from driftbandits.environments import Environment, Trace
-from driftbandits.estimator.model import Floats, Ints, counter_names
+from driftbandits.estimator.model import Floats, Ints
 from driftbandits.policies import UCB, Policy
-from driftbandits.simulate import Restarted, Run, draw_trace, play, player_seed
+from driftbandits.simulation import Restarted, Run, draw_trace, play, player_seed
 
 
 class Recording(NamedTuple):
@@ -133,7 +133,7 @@ def _summary(
         reward=np.cumsum(np.nan_to_num(received))[at],
         theta_hat=run.theta_hat[every - 1 :: every].copy(),
         seconds=run.seconds,
-        work={name: int(run.work[i]) for name, i in counter_names().items()},
+        work=run.work,
         covered=_covered(player, trace, run) if recording.coverage else None,
         detections=len(run.detections),
     )

@@ -55,7 +55,7 @@ from driftbandits.environments import Environment, Trace, environment, environme
 from driftbandits.experiments import checks, grid
 from driftbandits.experiments.checks import SpecError, Table
 from driftbandits.policies import Policy, policy
-from driftbandits.simulate import Restarted, draw_trace
+from driftbandits.simulation import Restarted, draw_trace
 
 DEFAULT_EVERY = 10
 DEFAULT_THETA_EVERY = 1000

@@ -40,7 +40,7 @@ except ImportError:  # pragma: no cover - Windows compiles in every process that
 QUIET_SECONDS = 2.0
 LONGEST_WAIT_SECONDS = 180.0
 _PACKAGE = Path(__file__).resolve().parents[1]
-_ROOMS_WITH_KERNELS = ("jit", "links", "linalg", "theory", "estimator", "policies", "simulate")
+_ROOMS_WITH_KERNELS = ("jit", "links", "linalg", "theory", "estimator", "policies", "simulation")
 
 
 @cache
