@@ -52,8 +52,9 @@ from typing import Any
 import numpy as np
 
 from driftbandits.environments import Environment, Trace, environment, environment_names
+from driftbandits.errors import SpecError
 from driftbandits.experiments import checks, grid
-from driftbandits.experiments.checks import SpecError, Table
+from driftbandits.experiments.checks import Table
 from driftbandits.policies import Policy, policy
 from driftbandits.simulation import Restarted, draw_trace
 

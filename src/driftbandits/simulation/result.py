@@ -7,12 +7,9 @@ dropped. Runs are sent to workers in blocks; what comes back of a block is what 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from functools import partial
 
 import numpy as np
 
@@ -22,6 +19,7 @@ from driftbandits.environments import Environment
 from driftbandits.policies import Detection, Policy
 from driftbandits.simulation.players import Player, Restarted, draw_trace, play, player_seed
 from driftbandits.simulation.run import RECORDS, USUAL_RECORDS, Ints, Run
+from driftbandits.workers import Block, blocks_of, local_workers, run_blocks
 
 _BLOCKS_PER_WORKER = 4
 
@@ -58,26 +56,26 @@ def simulate(
     (2, 60)
     """
     _check_call(policies, runs, workers, record)
-    by_name: dict[str, list[Run]] = {name: [] for name in policies}
-    with local_executor(workers) as executor:
-        for block in play_blocks(policies, world, range(runs), seed, workers, record, executor):
-            for name, played in block.items():
-                by_name[name].extend(played)
+    played: dict[int, dict[str, Run]] = {}
+    task = partial(_play_block, dict(policies), world, seed, record)
+    blocks = blocks_of(range(runs), size=math.ceil(runs / (workers * _BLOCKS_PER_WORKER)))
+    with local_workers(workers) as executor:
+        run_blocks(task, blocks, keep=played.update, executor=executor)
     result = Result()
-    for name, played in by_name.items():
+    for name in policies:
+        own = [played[replicate].pop(name) for replicate in range(runs)]
         if "regret" in record:
-            result.regret[name] = np.stack([run.regret for run in played])
+            result.regret[name] = np.stack([run.regret for run in own])
         if "chosen" in record:
-            result.chosen[name] = np.stack([run.chosen for run in played])
+            result.chosen[name] = np.stack([run.chosen for run in own])
         if "theta_hat" in record:
-            result.theta_hat[name] = np.stack([run.theta_hat for run in played])
+            result.theta_hat[name] = np.stack([run.theta_hat for run in own])
         if "detections" in record:
-            result.detections[name] = [run.detections for run in played]
-        result.seconds[name] = np.array([run.seconds for run in played])
+            result.detections[name] = [run.detections for run in own]
+        result.seconds[name] = np.array([run.seconds for run in own])
         result.work[name] = {
-            counter: np.array([run.work[counter] for run in played]) for counter in played[0].work
+            counter: np.array([run.work[counter] for run in own]) for counter in own[0].work
         }
-        played.clear()
     return result
 
 
@@ -99,52 +97,19 @@ def _check_call(
         raise ValueError(f"record may hold {', '.join(RECORDS)}; got {unknown[0]!r}")
 
 
-@contextmanager
-def local_executor(workers: int) -> Iterator[Executor | None]:
-    """Worker processes on this machine; none for a single worker."""
-    if workers == 1:
-        yield None
-        return
-    # A forked child would share the compiler's threads and locks.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as executor:
-        yield executor
-
-
-def play_blocks(
+def _play_block(
     policies: Mapping[str, Player],
     world: Environment,
-    replicates: Iterable[int],
     seed: int,
-    workers: int,
     record: Sequence[str],
-    executor: Executor | None,
-) -> Iterator[dict[str, list[Run]]]:
-    """Play blocks of replicates on an executor, and give them back in order."""
-    wanted = list(replicates)
-    size = max(1, math.ceil(len(wanted) / (workers * _BLOCKS_PER_WORKER)))
-    blocks = [wanted[i : i + size] for i in range(0, len(wanted), size)]
-    if executor is None:
-        for block in blocks:
-            yield play_block(policies, world, block, seed, record)
-        return
-    waiting = deque(
-        executor.submit(play_block, policies, world, block, seed, record) for block in blocks
-    )
-    while waiting:
-        yield waiting.popleft().result()
-
-
-def play_block(
-    policies: Mapping[str, Player],
-    world: Environment,
-    replicates: Sequence[int],
-    seed: int,
-    record: Sequence[str] = USUAL_RECORDS,
-) -> dict[str, list[Run]]:
+    replicates: Block,
+) -> dict[int, dict[str, Run]]:
     """Play some replicates of a world, one trace at a time."""
-    played: dict[str, list[Run]] = {name: [] for name in policies}
+    played = {}
     for replicate in replicates:
         trace = draw_trace(world, seed, replicate)
-        for name, player in policies.items():
-            played[name].append(play(player, trace, player_seed(seed, replicate), record))
+        own_seed = player_seed(seed, replicate)
+        played[replicate] = {
+            name: play(player, trace, own_seed, record) for name, player in policies.items()
+        }
     return played
