@@ -25,7 +25,7 @@ from driftbandits.report.prints import SETTINGS, WIDTH
 from driftbandits.report.studies import find_studies
 from driftbandits.report.style import INK, QUIET
 from driftbandits.report.suite_section import point_words, short
-from driftbandits.simulate import draw_trace
+from driftbandits.simulation import draw_trace
 
 PAGE = Path("docs/which-policy.md")
 PICTURE = Path("docs/figures/one-run.svg")

@@ -8,7 +8,7 @@ import pytest
 import driftbandits as db
 from driftbandits.estimator.model import BEGUN, HEAD, SPAN, TAIL, B, V
 from driftbandits.policies import restarts, windows
-from driftbandits.simulate import Restarted, draw_trace, play
+from driftbandits.simulation import Restarted, draw_trace, play
 from plain import g_and_J, loss, newton
 
 # -- a witness: the evidence from the definition, over the same borders ---------------------------

@@ -24,7 +24,7 @@ from driftbandits.evaluate.estimators import (
     student_quantile,
     weighted_mean,
 )
-from driftbandits.simulate import play
+from driftbandits.simulation import play
 
 THETA = np.array([1.6, -1.0, 0.6])
 TASTE = np.array([0.8, 0.8, -0.8])  # of the logging policy

@@ -18,7 +18,7 @@ from driftbandits.environments import Abrupt, abrupt2d
 from driftbandits.estimator import estimate
 from driftbandits.estimator.model import ANCHOR, FOR_THETA_HAT, VALID
 from driftbandits.links import link
-from driftbandits.simulate import draw_trace, play, player_seed
+from driftbandits.simulation import draw_trace, play, player_seed
 from reference import Played, Reference
 
 POLICIES = {

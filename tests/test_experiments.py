@@ -1,14 +1,11 @@
 """Experiments: what a spec may say, what is recorded, and that nothing finished is ever lost."""
 
 import json
-import multiprocessing
 import os
-import select
 import signal
 import subprocess
 import sys
 import zipfile
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +16,10 @@ import pytest
 
 import driftbandits as db
 from driftbandits import experiments, theory
-from driftbandits.experiments import LocalWorkers, RunFailed, SpecError, run_experiment
-from driftbandits.experiments import run as running
+from driftbandits.experiments import SpecError, run_experiment
 from driftbandits.experiments.spec import experiments_of
-from driftbandits.simulate import Restarted, draw_trace
+from driftbandits.simulation import Restarted, draw_trace
+from driftbandits.workers import LocalWorkers
 from experiment_checks import (
     LONG,
     assert_same_results,
@@ -274,6 +271,14 @@ def test_a_published_experiment_can_be_read(name: str) -> None:
         assert json.loads(json.dumps(experiment.spec)) == experiment.spec
 
 
+def test_results_of_earlier_releases_are_still_found() -> None:
+    """Results are kept under the hash of their spec; a new one would have all played again."""
+    pinned = json.loads((ROOT / "tests/fixtures/experiment_hashes.json").read_text("utf-8"))
+    files = [experiments.published()[name] for name in NEEDS_NO_TABLE]
+    found = [made for file in files for made in experiments.read_experiments(file)]
+    assert {made.name: made.spec["hash"] for made in found} == pinned
+
+
 def test_the_paper_s_experiment_is_tuned_as_the_paper_says() -> None:
     (experiment,) = experiments.read_experiments(experiments.published()["abrupt2d"])
     facts = {policy["label"]: policy for policy in experiment.spec["policies"]}
@@ -407,7 +412,7 @@ def test_coverage_is_of_every_arm_in_every_covered_round(tmp_path: Path) -> None
         assert trace.means is not None
         assert trace.theta is not None
         assert trace.available is not None
-        from driftbandits.simulate import play, player_seed
+        from driftbandits.simulation import play, player_seed
 
         player = experiment.players["LogisticUCB"]
         run = play(player, trace, player_seed(0, replicate), ("intervals",))
@@ -490,83 +495,6 @@ def test_results_do_not_depend_on_the_workers(tmp_path: Path) -> None:
     with LocalWorkers(2) as workers:
         folder = run_experiment(small(), out=tmp_path / "two", executor=workers)
     assert_same_results(folder, run_experiment(small(), out=tmp_path / "one"))
-
-
-def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
-    killed: list[int] = []
-
-    def kill_one(done: int, wanted: int) -> None:
-        if done and not killed:
-            victim = multiprocessing.active_children()[0].pid
-            assert victim is not None
-            killed.append(victim)
-            os.kill(victim, signal.SIGKILL)
-
-    experiment = small(runs=24, horizon=LONG)
-    with LocalWorkers(2) as workers:
-        folder = run_experiment(
-            experiment, out=tmp_path / "killed", executor=workers, progress=kill_one
-        )
-    assert killed
-    assert_same_results(folder, run_experiment(experiment, out=tmp_path / "whole"))
-
-
-class Deadly:
-    """A world that kills whoever works in it."""
-
-    def draw(self, rng: np.random.Generator) -> db.Trace:
-        if multiprocessing.parent_process() is not None:
-            os._exit(1)
-        return db.environment("abrupt2d", horizon=30).draw(rng)
-
-
-def test_workers_that_always_die_end_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from dataclasses import replace
-
-    monkeypatch.setattr(running, "MOST_BREAKDOWNS", 1)
-    with LocalWorkers(1) as workers, pytest.raises(RunFailed, match="workers died 2 times"):
-        run_experiment(replace(small(runs=2), world=Deadly()), out=tmp_path, executor=workers)
-
-
-def die_in_the_middle_of_large_messages() -> None:
-    """From now on this process writes half of what no pipe takes in one piece, and is gone."""
-    send = Connection._send
-
-    def half(self: Any, content: Any, *rest: Any) -> None:
-        if len(content) > select.PIPE_BUF:
-            os.write(self.fileno(), bytes(content[: len(content) // 2]))
-            os._exit(1)
-        send(self, content, *rest)
-
-    Connection._send = half
-
-
-def large_result() -> bytes:
-    return bytes(10 * select.PIPE_BUF)
-
-
-def test_nobody_waits_for_the_other_half_of_a_result() -> None:
-    with LocalWorkers(1) as workers:
-        workers.submit(die_in_the_middle_of_large_messages).result(60.0)
-        assert workers.submit(large_result).result(60.0) == large_result()
-
-
-class Hostile:
-    """A world that breaks after the spec was read."""
-
-    def draw(self, rng: np.random.Generator) -> db.Trace:
-        if multiprocessing.parent_process() is not None:
-            raise ValueError("rewards must exist")
-        return db.environment("abrupt2d", horizon=30).draw(rng)
-
-
-def test_an_error_in_a_worker_is_told(tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    with LocalWorkers(1) as workers, pytest.raises(ValueError, match="rewards must exist"):
-        run_experiment(replace(small(runs=2), world=Hostile()), out=tmp_path, executor=workers)
 
 
 def test_a_killed_program_is_finished_by_running_it_again(tmp_path: Path) -> None:

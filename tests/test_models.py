@@ -8,7 +8,7 @@ from scipy import special
 
 import driftbandits as db
 from driftbandits.policies import models
-from driftbandits.simulate import play
+from driftbandits.simulation import play
 
 # -- a witness -----------------------------------------------------------------------------------
 

@@ -14,8 +14,8 @@ import numpy as np
 from driftbandits import policies
 from driftbandits.agent.checks import refusal
 from driftbandits.agent.decisions import Decision, Floats, estimates_from, frozen
-from driftbandits.estimator import keeps_rows, new_buffers, with_capacity
-from driftbandits.estimator.model import (
+from driftbandits.estimator import keeps_rows, with_capacity
+from driftbandits.estimator.state import (
     BEGUN,
     DECREMENT,
     DETECTIONS,
@@ -26,13 +26,12 @@ from driftbandits.estimator.model import (
     RADIUS,
     SPAN,
     TAIL,
-    THETA,
-    THETA_HAT,
     Buffers,
     N,
     copy_of,
     counter_names,
     essence,
+    estimates_of,
     revived,
 )
 from driftbandits.jit import handle_of
@@ -63,7 +62,7 @@ class Learner:
         self._shown: bytes | None = None  # theta_hat and theta; bytes are cheap to copy and safe
         self._shown_was_used = False  # by a decision, which makes it part of the state
         self._one_pick = np.empty((2, 1))  # scratch
-        self._hold(new_buffers(policy.numbers, FIRST_CAPACITY if self._keeps_rows else 0))
+        self._hold(policy.new_buffers(FIRST_CAPACITY if self._keeps_rows else 0))
 
     def _hold(self, buffers: Buffers) -> None:
         self.buffers = buffers
@@ -71,7 +70,7 @@ class Learner:
         self._capacity = buffers.rows.shape[1] if self._keeps_rows else sys.maxsize
         self._counters, self._gauges = buffers.counters, buffers.gauges
         self._detected = self._counters.item(_DETECTIONS)
-        self._estimates = buffers.vectors[THETA_HAT : THETA + 1]
+        self._estimates = estimates_of(buffers)
 
     # -- deciding --------------------------------------------------------------------------------
 
@@ -166,7 +165,7 @@ class Learner:
             return None
         head, tail = self._counters[HEAD], self._counters[TAIL]
         ages = self.clock - self.buffers.rows[-1, head:tail]
-        weights = policies.weights_of_ages(self.policy, self.buffers, ages)
+        weights = self.policy.weights_of_ages(self.buffers, ages)
         return float(weights.sum() ** 2 / np.square(weights).sum()) if weights.size else 0.0
 
     @property
@@ -178,7 +177,7 @@ class Learner:
     def estimates(self) -> Floats:
         """theta_hat and theta (2, d) of the last decision; after an update or tick, of the next."""
         if self._shown is None:
-            self._shown = self._fitted_copy().vectors[THETA_HAT : THETA + 1].tobytes()
+            self._shown = estimates_of(self._fitted_copy()).tobytes()
             self._shown_was_used = False
         return estimates_from(self._shown)
 
@@ -217,7 +216,7 @@ class Learner:
 
     def revive(self, arrays: dict[str, Any], issued: int) -> None:
         """Go on from the essence and what was shown."""
-        self._hold(revived(self.policy.numbers, arrays))
+        self._hold(revived(self.policy.new_buffers(0), arrays))
         self._issued = issued
         self.detections.extend(map(Detection.from_row, arrays["detections"]))
         if "shown" in arrays:

@@ -15,6 +15,7 @@ from driftbandits.cli.execution import Failed, ProgressBars, executor_of
 from driftbandits.cli.logs import evaluate, log
 from driftbandits.cli.serving import COMMANDS
 from driftbandits.cli.tables import print_table
+from driftbandits.errors import RunFailed, SpecError
 
 if TYPE_CHECKING:
     from driftbandits.experiments import Experiment
@@ -49,8 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if traceback:
             raise
-        from_spec = type(error).__name__ == "SpecError"  # importing it would load the compiler
-        return _complain(_message(error), BAD_USAGE if from_spec else FAILED)
+        return _complain(_message(error), BAD_USAGE if isinstance(error, SpecError) else FAILED)
     return DONE
 
 
@@ -63,7 +63,7 @@ def _message(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name and "pip install" not in str(error):
         return f"{error.name} is not installed: pip install 'driftbandits[all]'"
     # Our own messages are sentences; what comes from elsewhere needs its kind to make sense.
-    if isinstance(error, (Failed, ValueError, ImportError)) or type(error).__name__ == "RunFailed":
+    if isinstance(error, (Failed, RunFailed, ValueError, ImportError)):
         return str(error)
     return shorten(f"{type(error).__name__}: {error}", width=300)
 

@@ -30,21 +30,13 @@ def executor_of(*, workers: int | None, cluster: str | None) -> Iterator[Executo
     if cluster is not None:
         if workers is not None:
             raise click.UsageError("--workers is for this machine; a cluster has its own.")
-        with _cluster(cluster) as executor:
-            yield executor
+        with _cluster(cluster) as there:
+            yield there
         return
-    count = number_of_cpus() if workers is None else workers
-    if count == 1:
-        yield None
-        return
-    from driftbandits.experiments import LocalWorkers
+    from driftbandits.workers import local_workers
 
-    executor = LocalWorkers(count)
-    try:
+    with local_workers(number_of_cpus() if workers is None else workers) as executor:
         yield executor
-    finally:
-        # On the way out of an interrupted run nobody waits for tasks that were not begun.
-        executor.shutdown(cancel_futures=True)
 
 
 @contextmanager

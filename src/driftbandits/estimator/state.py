@@ -227,6 +227,11 @@ def named(buffers: Buffers) -> State:
     return state
 
 
+def estimates_of(buffers: Buffers) -> Floats:
+    """theta_hat and theta, (2, d), the first of the vectors."""
+    return buffers.vectors[:2]
+
+
 def copy_of(buffers: Buffers) -> Buffers:
     copies: list[Any] = [array.copy() for array in buffers]
     return Buffers(*copies)

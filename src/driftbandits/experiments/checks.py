@@ -6,13 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from driftbandits.errors import SpecError
+
 Table = dict[str, Any]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]*")
-
-
-class SpecError(ValueError):
-    """A spec that cannot be run; the message names the key."""
 
 
 def keys(path: str, table: Mapping[str, Any], allowed: Iterable[str]) -> None:

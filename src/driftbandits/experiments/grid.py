@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import Any
 
+from driftbandits.errors import SpecError
 from driftbandits.experiments import checks
-from driftbandits.experiments.checks import SpecError, Table
+from driftbandits.experiments.checks import Table
 
 
 def policies_of(spec: Mapping[str, Any], arguments: Iterable[str]) -> list[Table]:

@@ -16,15 +16,15 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from driftbandits.experiments.blocks import Block
-from driftbandits.experiments.checks import SpecError
+from driftbandits.errors import SpecError
+from driftbandits.experiments.blocks import PlayedBlock
 
 if TYPE_CHECKING:
     import polars as pl
@@ -102,18 +102,7 @@ def finished_replicates(folder: Path) -> set[int]:
     return finished
 
 
-def blocks_of(replicates: Iterable[int], *, size: int) -> list[list[int]]:
-    """Runs of consecutive replicates, at most `size` long."""
-    blocks: list[list[int]] = []
-    for replicate in sorted(replicates):
-        if blocks and len(blocks[-1]) < size and blocks[-1][-1] == replicate - 1:
-            blocks[-1].append(replicate)
-        else:
-            blocks.append([replicate])
-    return blocks
-
-
-def write_block(folder: Path, block: Block, spec: Mapping[str, Any]) -> None:
+def write_block(folder: Path, block: PlayedBlock, spec: Mapping[str, Any]) -> None:
     """Put a block on disk, with the spec, the versions and the seed inside each file."""
     name = f"{block.replicates[0]:06d}-{block.replicates[-1]:06d}"
     about = {"spec": json.dumps({**spec, **block.machine}), "seed": str(spec["seed"])}
@@ -124,7 +113,7 @@ def write_block(folder: Path, block: Block, spec: Mapping[str, Any]) -> None:
         _replace(folder / f"{kind}-{name}.parquet", buffer.getvalue())
 
 
-def _frames(block: Block) -> dict[str, Any]:
+def _frames(block: PlayedBlock) -> dict[str, Any]:
     pl = polars()
     summaries = block.summaries
 

@@ -52,10 +52,11 @@ from typing import Any
 import numpy as np
 
 from driftbandits.environments import Environment, Trace, environment, environment_names
+from driftbandits.errors import SpecError
 from driftbandits.experiments import checks, grid
-from driftbandits.experiments.checks import SpecError, Table
+from driftbandits.experiments.checks import Table
 from driftbandits.policies import Policy, policy
-from driftbandits.simulate import Restarted, draw_trace
+from driftbandits.simulation import Restarted, draw_trace
 
 DEFAULT_EVERY = 10
 DEFAULT_THETA_EVERY = 1000

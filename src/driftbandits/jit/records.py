@@ -87,9 +87,9 @@ def one_of(name: str, functions: Mapping[int, Callable[..., R]]) -> Callable[...
     *others, last = functions
     lines = [f"    if number == {i}: return f{i}(*arguments)" for i in others]
     lines = [f"def {name}(number, *arguments):", *lines, f"    return f{last}(*arguments)"]
-    scope: dict[str, Any] = {f"f{i}": function for i, function in functions.items()}
-    exec("\n".join(lines), scope)
-    made: Callable[..., R] = scope[name]
+    made: Callable[..., R] = _defined(
+        name, "\n".join(lines), {f"f{i}": function for i, function in functions.items()}
+    )
     return made
 
 
@@ -100,6 +100,12 @@ def _maker(
     scope: Mapping[str, Any] | None = None,
 ) -> Any:
     name = f"{record.__name__}_of"
-    names: dict[str, Any] = {"record": record, **(scope or {})}
-    exec(f"def {name}({', '.join(arguments)}): return record({', '.join(fields)})", names)
+    source = f"def {name}({', '.join(arguments)}): return record({', '.join(fields)})"
+    return _defined(name, source, {"record": record, **(scope or {})})
+
+
+def _defined(name: str, source: str, scope: Mapping[str, Any]) -> Any:
+    """The function of that name that a source defines; numba keeps it as one of this module."""
+    names = {"__name__": __name__, **scope}
+    exec(source, names)
     return names[name]

@@ -202,8 +202,9 @@ def _add_block(blocks: Blocks, source: int, c: Floats, H: Floats) -> None:
 
 @inlined
 def _move_block(blocks: Blocks, source: int, target: int) -> None:
-    for field in (blocks.sizes, blocks.levels, blocks.firsts):
-        field[target] = field[source]
+    blocks.sizes[target] = blocks.sizes[source]
+    blocks.levels[target] = blocks.levels[source]
+    blocks.firsts[target] = blocks.firsts[source]
     copy(blocks.c[source], blocks.c[target])
     copy_matrix(blocks.H[source], blocks.H[target])
 

@@ -291,8 +291,9 @@ def _begin_model(model: Model, models: Models, start: int) -> None:
 def _move_model(models: Models, source: int, target: int) -> None:
     if source == target:
         return
-    for field in (models.starts, models.judged, models.bad):
-        field[target] = field[source]
+    models.starts[target] = models.starts[source]
+    models.judged[target] = models.judged[source]
+    models.bad[target] = models.bad[source]
     for word in range(_WORDS):
         models.flags[target * _WORDS + word] = models.flags[source * _WORDS + word]
     copy(models.b[source], models.b[target])

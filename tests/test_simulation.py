@@ -10,7 +10,7 @@ import pytest
 
 import driftbandits as db
 from driftbandits.environments import Logged
-from driftbandits.simulate import Restarted, draw_trace, play, player_seed
+from driftbandits.simulation import Restarted, draw_trace, play, player_seed
 
 EVERYTHING = ("regret", "chosen", "theta_hat", "intervals", "detections")
 
@@ -42,16 +42,10 @@ def online(policy: db.Policy, trace: db.Trace, *, seed: int) -> dict[str, Any]:
     }
 
 
-def work_of(run: Any) -> dict[str, int]:
-    from driftbandits.estimator.model import counter_names
-
-    return {name: int(run.work[i]) for name, i in counter_names().items()}
-
-
 def assert_same_bits(run: Any, loop: dict[str, Any]) -> None:
     for what in ("chosen", "theta_hat", "means", "widths"):
         np.testing.assert_array_equal(getattr(run, what), loop[what], err_msg=what)
-    assert work_of(run) == loop["work"]
+    assert run.work == loop["work"]
     assert run.detections == loop["detections"]
 
 
@@ -117,7 +111,7 @@ def test_a_restarted_policy_is_a_new_one_at_every_change() -> None:
     policy = db.policy("LogisticUCB", dim=2)
     run = play(Restarted(policy), trace, 5, EVERYTHING)
     ends = [*(t - 1 for t in trace.changes), trace.horizon]
-    start, work = 0, dict.fromkeys(work_of(run), 0)
+    start, work = 0, dict.fromkeys(run.work, 0)
     for end in ends:
         part = db.Trace(actions=trace.actions[start:end], rewards=trace.rewards[start:end])
         loop = online(policy, part, seed=5)
@@ -126,7 +120,7 @@ def test_a_restarted_policy_is_a_new_one_at_every_change() -> None:
         np.testing.assert_array_equal(run.widths[start:end], loop["widths"])
         work = {name: count + loop["work"][name] for name, count in work.items()}
         start = end
-    assert work_of(run) == work
+    assert run.work == work
     at_rounds = play(Restarted(policy, trace.changes), trace, 5, EVERYTHING)
     np.testing.assert_array_equal(at_rounds.theta_hat, run.theta_hat)
 
