@@ -62,23 +62,20 @@ FOR_THETA_HAT, FOR_THETA = map(place, range(2))
 
 
 class Stores(NamedTuple):
-    """The arrays of an estimator, in stacks."""
+    """The arrays of an estimator, in stacks: few enough for all their addresses to be at hand."""
 
     rows: Floats  # (d + 2, capacity): actions in order of time, one row a coordinate; reward; round
     counters: Ints
     gauges: Floats
     vectors: Floats  # (n, d)
     matrices: Floats  # (n, d, d)
-    moments: Floats  # (2, monomials) of the expansions
+    moments: Floats  # (n, monomials)
     ladder: Places  # (monomials, 4 + d), see `ladder_of`
-    scratch_vectors: Floats  # (n, d)
-    scratch_matrices: Floats  # (n, d, d)
-    scratch_moments: Floats  # (n, monomials)
 
 
-Vector = Annotated[Floats, Share("scratch_vectors")]
-Matrix = Annotated[Floats, Share("scratch_matrices")]
-Monomials = Annotated[Floats, Share("scratch_moments")]
+Vector = Annotated[Floats, Share("vectors")]
+Matrix = Annotated[Floats, Share("matrices")]
+Monomials = Annotated[Floats, Share("moments")]
 
 
 class Scratch(NamedTuple):
@@ -113,30 +110,31 @@ class Scratch(NamedTuple):
     curvatures: Monomials
 
 
-SCRATCH = layout_of(Scratch)
-
-
 class State(NamedTuple):
     """The arrays of an estimator by name."""
 
     rows: Annotated[Floats, Share("rows", None)]
     counters: Annotated[Ints, Share("counters", None)]
     gauges: Annotated[Floats, Share("gauges", None)]
-    theta_hat: Annotated[Floats, Share("vectors")]
-    theta: Annotated[Floats, Share("vectors")]
-    b: Annotated[Floats, Share("vectors")]
-    anchors: Annotated[Floats, Share("vectors", 2)]  # the points of the expansions
-    V: Annotated[Floats, Share("matrices")]
-    V2: Annotated[Floats, Share("matrices")]
-    moments: Annotated[Floats, Share("moments", None)]
+    # The first in their stacks need no slice, so these two stand before all others.
+    anchors: Annotated[Floats, Share("vectors", 2)]  # the points of the expansions, ...
+    moments: Annotated[Floats, Share("moments", 2)]  # ... and their sums
+    theta_hat: Vector
+    theta: Vector
+    b: Vector
+    V: Matrix
+    V2: Matrix
     ladder: Annotated[Places, Share("ladder", None)]
     scratch: Scratch
     stores: Stores  # in which a policy that adapts its memory has more
 
 
-ESTIMATOR = layout_of(State, scratch=SCRATCH)
-_by_name = ESTIMATOR.of
-_OWN = {**ESTIMATOR.sizes, "counters": COUNTERS, "gauges": GAUGES}
+_KNOWN = {"vectors": 5, "matrices": 2, "moments": 2}
+_SCRATCH = layout_of(Scratch, after=_KNOWN)
+_STATE = layout_of(State, scratch=_SCRATCH)
+assert _KNOWN.items() <= _STATE.sizes.items()  # what is known ends where scratch begins
+_OWN = {**_SCRATCH.sizes, "counters": COUNTERS, "gauges": GAUGES}
+_by_name = _STATE.of
 
 
 def layout_beyond(record: type) -> Layout:
@@ -155,24 +153,9 @@ class Buffers(NamedTuple):
     matrices: Floats
     moments: Floats
     ladder: Places
-    scratch_vectors: Floats
-    scratch_matrices: Floats
-    scratch_moments: Floats
 
 
-NUMBERS, *_STORES = map(place, range(len(Buffers._fields)))
-(
-    _ROWS,
-    _COUNTERS,
-    _GAUGES,
-    _VECTORS,
-    _MATRICES,
-    _MOMENTS,
-    _LADDER,
-    _SCRATCH_VECTORS,
-    _SCRATCH_MATRICES,
-    _SCRATCH_MOMENTS,
-) = _STORES
+NUMBERS, _ROWS, _COUNTERS, _GAUGES, _VECTORS, _MATRICES, _MOMENTS, _LADDER = map(place, range(8))
 
 
 @inlined
@@ -187,9 +170,6 @@ def state_of(handle: Handle, d: int) -> State:
         floats_of(handle, _MATRICES, (length_of(handle, _MATRICES, 0), d, d)),
         floats_of(handle, _MOMENTS, (length_of(handle, _MOMENTS, 0), monomials)),
         places_of(handle, _LADDER, (monomials, 4 + d)),
-        floats_of(handle, _SCRATCH_VECTORS, (length_of(handle, _SCRATCH_VECTORS, 0), d)),
-        floats_of(handle, _SCRATCH_MATRICES, (length_of(handle, _SCRATCH_MATRICES, 0), d, d)),
-        floats_of(handle, _SCRATCH_MOMENTS, (length_of(handle, _SCRATCH_MOMENTS, 0), monomials)),
     )
     state: State = _by_name(stores)
     return state
@@ -200,7 +180,7 @@ def new_buffers(numbers: Floats, capacity: int, sizes: Mapping[str, int] | None 
     d = int(numbers[0])
     model = model_of(numbers, d)
     ladder = ladder_of(d, model.order)
-    wanted = {**_OWN, **SCRATCH.sizes, **(sizes or {})}
+    wanted = {**_OWN, **(sizes or {})}
     buffers = Buffers(
         numbers=numbers,
         rows=np.zeros((d + 2, capacity)),
@@ -208,11 +188,8 @@ def new_buffers(numbers: Floats, capacity: int, sizes: Mapping[str, int] | None 
         gauges=np.zeros(wanted["gauges"]),
         vectors=np.zeros((wanted["vectors"], d)),
         matrices=np.zeros((wanted["matrices"], d, d)),
-        moments=np.zeros((2, len(ladder))),
+        moments=np.zeros((wanted["moments"], len(ladder))),
         ladder=ladder,
-        scratch_vectors=np.zeros((wanted["scratch_vectors"], d)),
-        scratch_matrices=np.zeros((wanted["scratch_matrices"], d, d)),
-        scratch_moments=np.zeros((wanted["scratch_moments"], len(ladder))),
     )
     state = named(buffers)
     state.V[:] = state.V2[:] = np.eye(d) * (model.lam / model.c)
@@ -223,13 +200,13 @@ def new_buffers(numbers: Floats, capacity: int, sizes: Mapping[str, int] | None 
 
 def named(buffers: Buffers) -> State:
     """The state among the buffers, for Python."""
-    state: State = ESTIMATOR.in_python(buffers)
+    state: State = _STATE.in_python(buffers)
     return state
 
 
 def estimates_of(buffers: Buffers) -> Floats:
-    """theta_hat and theta, (2, d), the first of the vectors."""
-    return buffers.vectors[:2]
+    """theta_hat and theta, (2, d), which stand in a row behind the anchors."""
+    return buffers.vectors[2:4]
 
 
 def copy_of(buffers: Buffers) -> Buffers:
@@ -242,16 +219,16 @@ def essence(buffers: Buffers) -> dict[str, Any]:
     counters = buffers.counters.copy()
     head, tail = int(counters[HEAD]), int(counters[TAIL])
     counters[HEAD], counters[TAIL] = 0, tail - head  # where the rows lie is no part of the state
-    own_vectors, own_matrices = _OWN["vectors"], _OWN["matrices"]
+    state = named(buffers)
     return {
         "rows": buffers.rows[:, head:tail],
         "counters": counters,
         "gauges": buffers.gauges,
-        "vectors": buffers.vectors[:own_vectors],
-        "matrices": buffers.matrices[:own_matrices],
-        "moments": buffers.moments,
-        "more_vectors": buffers.vectors[own_vectors:],
-        "more_matrices": buffers.matrices[own_matrices:],
+        "vectors": np.array([state.theta_hat, state.theta, state.b, *state.anchors[:2]]),
+        "matrices": np.array([state.V, state.V2]),
+        "moments": state.moments[:2],
+        "more_vectors": buffers.vectors[_OWN["vectors"] :],
+        "more_matrices": buffers.matrices[_OWN["matrices"] :],
     }
 
 
@@ -259,13 +236,17 @@ def revived(empty: Buffers, arrays: Mapping[str, Any]) -> Buffers:
     """A memory from its essence, and an empty one of its kind."""
     living = arrays["rows"].shape[1]
     buffers = with_capacity(empty, max(2 * living, FIRST_CAPACITY))
+    state = named(buffers)
     buffers.rows[:, :living] = arrays["rows"]
     buffers.counters[:] = arrays["counters"]
     buffers.counters[HEAD], buffers.counters[TAIL] = 0, living
     buffers.gauges[:] = arrays["gauges"]
-    buffers.vectors[:] = np.concatenate([arrays["vectors"], arrays["more_vectors"]])
-    buffers.matrices[:] = np.concatenate([arrays["matrices"], arrays["more_matrices"]])
-    buffers.moments[:] = arrays["moments"]
+    state.theta_hat[:], state.theta[:], state.b[:] = arrays["vectors"][:3]
+    state.anchors[:2] = arrays["vectors"][3:]
+    state.V[:], state.V2[:] = arrays["matrices"]
+    state.moments[:2] = arrays["moments"]
+    buffers.vectors[_OWN["vectors"] :] = arrays["more_vectors"]
+    buffers.matrices[_OWN["matrices"] :] = arrays["more_matrices"]
     return buffers
 
 

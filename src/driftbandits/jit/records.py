@@ -37,10 +37,15 @@ class Share(NamedTuple):
     size: int | None = 1  # None: all that are left
 
     def view(self, start: int) -> str:
-        """One entry of a stack is a vector or a matrix; several are a stack; scalars stay a list."""
+        """One entry of a stack is a vector or a matrix; several are a stack; scalars stay a list.
+
+        The first of a store are given with all that follow: a slice has limits to be looked after.
+        """
         whole = f"stores.{self.store}"
+        if start == 0 and self.size != 1:
+            return whole
         if self.size is None:
-            return f"{whole}[{start}:]" if start else whole
+            return f"{whole}[{start}:]"
         one = self.size == 1 and self.store not in ("counters", "gauges")
         return f"{whole}[{start}]" if one else f"{whole}[{start}:{start + self.size}]"
 

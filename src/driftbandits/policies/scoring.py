@@ -22,7 +22,13 @@ from driftbandits.estimator.model import DISCOUNT, MODEL_SIZE, Floats
 from driftbandits.estimator.state import BEGUN, RADIUS, SPAN, N, State
 from driftbandits.jit import allocating, compiled, inlined, internal, place, reader_of
 from driftbandits.linalg import cholesky, inverse, norm, sandwich
-from driftbandits.theory import Confidence, bonus_radius, confidence_reader, rows_that_count
+from driftbandits.theory import (
+    Confidence,
+    bonus_radius,
+    confidence_reader,
+    depends_on_inside,
+    rows_that_count,
+)
 
 UCB, GREEDY, CONSTANT, OPTIMISTIC = 0, 1, 2, 3
 SCALED, POSTERIOR, PERTURBED = 4, 5, 6
@@ -78,7 +84,7 @@ def bonus_factor(
         n = rows_that_count(confidence, t, counters[SPAN])
     else:
         n = measured_rows(model, confidence, state.V2 if model.memory == DISCOUNT else state.V)
-    inside = norm(state.theta_hat) <= model.S
+    inside = depends_on_inside(confidence) and norm(state.theta_hat) <= model.S
     return scoring.bonus_scale * bonus_radius(confidence, t, n, inside)
 
 

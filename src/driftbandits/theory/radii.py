@@ -144,6 +144,7 @@ RADII: Mapping[str, Callable[[Confidence, float, float, bool], float]] = {
     "local": _local_radius,
 }
 
+_SELF_CONCORDANT = list(RADII).index("self-concordant")
 _radius_of = inlined(one_of("radius_of", dict(enumerate(RADII.values()))))
 
 
@@ -162,6 +163,12 @@ def rows_that_count(r: Confidence, t: float, window: int) -> float:
     if r.window > 0:
         return min(n, float(window))
     return discounted_count(r.gamma, n) if r.gamma < 1.0 else n
+
+
+@inlined
+def depends_on_inside(r: Confidence) -> bool:
+    """Whether it matters if theta-hat lies in the ball."""
+    return r.radius == _SELF_CONCORDANT
 
 
 @inlined
