@@ -140,7 +140,7 @@ def suite(out: Path) -> None:
             },
         ],
         "sweep": [
-            {"name": "paper", "title": NASTY, "environment": {"norm": 5.0, "horizon": 600}},
+            {"name": "paper", "title": NASTY, "environment": {"name": "abrupt2d", "horizon": 600}},
             {"name": "turn", "environment": {"name": "drift", "horizon": 200}},
             {
                 "name": "stationary",

@@ -250,14 +250,14 @@ def test_coverage_is_against_the_promise(results: Path) -> None:
 
 @pytest.mark.parametrize(("hits", "runs"), [(0, 40), (40, 40), (1, 7), (495, 500), (250, 500)])
 def test_interval_of_a_share_is_clopper_pearson(hits: int, runs: int) -> None:
-    from driftbandits.report.numbers import binomial_interval
+    from driftbandits.report.statistics import binomial_interval
 
     exact = stats.binomtest(hits, runs).proportion_ci(0.95, method="exact")
     assert binomial_interval(hits, runs) == pytest.approx((exact.low, exact.high), abs=1e-9)
 
 
 def test_slope_is_weighted_least_squares() -> None:
-    from driftbandits.report.numbers import log_log_slope
+    from driftbandits.report.statistics import log_log_slope
 
     rng = np.random.default_rng(3)
     x = np.array([500.0, 1000, 2000, 4000, 8000])
@@ -393,7 +393,7 @@ def test_folder_without_results_is_refused(tmp_path: Path) -> None:
         write_report(tmp_path / "absent")
 
 
-@pytest.mark.parametrize("package", ["polars", "matplotlib", "plotly"])
+@pytest.mark.parametrize("package", ["polars", "jinja2", "matplotlib", "plotly", "scipy"])
 def test_missing_package_is_named_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from driftbandits.report.studies import Policies, kind, panels
+from driftbandits.report.recordings import Policies, panels, policy_kind
 
 INK, QUIET, FAINT = "#222222", "#6b6b6b", "#d9d9d6"
 
@@ -74,7 +74,7 @@ def looks(policies: Policies) -> dict[str, Look]:
         times: dict[str, int] = {}
         strangers = 0
         for label, policy in panel.items():
-            name = kind(policy)
+            name = policy_kind(policy)
             nth = times[name] = times.get(name, 0) + 1
             if name not in _LOOKS:
                 given[label] = _OTHERS[strangers % len(_OTHERS)]

@@ -1,25 +1,24 @@
-"""Charts as plotly's JSON, for the page. The script `page.js` draws them.
+"""Charts as plotly's data, for the page. The script `page.js` draws them.
 
 Plotly reads a little HTML in texts, so every text that comes from a spec is escaped here.
 """
 
 from __future__ import annotations
 
-import json
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from driftbandits.report.charts import (
     Chart,
+    EstimatePath,
     Floats,
     Line,
-    Path,
     Reference,
     nice_logarithmic_ticks,
 )
-from driftbandits.report.style import FAINT, INK, QUIET, translucent
+from driftbandits.report.style import FAINT, INK, QUIET, Look, translucent
 
 Json = dict[str, Any]
 
@@ -34,15 +33,19 @@ _AXIS: Json = {
 }
 
 
-def figure(chart: Chart | Path) -> Json:
-    """What plotly needs to draw a chart: data and layout."""
-    return _path_figure(chart) if isinstance(chart, Path) else _chart_figure(chart)
+class PageChart(NamedTuple):
+    """A chart of the page."""
+
+    title: str
+    axis: str  # of y; it stands above the chart, where it is read without turning the head
+    look: Look | None  # of the only policy, where there is one
+    drawing: Json  # what plotly needs: data and layout
 
 
-def as_script(content: Any) -> str:
-    """JSON that may stand inside a script element: no `<` can end it."""
-    text = json.dumps(content, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    return text.replace("<", "\\u003c")
+def page_chart(chart: Chart | EstimatePath) -> PageChart:
+    if isinstance(chart, EstimatePath):
+        return PageChart(chart.title, "", chart.look, _path_drawing(chart))
+    return PageChart(chart.title, chart.y_title, None, _chart_drawing(chart))
 
 
 def rounded(values: Floats) -> list[float | None]:
@@ -67,7 +70,7 @@ def _layout(x_axis: Json, y_axis: Json) -> Json:
     }
 
 
-def _chart_figure(chart: Chart) -> Json:
+def _chart_drawing(chart: Chart) -> Json:
     traces: list[Json] = []
     for line in chart.lines:
         if chart.logarithmic:
@@ -96,10 +99,8 @@ def _chart_figure(chart: Chart) -> Json:
         y_axis = {} if chart.share else {"rangemode": "tozero", "tickformat": ",d"}
         if chart.y_range is not None:
             y_axis["range"] = rounded(np.array(chart.y_range))
-    layout = _layout(
-        {**x_axis, "title": {"text": escape(chart.x_title), "standoff": 8}},
-        y_axis,  # its title stands above the chart, where it can be read without turning the head
-    )
+    x_axis["title"] = {"text": escape(chart.x_title), "standoff": 8}
+    layout = _layout(x_axis, y_axis)
     layout["hovermode"] = "closest" if chart.logarithmic else "x unified"
     layout["legend"] = {
         "orientation": "h",
@@ -197,7 +198,7 @@ def _change(at: int) -> Json:
     }
 
 
-def _path_figure(path: Path) -> Json:
+def _path_drawing(path: EstimatePath) -> Json:
     links_x: list[float | None] = []
     links_y: list[float | None] = []
     for estimate, target in zip(path.estimates, path.targets, strict=True):

@@ -1,0 +1,133 @@
+"""What stands above the sections: the findings, what is still to come, a few numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import polars as pl
+
+from driftbandits.report import hindsight, statistics
+from driftbandits.report.formats import number
+from driftbandits.report.hindsight import World
+from driftbandits.report.recordings import FORGETTING, Recording
+from driftbandits.report.sections.parts import Reached, best, ranked, reached
+
+MOST_KEY_FIGURES = 4
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What the template says above the sections."""
+
+    paper: PaperFinding | None
+    best: BestOfOne | None  # where the paper's world was not played
+    worlds: WorldsFinding | None
+    unfinished: Sequence[Recording]
+    extremes: Sequence[Reached]  # least and most regret in the paper's world
+    held: float | None  # share of runs within all intervals of the paper's policies
+    recovered: Sequence[Recovered]
+
+
+@dataclass(frozen=True)
+class PaperFinding:
+    """In the paper's world, the policies that forget against the one that does not."""
+
+    recording: Recording
+    forgetting: Sequence[Reached]
+    shares: Sequence[str]  # of the regret of `stationary`
+    stationary: Reached
+    ranked: Sequence[Reached]
+
+    @property
+    def forgetting_leads(self) -> bool:
+        leaders = self.ranked[: len(self.forgetting)]
+        return {own.label for own in leaders} == {own.label for own in self.forgetting}
+
+
+class BestOfOne(NamedTuple):
+    """The best policy of an experiment."""
+
+    recording: Recording
+    best: Reached
+
+
+@dataclass(frozen=True)
+class WorldsFinding:
+    """The best policy over many worlds."""
+
+    count: int
+    policy: str
+    overall: float
+    worst: float
+    worst_world: str
+
+
+class Recovered(NamedTuple):
+    """How far a policy has come back to its level before the change."""
+
+    policy: str
+    experiment: str
+    level: float
+
+
+def overview(
+    recordings: Sequence[Recording],
+    *,
+    paper: Recording | None,
+    alone: Sequence[Recording],
+    worlds: Sequence[World],
+) -> Overview:
+    """`alone` are the experiments outside the many worlds."""
+    finding = None if paper is None else _paper_finding(paper)
+    subject = next(iter(alone), None) if paper is None else paper
+    extremes = [] if paper is None else [ranked(paper)[0], ranked(paper)[-1]]
+    held = None if paper is None else _held(paper)
+    room = MOST_KEY_FIGURES - len(extremes) - (held is not None)
+    return Overview(
+        paper=finding,
+        best=BestOfOne(subject, best(subject)) if subject and finding is None else None,
+        worlds=_worlds_finding(worlds) if worlds else None,
+        unfinished=[recording for recording in recordings if recording.missing],
+        extremes=extremes,
+        held=held,
+        recovered=_recovered(alone)[:room],
+    )
+
+
+def _paper_finding(recording: Recording) -> PaperFinding | None:
+    stationary = recording.labelled("LogisticUCB")
+    forgetting = [label for name in FORGETTING if (label := recording.labelled(name))]
+    if stationary is None or not forgetting:
+        return None
+    own = reached(recording, stationary)
+    rivals = [reached(recording, label) for label in forgetting]
+    shares = [number(rival.estimate.mean / own.estimate.mean, ".0%") for rival in rivals]
+    return PaperFinding(
+        recording, rivals, list(dict.fromkeys(shares)), own, ranked=ranked(recording)
+    )
+
+
+def _worlds_finding(worlds: Sequence[World]) -> WorldsFinding:
+    line = hindsight.lines_of(worlds)[0]
+    worst = line.ratios[line.worst].mean
+    return WorldsFinding(len(worlds), line.policy, line.overall, worst, line.worst)
+
+
+def _held(recording: Recording) -> float | None:
+    own = [label for name in FORGETTING if (label := recording.labelled(name))]
+    frame = statistics.coverage(recording).filter(pl.col("policy").is_in(own))
+    return int(frame["held"].sum()) / int(frame["runs"].sum()) if frame.height else None
+
+
+def _recovered(recordings: Sequence[Recording]) -> list[Recovered]:
+    """D-GLUCB in pairs, with a narrower bonus than that of the theory."""
+    found = []
+    for recording in recordings:
+        policy = recording.labelled("D-GLUCB")
+        if recording.shows_share and recording.bonus != 1.0 and policy is not None:
+            frame = statistics.recovery(recording)
+            for level in frame.filter(pl.col("policy") == policy)["end_over_first_segment"]:
+                found.append(Recovered(policy, recording.name, level))
+    return found
