@@ -250,13 +250,30 @@ def test_coverage_is_against_the_promise(results: Path) -> None:
 
 @pytest.mark.parametrize(("hits", "runs"), [(0, 40), (40, 40), (1, 7), (495, 500), (250, 500)])
 def test_interval_of_a_share_is_clopper_pearson(hits: int, runs: int) -> None:
-    from driftbandits.report.statistics import binomial_interval
+    from driftbandits.report.statistics import share_interval
 
-    exact = stats.binomtest(hits, runs).proportion_ci(0.95, method="exact")
-    assert binomial_interval(hits, runs) == pytest.approx((exact.low, exact.high), abs=1e-9)
+    low, high = share_interval(hits, runs)
+    assert low <= hits / runs <= high
+    at_least = stats.binom.sf(hits - 1, runs, low)  # as many hits, if the share were as low
+    at_most = stats.binom.cdf(hits, runs, high)
+    assert (low == 0.0) if hits == 0 else (at_least == pytest.approx(0.025))
+    assert (high == 1.0) if hits == runs else (at_most == pytest.approx(0.025))
+
+
+@pytest.mark.parametrize("runs", [3, 40])
+def test_a_difference_is_clear_in_one_of_twenty_experiments_without_any(runs: int) -> None:
+    from driftbandits.report.statistics import estimate
+
+    rng = np.random.default_rng(11)
+    found = [estimate(values).clear for values in rng.normal(size=(4000, runs))]
+    assert np.mean(found) == pytest.approx(0.05, abs=0.01)
+    assert estimate(rng.normal(3.0, size=runs)).clear
+    assert not estimate(np.ones(1)).clear  # one run knows nothing of its error
 
 
 def test_slope_is_weighted_least_squares() -> None:
+    from scipy.optimize import curve_fit
+
     from driftbandits.report.statistics import log_log_slope
 
     rng = np.random.default_rng(3)
@@ -264,8 +281,12 @@ def test_slope_is_weighted_least_squares() -> None:
     se = np.array([1.0, 2, 3, 6, 9])
     mean = 5 * x**0.66 + rng.normal(size=5) * se
     fit = log_log_slope(x, mean, se)
-    (slope, intercept), covariance = np.polyfit(
-        np.log(x), np.log(mean), 1, w=mean / se, cov="unscaled"
+    (slope, intercept), covariance = curve_fit(
+        lambda log_x, slope, intercept: slope * log_x + intercept,
+        np.log(x),
+        np.log(mean),
+        sigma=se / mean,
+        absolute_sigma=True,
     )
     assert (fit.slope, fit.intercept) == pytest.approx((slope, intercept))
     residual = (np.log(mean) - slope * np.log(x) - intercept) * mean / se

@@ -12,6 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from driftbandits.report.recordings import FORGETTING, Recording, bonus_words, panels, policy_kind
+from driftbandits.report.statistics import half_width
 from driftbandits.report.style import Look, looks
 
 Floats = NDArray[np.float64]
@@ -158,7 +159,8 @@ def growth_chart(
     for label, policy in recording.policies.items():
         group = points.filter(pl.col("policy") == label)
         x, y, se = (group[name].cast(pl.Float64).to_numpy() for name in (by, "mean", "se"))
-        drawn.append(Line(label, look[label], x, y, y - 2 * se, y + 2 * se))
+        half = half_width(se, group["runs"].to_numpy())
+        drawn.append(Line(label, look[label], x, y, y - half, y + half))
         if policy_kind(policy) in FORGETTING:
             name = "" if references else rate
             references.append(Reference(name, x, y[0] * (x / x[0]) ** power))
@@ -169,7 +171,21 @@ def growth_chart(
         lines=drawn,
         references=references,
         logarithmic=True,
+        y_range=_logarithmic_range(drawn, references),
     )
+
+
+def _logarithmic_range(
+    drawn: Sequence[Line], references: Sequence[Reference]
+) -> tuple[float, float]:
+    """Room for all points, and for whiskers as far as to half and twice of theirs.
+
+    Few runs have whiskers that would make the rest of the chart too small to read.
+    """
+    low = [np.fmax(line.low, line.y / 2) for line in drawn]
+    high = [np.fmin(line.high, line.y * 2) for line in drawn]
+    heights = np.concatenate([*low, *high, *(reference.y for reference in references)])
+    return float(heights.min()) / 1.1, float(heights.max()) * 1.1
 
 
 def nice_logarithmic_ticks(low: float, high: float) -> list[float]:

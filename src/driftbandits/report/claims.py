@@ -1,7 +1,7 @@
 """What the paper says of its simulated world, held against the runs.
 
 Every claim is about means over runs. Two policies are compared run by run, since both played the
-same traces, and a difference counts as clear beyond two standard errors.
+same traces, and a difference counts where its interval leaves out zero.
 """
 
 from __future__ import annotations

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy import stats
 
 from driftbandits.report.recordings import PAPER_WORLD, Recording, policy_kind
-from driftbandits.report.statistics import Estimate, estimate
+from driftbandits.report.statistics import NO_ESTIMATE, Estimate, estimate
 
 Floats = NDArray[np.float64]
 Point = Mapping[str, Any]
@@ -127,22 +128,10 @@ def _regrets(recording: Recording, replicates: Sequence[int]) -> dict[str, Float
 def ratio_of_means(one: Floats, other: Floats) -> Estimate:
     """Both played the same runs, so the error is that of what one has beyond its share."""
     if other.mean() <= 0.0:
-        return Estimate(math.nan, math.nan)
+        return NO_ESTIMATE
     ratio = float(one.mean() / other.mean())
     beyond = estimate(one - ratio * other)
-    return Estimate(ratio, beyond.se / float(other.mean()))
-
-
-def geometric_mean(values: Iterable[float]) -> float:
-    """The n-th root of the product of n statistics.
-
-    >>> geometric_mean([1.0, 4.0])
-    2.0
-    """
-    given = list(values)
-    if min(given) <= 0.0:
-        return 0.0
-    return math.exp(math.fsum(math.log(value) for value in given) / len(given))
+    return Estimate(ratio, beyond.se / float(other.mean()), beyond.runs)
 
 
 def members(recordings: Sequence[Recording]) -> list[Recording]:
@@ -197,7 +186,7 @@ class Line(NamedTuple):
 
     @property
     def overall(self) -> float:
-        return geometric_mean(ratio.mean for ratio in self.ratios.values())
+        return float(stats.gmean([ratio.mean for ratio in self.ratios.values()]))
 
     @property
     def worst(self) -> str:
@@ -215,7 +204,7 @@ def lines_of(worlds: Sequence[World]) -> list[Line]:
         Line(
             label,
             {world.name: world.ratio(world.regret(label)) for world in worlds},
-            geometric_mean(world.cost(label) for world in worlds),
+            float(stats.gmean([world.cost(label) for world in worlds])),
         )
         for label in everywhere
     ]
@@ -272,7 +261,7 @@ def goals_of(
     what = f"worst world ({own.worst}), over the best single-memory policy tuned in hindsight"
     goals.append(Goal(what, own.ratios[own.worst], 1.5, 1.0))
     what = "geometric mean over all worlds, same comparison"
-    goals.append(Goal(what, Estimate(own.overall, math.nan), 1.1, 0.8))
+    goals.append(Goal(what, NO_ESTIMATE._replace(mean=own.overall), 1.1, 0.8))
     return [*goals, *_false_alarms(resting, policy), *_cost(own)]
 
 
@@ -290,4 +279,4 @@ def _cost(own: Line) -> list[Goal]:
     if math.isnan(own.cost):
         return []
     what = f"cost of a round over {BASELINE}, geometric mean over all worlds"
-    return [Goal(what, Estimate(own.cost, math.nan), 3.0, 1.5)]
+    return [Goal(what, NO_ESTIMATE._replace(mean=own.cost), 3.0, 1.5)]

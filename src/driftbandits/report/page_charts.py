@@ -71,37 +71,9 @@ def _layout(x_axis: Json, y_axis: Json) -> Json:
 
 
 def _chart_drawing(chart: Chart) -> Json:
-    traces: list[Json] = []
-    for line in chart.lines:
-        if chart.logarithmic:
-            traces.append(_whiskers(line))
-        else:
-            # The bands lie below all lines, so they come first.
-            traces.append(_band(line))
-    digits = ".3f" if chart.share else ",.1f"
-    if not chart.logarithmic:
-        traces += [_curve(line, digits) for line in chart.lines]
-    traces += [_reference(reference) for reference in chart.references]
-    ends = [float(line.x[-1]) for line in chart.lines if len(line.x)]
-    if chart.logarithmic:
-        ticks = sorted({float(x) for line in chart.lines for x in line.x})
-        x_axis: Json = {"type": "log", "tickvals": ticks, "ticktext": [f"{x:,.0f}" for x in ticks]}
-        heights = np.concatenate([line.y for line in chart.lines])
-        marks = nice_logarithmic_ticks(float(heights.min()), float(heights.max()))
-        y_axis: Json = {
-            "type": "log",
-            "tickvals": marks,
-            "ticktext": [f"{mark:,g}" for mark in marks],
-        }
-    else:
-        x_axis = {"range": [0, max(ends, default=1.0)], "tickformat": ",d", "showgrid": False}
-        x_axis["unifiedhovertitle"] = {"text": "round %{x:,d}"}
-        y_axis = {} if chart.share else {"rangemode": "tozero", "tickformat": ",d"}
-        if chart.y_range is not None:
-            y_axis["range"] = rounded(np.array(chart.y_range))
-    x_axis["title"] = {"text": escape(chart.x_title), "standoff": 8}
-    layout = _layout(x_axis, y_axis)
-    layout["hovermode"] = "closest" if chart.logarithmic else "x unified"
+    own = _growth_drawing(chart) if chart.logarithmic else _curves_drawing(chart)
+    layout = own["layout"]
+    layout["xaxis"]["title"] = {"text": escape(chart.x_title), "standoff": 8}
     layout["legend"] = {
         "orientation": "h",
         "x": 0,
@@ -111,7 +83,45 @@ def _chart_drawing(chart: Chart) -> Json:
         "itemwidth": 40,
     }
     layout["shapes"] = [_change(at) for at in chart.changes]
-    return {"data": traces, "layout": layout}
+    own["data"] += [_reference(reference) for reference in chart.references]
+    return own
+
+
+def _curves_drawing(chart: Chart) -> Json:
+    digits = ".3f" if chart.share else ",.1f"
+    ends = [float(line.x[-1]) for line in chart.lines if len(line.x)]
+    x_axis: Json = {
+        "range": [0, max(ends, default=1.0)],
+        "tickformat": ",d",
+        "showgrid": False,
+        "unifiedhovertitle": {"text": "round %{x:,d}"},
+    }
+    y_axis: Json = {} if chart.share else {"rangemode": "tozero", "tickformat": ",d"}
+    if chart.y_range is not None:
+        y_axis["range"] = rounded(np.array(chart.y_range))
+    # The bands lie below all lines, so they come first.
+    curves = [_curve(line, digits) for line in chart.lines]
+    return {
+        "data": [*map(_band, chart.lines), *curves],
+        "layout": {**_layout(x_axis, y_axis), "hovermode": "x unified"},
+    }
+
+
+def _growth_drawing(chart: Chart) -> Json:
+    ticks = sorted({float(x) for line in chart.lines for x in line.x})
+    x_axis: Json = {"type": "log", "tickvals": ticks, "ticktext": [f"{x:,.0f}" for x in ticks]}
+    heights = np.array(chart.y_range)
+    marks = nice_logarithmic_ticks(*heights)
+    y_axis: Json = {
+        "type": "log",
+        "range": rounded(np.log10(heights)),
+        "tickvals": marks,
+        "ticktext": [f"{mark:,g}" for mark in marks],
+    }
+    return {
+        "data": [_whiskers(line) for line in chart.lines],
+        "layout": {**_layout(x_axis, y_axis), "hovermode": "closest"},
+    }
 
 
 def _band(line: Line) -> Json:

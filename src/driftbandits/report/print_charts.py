@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
@@ -197,8 +196,9 @@ def _logarithmic(axes: Axes, chart: Chart) -> None:
     axes.set_xticks(ticks)
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    heights = np.concatenate([line.y for line in chart.lines])
-    axes.set_yticks(nice_logarithmic_ticks(float(heights.min()), float(heights.max())))
+    assert chart.y_range is not None
+    axes.set_yticks(nice_logarithmic_ticks(*chart.y_range))
+    axes.set_ylim(chart.y_range)
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
 

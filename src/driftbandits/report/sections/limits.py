@@ -256,7 +256,7 @@ def bounds(folder: ReportFolder, recording: Recording) -> Bounds | None:
             theorem, memory, bound = _bound(recording, player)
             if player.discount is not None:
                 forgetting = _forgetting_time(recording, player.discount)
-            mean, se = reached(recording, label).estimate
+            mean, se, _ = reached(recording, label).estimate
             worst = recording.horizon * player.link.m
             measured = (mean, se, bound / mean, bound > worst)
             rows.append((label, theorem, memory, bound, worst, *measured))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,10 +11,8 @@ from driftbandits.report import hindsight
 from driftbandits.report.files import ReportFolder
 from driftbandits.report.hindsight import Line, Point, Tuned, World
 from driftbandits.report.recordings import Recording, policy_kind
-from driftbandits.report.statistics import Estimate, estimate
+from driftbandits.report.statistics import NO_ESTIMATE, Estimate, estimate
 from driftbandits.report.tables import Table
-
-NOTHING = Estimate(math.nan, math.nan)
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ def _ratios(folder: ReportFolder, worlds: Sequence[World], lines: Sequence[Line]
 
 
 def _row(line: Line, names: Sequence[str]) -> dict[str, str | float | None]:
-    ratios = {name: line.ratios.get(name, NOTHING) for name in names}
+    ratios = {name: line.ratios.get(name, NO_ESTIMATE) for name in names}
     return {
         "policy": line.policy,
         "overall": line.overall,
@@ -122,7 +119,7 @@ def _measures(folder: ReportFolder, worlds: Sequence[World]) -> Table:
 
 
 def _regret(tuned: Tuned | None) -> Estimate:
-    return NOTHING if tuned is None else estimate(tuned.regret)
+    return NO_ESTIMATE if tuned is None else estimate(tuned.regret)
 
 
 def point_words(point: Point) -> str:
