@@ -127,10 +127,10 @@ def picture(name: str, bonus_scale: float | None) -> list[str]:
 
 def ratios_table(worlds: list[hindsight.World]) -> list[str]:
     names = [world.name for world in worlds]
-    restarted = hindsight.restarted_line(worlds)
+    restarted = hindsight.restarted_standing(worlds)
     heading = ["policy", "geometric mean", "worst", *names, "cost over D-GLUCB"]
     lines = [_markdown(heading), _markdown(["---"] * len(heading))]
-    for line in [*hindsight.lines_of(worlds), *([] if restarted is None else [restarted])]:
+    for line in [*hindsight.standings_of(worlds), *([] if restarted is None else [restarted])]:
         ratios = [ratio(line.ratios[name].mean) if name in line.ratios else "–" for name in names]
         worst = ratio(line.ratios[line.worst].mean)
         lines.append(

@@ -23,6 +23,6 @@ def write_report(directory: str | Path, *, title: str | None = None) -> Path:
             raise ImportError(
                 f"A report needs {package}: pip install 'driftbandits[all]'"
             ) from None
-    from driftbandits.report.contents import write_contents
+    from driftbandits.report.page import write_page
 
-    return write_contents(Path(directory), title=title)
+    return write_page(Path(directory), title=title)

@@ -182,10 +182,11 @@ def _logarithmic_range(
 
     Few runs have whiskers that would make the rest of the chart too small to read.
     """
-    low = [np.fmax(line.low, line.y / 2) for line in drawn]
-    high = [np.fmin(line.high, line.y * 2) for line in drawn]
-    heights = np.concatenate([*low, *high, *(reference.y for reference in references)])
-    return float(heights.min()) / 1.1, float(heights.max()) * 1.1
+    points = [line.y for line in drawn] + [reference.y for reference in references]
+    low = [np.maximum(line.low, line.y / 2) for line in drawn]
+    high = [np.minimum(line.high, line.y * 2) for line in drawn]
+    heights = np.concatenate([*points, *low, *high])
+    return float(np.nanmin(heights)) / 1.1, float(np.nanmax(heights)) * 1.1
 
 
 def nice_logarithmic_ticks(low: float, high: float) -> list[float]:

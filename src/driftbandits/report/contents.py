@@ -1,54 +1,13 @@
-"""Which experiment is shown where, found by what it recorded, and the page made of that."""
+"""Which experiment is shown where, found by what it recorded."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from driftbandits.agent.savefile import write_whole
 from driftbandits.report import claims, hindsight
-from driftbandits.report.files import ReportFolder
 from driftbandits.report.hindsight import World
-from driftbandits.report.page import Section, page
-from driftbandits.report.recordings import (
-    PAPER_WORLD,
-    Recording,
-    find_recordings,
-    is_linear,
-    sweeps,
-)
-from driftbandits.report.sections import limits
-from driftbandits.report.sections.further import further
-from driftbandits.report.sections.limits import Limits
-from driftbandits.report.sections.many_worlds import many_worlds
-from driftbandits.report.sections.overview import overview
-from driftbandits.report.sections.paper_world import paper_world
-from driftbandits.report.sections.provenance import provenance
-from driftbandits.report.sections.real_data import real_data
-
-TITLE = "Generalized linear bandits in a changing world"
-
-
-def write_contents(directory: Path, *, title: str | None) -> Path:
-    if not directory.is_dir():
-        raise ValueError(f"directory must be a folder with results; got {str(directory)!r}")
-    recordings = find_recordings(directory)
-    if not recordings:
-        raise ValueError(
-            f"directory must hold at least one experiment with finished runs; "
-            f"{str(directory)!r} has none"
-        )
-    folder, found = ReportFolder(directory), contents_of(recordings)
-    text = page(
-        title=title or TITLE,
-        overview=overview(recordings, paper=found.paper, alone=found.alone, worlds=found.worlds),
-        sections=_sections(folder, found),
-        provenance=provenance(folder, recordings, alone=found.alone),
-    )
-    path = directory / "report.html"
-    write_whole(path, text.encode())
-    return path
+from driftbandits.report.recordings import PAPER_WORLD, Recording, is_linear, sweeps, swept_by
 
 
 @dataclass(frozen=True)
@@ -74,11 +33,7 @@ def contents_of(recordings: Sequence[Recording]) -> Contents:
     outside = [recording for recording in recordings if recording not in inside]
     resting = hindsight.at_rest(outside) if worlds else []
     alone = [recording for recording in outside if recording not in resting]
-    swept = {
-        name: group
-        for name, group in sweeps(alone).items()
-        if len(group) > 1 and limits.swept_by(group)
-    }
+    swept = {name: group for name, group in sweeps(alone).items() if _shows_growth(group)}
     single = [r for r in alone if r.spec.get("sweep") not in swept]
     paired, counts = ([r for r in single if r.world == world] for world in ("paired", "counts"))
     variations = _variations([r for r in single if r.world == PAPER_WORLD])
@@ -96,6 +51,11 @@ def contents_of(recordings: Sequence[Recording]) -> Contents:
         further=[recording for recording in single if recording not in placed],
         alone=alone,
     )
+
+
+def _shows_growth(group: Sequence[Recording]) -> bool:
+    by_regret = all(recording.measure == "final regret" for recording in group)
+    return by_regret and len(group) > 1 and swept_by(group) is not None
 
 
 def _variations(in_paper_world: Sequence[Recording]) -> dict[str, Recording]:
@@ -127,38 +87,3 @@ def _variation(recording: Recording) -> str | None:
     if recording.bonus == 1.0:
         return "paper"
     return "narrow bonus" if recording.bonus is not None and recording.bonus < 1.0 else None
-
-
-def _sections(folder: ReportFolder, found: Contents) -> list[Section]:
-    """In the order of the page; what has no experiments is left out."""
-    made = []
-    if found.worlds:
-        content = many_worlds(folder, found.worlds, found.resting)
-        made.append(Section("many-worlds", "Many worlds", "many_worlds.html", content))
-    if found.paper:
-        world = paper_world(folder, found.paper)
-        title = "A world that changes abruptly"
-        made.append(Section("paper-world", title, "paper_world.html", world))
-    if data := real_data(folder, paired=found.paired, counts=found.counts):
-        made.append(Section("real-data", "Real data", "real_data.html", data))
-    if any(shown := _limits(folder, found)):
-        made.append(Section("limits", "How far these figures carry", "limits.html", shown))
-    if own := further(folder, found.further):
-        made.append(Section("further", "Further experiments", "further.html", own))
-    return made
-
-
-def _limits(folder: ReportFolder, found: Contents) -> Limits:
-    paper, narrow = found.paper, found.narrow_bonus
-    bounded = paper or next(filter(limits.has_bounds, found.alone), None)
-    rivals = [recording for recording in (paper, narrow) if recording]
-    return Limits(
-        narrow_bonus=limits.narrow_bonus(folder, narrow, wide=paper) if narrow else None,
-        intercept=limits.intercept(folder, found.intercept) if found.intercept else None,
-        known_changes=limits.known_changes(folder, found.known_changes, rivals=rivals)
-        if found.known_changes
-        else None,
-        coverage=limits.coverage(folder, found.alone),
-        bounds=limits.bounds(folder, bounded) if bounded else None,
-        growth=limits.growth(folder, found.sweeps),
-    )

@@ -28,9 +28,11 @@ def plus_minus(mean: float, se: float) -> str:
 
     >>> plus_minus(298.83, 0.72), plus_minus(918.2, 8.4), plus_minus(0.7213, 0.0012)
     ('298.8\xa0±\xa00.7', '918\xa0±\xa08', '0.7213\xa0±\xa00.0012')
+    >>> plus_minus(10514.0, math.nan), plus_minus(1.04127, math.nan)
+    ('10,514', '1.041')
     """
     if not math.isfinite(se) or se <= 0:
-        return number(mean, ",.4g")
+        return number(mean, ",.0f" if abs(mean) >= 1000 else ".4g")
     power = math.floor(math.log10(se))
     digits = max(0, -power + (1 if se < 2 * 10.0**power else 0))
     return f"{mean:,.{digits}f}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{se:,.{digits}f}"
@@ -52,13 +54,9 @@ def shade(ratio: float) -> str:
 
 
 def rounds(stretch: tuple[int, int]) -> str:
-    """From the first to the last of them.
-
-    >>> rounds((1, 1000))
-    'rounds 1–1,000'
-    """
+    """From the first to the last of them, not to be broken at the dash."""
     first, last = stretch
-    return f"rounds {first:,}–{last:,}"
+    return f"rounds {first:,}–\N{WORD JOINER}{last:,}"
 
 
 def counted(count: int, noun: str) -> str:

@@ -177,8 +177,8 @@ def at_rest(recordings: Iterable[Recording]) -> list[Recording]:
     ]
 
 
-class Line(NamedTuple):
-    """A policy's line of the table."""
+class Standing(NamedTuple):
+    """How a policy stands in every world."""
 
     policy: str
     ratios: dict[str, Estimate]  # by world
@@ -193,32 +193,32 @@ class Line(NamedTuple):
         return max(self.ratios, key=lambda world: self.ratios[world].mean)
 
 
-def lines_of(worlds: Sequence[World]) -> list[Line]:
+def standings_of(worlds: Sequence[World]) -> list[Standing]:
     """The policies that have played in every world, best first."""
     everywhere = [
         label
         for label in worlds[0].recording.policies
         if all(label in world.recording.policies for world in worlds)
     ]
-    lines = [
-        Line(
+    standings = [
+        Standing(
             label,
             {world.name: world.ratio(world.regret(label)) for world in worlds},
             float(stats.gmean([world.cost(label) for world in worlds])),
         )
         for label in everywhere
     ]
-    return sorted(lines, key=lambda line: line.overall)
+    return sorted(standings, key=lambda standing: standing.overall)
 
 
-def restarted_line(worlds: Sequence[World]) -> Line | None:
+def restarted_standing(worlds: Sequence[World]) -> Standing | None:
     """What restarts at the true changes, in the worlds that jump."""
     ratios = {
         world.name: world.ratio(world.best_restarted.regret)
         for world in worlds
         if world.best_restarted is not None
     }
-    return Line("restart at the true changes, tuned", ratios, math.nan) if ratios else None
+    return Standing("restart at the true changes, tuned", ratios, math.nan) if ratios else None
 
 
 # -- what is to be reached ------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def goals_of(
 ) -> list[Goal]:
     """Those that the runs tell something of; none where the policy has not played."""
     label = worlds[0].recording.labelled(policy)
-    own = next((line for line in lines_of(worlds) if line.policy == label), None)
+    own = next((found for found in standings_of(worlds) if found.policy == label), None)
     if own is None:
         return []
     goals = []
@@ -275,7 +275,7 @@ def _false_alarms(resting: Sequence[Recording], policy: str) -> list[Goal]:
     return goals
 
 
-def _cost(own: Line) -> list[Goal]:
+def _cost(own: Standing) -> list[Goal]:
     if math.isnan(own.cost):
         return []
     what = f"cost of a round over {BASELINE}, geometric mean over all worlds"

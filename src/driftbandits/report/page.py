@@ -1,79 +1,56 @@
-"""The page: templates filled with what the sections found, in one file that needs no network."""
+"""The page: its sections in their order, written with the files beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import count
-from typing import Any
+from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from driftbandits.agent.savefile import write_whole
+from driftbandits.report.contents import Contents, contents_of
+from driftbandits.report.files import ReportFolder
+from driftbandits.report.recordings import find_recordings
+from driftbandits.report.rendering import Section, rendered
+from driftbandits.report.sections.further import further
+from driftbandits.report.sections.limits import limits
+from driftbandits.report.sections.many_worlds import many_worlds
+from driftbandits.report.sections.overview import overview
+from driftbandits.report.sections.paper_world import paper_world
+from driftbandits.report.sections.provenance import provenance
+from driftbandits.report.sections.real_data import real_data
 
-from driftbandits.report import formats, tables
-
-DASHES = {"solid": "", "dash": "6 3", "dot": "2 2", "dashdot": "7 3 2 3", "longdash": "10 4"}
-"""The dashes of a look, for SVG."""
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of the page that the table of contents names; its template reads its content."""
-
-    id: str
-    title: str
-    template: str
-    content: Any
+TITLE = "Generalized linear bandits in a changing world"
 
 
-def page(*, title: str, overview: Any, sections: Sequence[Section], provenance: Any) -> str:
-    # `plotly` carries its JavaScript inside its wheel.
-    from plotly.offline import get_plotlyjs
-
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            title=title,
-            overview=overview,
-            sections=sections,
-            provenance=provenance,
-            plotly=Markup(get_plotlyjs()),
+def write_page(directory: Path, *, title: str | None) -> Path:
+    if not directory.is_dir():
+        raise ValueError(f"directory must be a folder with results; got {str(directory)!r}")
+    recordings = find_recordings(directory)
+    if not recordings:
+        raise ValueError(
+            f"directory must hold at least one experiment with finished runs; "
+            f"{str(directory)!r} has none"
         )
+    folder, found = ReportFolder(directory), contents_of(recordings)
+    text = rendered(
+        title=title or TITLE,
+        overview=overview(recordings, paper=found.paper, alone=found.alone, worlds=found.worlds),
+        sections=_sections(folder, found),
+        provenance=provenance(folder, recordings, alone=found.alone),
     )
+    path = directory / "report.html"
+    write_whole(path, text.encode())
+    return path
 
 
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("driftbandits.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=False,
-    )
-    environment.filters.update(
-        number=formats.number,
-        whole=formats.whole,
-        joined=formats.joined,
-        rounds=formats.rounds,
-        with_error=lambda estimate: formats.plus_minus(estimate.mean, estimate.se),
-    )
-    environment.globals.update(
-        DASHES=DASHES,
-        Column=tables.Column,
-        text_column=tables.text_column,
-        prose_column=tables.prose_column,
-        number_column=tables.number_column,
-        mean_column=tables.mean_column,
-        ratio_column=tables.ratio_column,
-        counted=formats.counted,
-        plus_minus=formats.plus_minus,
-        next_figure=count(1).__next__,
-    )
-    environment.policies["json.dumps_kwargs"] = {
-        "separators": (",", ":"),
-        "allow_nan": False,
-        "ensure_ascii": False,
-    }
-    return environment
+def _sections(folder: ReportFolder, found: Contents) -> list[Section]:
+    """In the order of the page; what has no experiments is left out."""
+    worlds = many_worlds(folder, found.worlds, found.resting) if found.worlds else None
+    world = paper_world(folder, found.paper) if found.paper else None
+    data = real_data(folder, paired=found.paired, counts=found.counts)
+    sections = [
+        Section("many-worlds", "Many worlds", worlds),
+        Section("paper-world", "A world that changes abruptly", world),
+        Section("real-data", "Real data", data),
+        Section("limits", "How far these figures carry", limits(folder, found)),
+        Section("further", "Further experiments", further(folder, found.further)),
+    ]
+    return [section for section in sections if section.content]

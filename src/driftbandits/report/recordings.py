@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -173,7 +173,10 @@ def panels(policies: Policies) -> dict[float | None, Policies]:
 
 
 def find_recordings(directory: Path) -> list[Recording]:
-    """Every experiment with results under a directory; of two with one name, the last."""
+    """Every experiment with results under a directory, variants in the order of their file.
+
+    Of two with one name, the last.
+    """
     found: dict[str, Recording] = {}
     for path in sorted(directory.iterdir()):
         # An experiment that was interrupted before its first block has a spec and no runs.
@@ -181,7 +184,12 @@ def find_recordings(directory: Path) -> list[Recording]:
             results = experiments.load(path)
             recording = Recording(path, results.spec, results.theta, results.runs, results.missing)
             found[recording.name] = recording
-    return list(found.values())
+    return sorted(found.values(), key=_place)
+
+
+def _place(recording: Recording) -> tuple[str, int, str]:
+    spec = recording.spec
+    return str(spec.get("sweep") or recording.name), int(spec.get("position", 1)), recording.name
 
 
 def sweeps(recordings: Iterable[Recording]) -> dict[str, list[Recording]]:
@@ -191,3 +199,12 @@ def sweeps(recordings: Iterable[Recording]) -> dict[str, list[Recording]]:
         if recording.spec.get("sweep"):
             grouped.setdefault(str(recording.spec["sweep"]), []).append(recording)
     return grouped
+
+
+def swept_by(group: Sequence[Recording]) -> str | None:
+    """What differs between the variants of a sweep: the horizon, or else the number of changes."""
+    if len({recording.horizon for recording in group}) == len(group):
+        return "horizon"
+    if len({recording.change_count for recording in group}) == len(group):
+        return "changes"
+    return None

@@ -9,7 +9,7 @@ import polars as pl
 
 from driftbandits.report import hindsight
 from driftbandits.report.files import ReportFolder
-from driftbandits.report.hindsight import Line, Point, Tuned, World
+from driftbandits.report.hindsight import Point, Standing, Tuned, World
 from driftbandits.report.recordings import Recording, policy_kind
 from driftbandits.report.statistics import NO_ESTIMATE, Estimate, estimate
 from driftbandits.report.tables import Table
@@ -22,6 +22,7 @@ class ManyWorlds:
     worlds: Sequence[str]
     runs: Sequence[int]  # one number, unless worlds differ in it
     halves_differ: Sequence[str]  # worlds whose halves have different best policies
+    radial_grids: bool
     goals: Table | None
     ratios: Table
     detections: Table | None
@@ -33,14 +34,19 @@ class ManyWorlds:
 def many_worlds(
     folder: ReportFolder, worlds: Sequence[World], resting: Sequence[Recording]
 ) -> ManyWorlds:
-    lines = hindsight.lines_of(worlds)
+    standings = hindsight.standings_of(worlds)
     return ManyWorlds(
         worlds=[world.name for world in worlds],
         runs=sorted({len(world.replicates) for world in worlds}),
         halves_differ=[world.name for world in worlds if len(world.best.points) > 1],
+        radial_grids=all(
+            point["projection"] == "radial"
+            for world in worlds
+            for point in world.grid.policies.values()
+        ),
         goals=_goals(folder, worlds, resting),
-        ratios=_ratios(folder, worlds, lines),
-        detections=_detections(folder, worlds, lines),
+        ratios=_ratios(folder, worlds, standings),
+        detections=_detections(folder, worlds, standings),
         measures=_measures(folder, worlds),
     )
 
@@ -57,34 +63,34 @@ def _goals(
     return folder.table("suite-goals", frame) if rows else None
 
 
-def _ratios(folder: ReportFolder, worlds: Sequence[World], lines: Sequence[Line]) -> Table:
+def _ratios(folder: ReportFolder, worlds: Sequence[World], standings: Sequence[Standing]) -> Table:
     names = [world.name for world in worlds]
-    restarted = hindsight.restarted_line(worlds)
-    shown = [*([] if restarted is None else [restarted]), *lines]
-    frame = pl.DataFrame([_row(line, names) for line in shown], infer_schema_length=None)
+    restarted = hindsight.restarted_standing(worlds)
+    shown = [*([] if restarted is None else [restarted]), *standings]
+    frame = pl.DataFrame([_row(standing, names) for standing in shown], infer_schema_length=None)
     return folder.table("suite-ratios", frame)
 
 
-def _row(line: Line, names: Sequence[str]) -> dict[str, str | float | None]:
-    ratios = {name: line.ratios.get(name, NO_ESTIMATE) for name in names}
+def _row(standing: Standing, names: Sequence[str]) -> dict[str, str | float | None]:
+    ratios = {name: standing.ratios.get(name, NO_ESTIMATE) for name in names}
     return {
-        "policy": line.policy,
-        "overall": line.overall,
-        "worst": line.ratios[line.worst].mean,
-        "worst_world": line.worst,
-        "cost": line.cost,
+        "policy": standing.policy,
+        "overall": standing.overall,
+        "worst": standing.ratios[standing.worst].mean,
+        "worst_world": standing.worst,
+        "cost": standing.cost,
         **{name: ratio.mean for name, ratio in ratios.items()},
         **{f"{name}_se": ratio.se for name, ratio in ratios.items()},
     }
 
 
 def _detections(
-    folder: ReportFolder, worlds: Sequence[World], lines: Sequence[Line]
+    folder: ReportFolder, worlds: Sequence[World], standings: Sequence[Standing]
 ) -> Table | None:
     names = [world.name for world in worlds]
     rows = [
-        {"policy": line.policy, **{world.name: world.detections(line.policy) for world in worlds}}
-        for line in lines
+        {"policy": own.policy, **{world.name: world.detections(own.policy) for world in worlds}}
+        for own in standings
     ]
     reported = [row for row in rows if any(row[name] for name in names)]
     changes = [world.recording.facts.get("changes_a_run") for world in worlds]

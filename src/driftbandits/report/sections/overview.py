@@ -110,9 +110,9 @@ def _paper_finding(recording: Recording) -> PaperFinding | None:
 
 
 def _worlds_finding(worlds: Sequence[World]) -> WorldsFinding:
-    line = hindsight.lines_of(worlds)[0]
-    worst = line.ratios[line.worst].mean
-    return WorldsFinding(len(worlds), line.policy, line.overall, worst, line.worst)
+    standing = hindsight.standings_of(worlds)[0]
+    worst = standing.ratios[standing.worst].mean
+    return WorldsFinding(len(worlds), standing.policy, standing.overall, worst, standing.worst)
 
 
 def _held(recording: Recording) -> float | None:
