@@ -423,7 +423,8 @@ def test_few_runs_of_one_experiment_are_enough(tmp_path: Path, runs: int) -> Non
 
 def test_real_data_alone(tmp_path: Path) -> None:
     world = {"name": "paired", "table": "fair", "horizon": 80, "switch": 80}
-    report_results.run(tmp_path, "pairs", world, ["LogisticUCB"], runs=2, defaults={"S": 5.0})
+    given = {"S": 5.0, "bonus_scale": 0.1}
+    report_results.run(tmp_path, "pairs", world, list(report_results.SIX), runs=2, defaults=given)
     page = read(write_report(tmp_path))
     assert page.faults == []
     assert "table-pairs-summary" in page.tables

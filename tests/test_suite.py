@@ -344,6 +344,16 @@ def test_a_suite_that_is_not_finished_can_be_looked_at(tmp_path: Path) -> None:
     assert "Further experiments" not in outline.text
 
 
+def test_worlds_that_share_no_policy_are_shown_side_by_side(tmp_path: Path) -> None:
+    other = with_grid(policies=[{"name": "random"}])
+    other["experiment"]["name"] = "other"
+    for experiment in (*experiments_of(with_grid()), *experiments_of(other)):
+        experiments.run_experiment(experiment, out=tmp_path)
+    outline = read(write_report(tmp_path))
+    assert [row[0] for row in outline.tables["table-suite-worlds"][1:]] == ["other", "small"]
+    assert outline.tables["table-suite-ratios"][1:] != []
+
+
 def test_one_run_is_compared_with_what_was_best_in_it(tmp_path: Path) -> None:
     given = with_grid()
     given["experiment"]["runs"] = 1

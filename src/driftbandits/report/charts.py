@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from driftbandits.report.recordings import FORGETTING, Recording, bonus_words, panels, policy_kind
+from driftbandits.report.recordings import FORGETTING, Recording, bonus_words, policy_kind
 from driftbandits.report.statistics import half_width
-from driftbandits.report.style import Look, looks
+from driftbandits.report.style import Look, looks, panels
 
 Floats = NDArray[np.float64]
 

@@ -28,14 +28,7 @@ class Claim(NamedTuple):
     verdict: str
 
 
-def ordering(recording: Recording) -> list[str]:
-    """The labels, best first: least regret, or most reward."""
-    more_is_better = recording.measure != "final regret"
-    ranked = statistics.summary(recording).sort("mean", descending=more_is_better)
-    return [str(label) for label in ranked["policy"]]
-
-
-def claims(recording: Recording) -> list[Claim]:
+def claims_about(recording: Recording) -> list[Claim]:
     """Those claims of the paper whose policies were all played."""
     label = {name: recording.labelled(name) for pair in PAIRS for name in pair}
     if any(found is None for found in label.values()):

@@ -16,7 +16,11 @@ def number(value: float | None, form: str = ",.1f") -> str:
     """Written as the form says, a percent sign set off by a space that does not break."""
     if value is None or not math.isfinite(value):
         return NONE
-    return format(value, form).replace("%", "\N{NO-BREAK SPACE}%")
+    return _with_true_minus(format(value, form).replace("%", "\N{NO-BREAK SPACE}%"))
+
+
+def _with_true_minus(text: str) -> str:
+    return f"\N{MINUS SIGN}{text[1:]}" if text.startswith("-") else text
 
 
 def whole(value: int) -> str:
@@ -28,14 +32,15 @@ def plus_minus(mean: float, se: float) -> str:
 
     >>> plus_minus(298.83, 0.72), plus_minus(918.2, 8.4), plus_minus(0.7213, 0.0012)
     ('298.8\xa0±\xa00.7', '918\xa0±\xa08', '0.7213\xa0±\xa00.0012')
-    >>> plus_minus(10514.0, math.nan), plus_minus(1.04127, math.nan)
-    ('10,514', '1.041')
+    >>> plus_minus(10514.0, math.nan), plus_minus(1.04127, math.nan), plus_minus(-0.25, 0.03)
+    ('10,514', '1.041', '−0.25\xa0±\xa00.03')
     """
     if not math.isfinite(se) or se <= 0:
         return number(mean, ",.0f" if abs(mean) >= 1000 else ".4g")
     power = math.floor(math.log10(se))
     digits = max(0, -power + (1 if se < 2 * 10.0**power else 0))
-    return f"{mean:,.{digits}f}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{se:,.{digits}f}"
+    own = number(mean, f"z,.{digits}f")  # z: what rounds to zero has no sign
+    return f"{own}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{se:,.{digits}f}"
 
 
 def ratio(value: float) -> str:

@@ -93,6 +93,11 @@ class Recording:
         return next((label for label, p in self.policies.items() if policy_kind(p) == name), None)
 
     @property
+    def forgetting(self) -> list[str]:
+        """The labels of the paper's own policies, as far as they have played."""
+        return [label for name in FORGETTING if (label := self.labelled(name))]
+
+    @property
     def bonus(self) -> float | None:
         """The scale of the bonus that all policies share; None where they differ in it."""
         scales = {bonus_of(policy) for policy in self.policies.values()}
@@ -138,13 +143,18 @@ class Recording:
 
 def policy_kind(policy: Mapping[str, Any]) -> str:
     """The policy's own name, whatever its label says; one that restarts is of a kind of its own."""
-    name = ALIASES.get(policy["name"], str(policy["name"]))
+    name = _own_name(policy)
     return f"{name}, restarted" if policy.get("restart") else name
 
 
 def is_linear(policy: Mapping[str, Any]) -> bool:
     """Does it do without the link?"""
-    return ROWS[ALIASES.get(policy["name"], policy["name"])].linear
+    row = ROWS.get(_own_name(policy))
+    return row is not None and row.linear
+
+
+def _own_name(policy: Mapping[str, Any]) -> str:
+    return ALIASES.get(policy["name"], str(policy["name"]))
 
 
 def bonus_of(policy: Mapping[str, Any]) -> float:
@@ -153,23 +163,6 @@ def bonus_of(policy: Mapping[str, Any]) -> float:
 
 def bonus_words(scale: float) -> str:
     return "bonus of the theory" if scale == 1.0 else f"bonus × {scale:g}"
-
-
-MOST_IN_A_CHART = 6
-
-
-def panels(policies: Policies) -> dict[float | None, Policies]:
-    """What is drawn in one chart each, by bonus_scale: many policies are told apart only so.
-
-    A few policies stay together, under None.
-    """
-    scales = sorted({bonus_of(policy) for policy in policies.values()}, reverse=True)
-    if len(policies) <= MOST_IN_A_CHART or len(scales) == 1:
-        return {None: policies}
-    return {
-        scale: {label: p for label, p in policies.items() if bonus_of(p) == scale}
-        for scale in scales
-    }
 
 
 def find_recordings(directory: Path) -> list[Recording]:

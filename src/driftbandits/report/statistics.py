@@ -95,6 +95,13 @@ def summary(recording: Recording) -> pl.DataFrame:
     return table.join(costs, on="policy", how="left", maintain_order="left")
 
 
+def ordering(recording: Recording) -> list[str]:
+    """The labels, best first: least regret, or most reward."""
+    more_is_better = recording.measure != "final regret"
+    ranked = summary(recording).sort("mean", descending=more_is_better)
+    return [str(label) for label in ranked["policy"]]
+
+
 def over_time(frame: pl.DataFrame, column: str) -> pl.DataFrame:
     """Mean and quantiles over runs of a column of the curves, by policy and round."""
     value = pl.col(column)

@@ -11,7 +11,7 @@ import polars as pl
 from driftbandits.report import hindsight, statistics
 from driftbandits.report.formats import number
 from driftbandits.report.hindsight import World
-from driftbandits.report.recordings import FORGETTING, Recording
+from driftbandits.report.recordings import Recording
 from driftbandits.report.sections.parts import Reached, best, ranked, reached
 
 MOST_KEY_FIGURES = 4
@@ -98,26 +98,29 @@ def overview(
 
 def _paper_finding(recording: Recording) -> PaperFinding | None:
     stationary = recording.labelled("LogisticUCB")
-    forgetting = [label for name in FORGETTING if (label := recording.labelled(name))]
-    if stationary is None or not forgetting:
+    rivals = [reached(recording, label) for label in recording.forgetting]
+    if stationary is None or not rivals:
         return None
     own = reached(recording, stationary)
-    rivals = [reached(recording, label) for label in forgetting]
     shares = [number(rival.estimate.mean / own.estimate.mean, ".0%") for rival in rivals]
     return PaperFinding(
         recording, rivals, list(dict.fromkeys(shares)), own, ranked=ranked(recording)
     )
 
 
-def _worlds_finding(worlds: Sequence[World]) -> WorldsFinding:
-    standing = hindsight.standings_of(worlds)[0]
-    worst = standing.ratios[standing.worst].mean
-    return WorldsFinding(len(worlds), standing.policy, standing.overall, worst, standing.worst)
+def _worlds_finding(worlds: Sequence[World]) -> WorldsFinding | None:
+    """None where no policy has played in every world."""
+    standings = hindsight.standings_of(worlds)
+    if not standings:
+        return None
+    first = standings[0]
+    worst = first.ratios[first.worst].mean
+    return WorldsFinding(len(worlds), first.policy, first.overall, worst, first.worst)
 
 
 def _held(recording: Recording) -> float | None:
-    own = [label for name in FORGETTING if (label := recording.labelled(name))]
-    frame = statistics.coverage(recording).filter(pl.col("policy").is_in(own))
+    played = pl.col("policy").is_in(recording.forgetting)
+    frame = statistics.coverage(recording).filter(played)
     return int(frame["held"].sum()) / int(frame["runs"].sum()) if frame.height else None
 
 
@@ -126,8 +129,10 @@ def _recovered(recordings: Sequence[Recording]) -> list[Recovered]:
     found = []
     for recording in recordings:
         policy = recording.labelled("D-GLUCB")
-        if recording.shows_share and recording.bonus != 1.0 and policy is not None:
-            frame = statistics.recovery(recording)
-            for level in frame.filter(pl.col("policy") == policy)["end_over_first_segment"]:
-                found.append(Recovered(policy, recording.name, level))
+        narrow = recording.shows_share and recording.bonus != 1.0
+        if narrow and policy and statistics.recovery_stretches(recording):
+            row = statistics.recovery(recording).row(
+                by_predicate=pl.col("policy") == policy, named=True
+            )
+            found.append(Recovered(policy, recording.name, row["end_over_first_segment"]))
     return found

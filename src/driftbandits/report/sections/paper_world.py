@@ -32,7 +32,7 @@ class PaperWorld:
 
 
 def paper_world(folder: ReportFolder, recording: Recording) -> PaperWorld:
-    found = claims.claims(recording)
+    found = claims.claims_about(recording)
     name = f"{recording.name}-claims"
     return PaperWorld(
         recording,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from driftbandits.report import charts, claims, statistics
+from driftbandits.report import charts, statistics
 from driftbandits.report.files import PageFigure, ReportFolder
 from driftbandits.report.recordings import Recording
 from driftbandits.report.statistics import Estimate
@@ -27,11 +27,11 @@ def reached(recording: Recording, label: str) -> Reached:
 
 def ranked(recording: Recording) -> list[Reached]:
     """All policies, best first."""
-    return [reached(recording, label) for label in claims.ordering(recording)]
+    return [reached(recording, label) for label in statistics.ordering(recording)]
 
 
 def best(recording: Recording) -> Reached:
-    return reached(recording, claims.ordering(recording)[0])
+    return reached(recording, statistics.ordering(recording)[0])
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from driftbandits.environments import Counts, Paired
 from driftbandits.report import charts, statistics
 from driftbandits.report.files import PageFigure, ReportFolder
-from driftbandits.report.recordings import FORGETTING, Recording, bonus_of
+from driftbandits.report.recordings import Recording, bonus_of
 from driftbandits.report.sections.parts import (
     RegretOverTime,
     Summary,
@@ -146,7 +146,7 @@ def _recovery(folder: ReportFolder, recording: Recording) -> Recovery | None:
         return None
     frame = statistics.recovery(recording)
     level = dict(frame.select("policy", "end_over_first_segment").iter_rows())
-    forgetting = [label for name in FORGETTING if (label := recording.labelled(name))]
+    forgetting = recording.forgetting
     return Recovery(
         stretches,
         folder.table(f"{recording.name}-recovery", frame, looks(recording.policies)),

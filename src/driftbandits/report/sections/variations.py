@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from driftbandits.report import claims, statistics
+from driftbandits.report import statistics
 from driftbandits.report.files import ReportFolder
 from driftbandits.report.recordings import Recording, bonus_of, bonus_words, is_linear
 from driftbandits.report.sections.parts import (
@@ -93,7 +93,7 @@ def intercept(folder: ReportFolder, recording: Recording) -> Intercept:
 
 def _linear_against_link(recording: Recording) -> list[LinearAgainstLink]:
     """The widest bonus first."""
-    order = claims.ordering(recording)
+    order = statistics.ordering(recording)
     found = []
     for scale in sorted({bonus_of(p) for p in recording.policies.values()}, reverse=True):
         same = [label for label in order if bonus_of(recording.policies[label]) == scale]
