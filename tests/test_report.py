@@ -352,6 +352,27 @@ def test_variations_of_the_papers_world_have_its_traces(tmp_path: Path) -> None:
     assert headings[headings.index("Further experiments") + 1] == "two"
 
 
+def test_variations_are_shown_without_what_they_vary(tmp_path: Path) -> None:
+    world = {"name": "abrupt2d", "horizon": 80}
+    variations: dict[str, dict[str, object]] = {
+        "narrow": {"name": "D-GLUCB", "bonus_scale": 0.1},
+        "constant": {"name": "LinUCB", "intercept": True},
+        "known": {"name": "LogisticUCB", "restart": "changes"},
+    }
+    for name, policy in variations.items():
+        report_results.run(tmp_path, name, world, [policy], runs=2)
+    page = read(write_report(tmp_path))
+    assert page.headings == [
+        "How far these figures carry",
+        "With a narrower bonus",
+        "With a fair chance for the linear policies",
+        "With the changes known",
+        "What the regret bounds say",
+        "Provenance",
+    ]
+    assert "Here it is narrower, all else equal." in page.text
+
+
 def test_a_world_at_rest_is_shown_where_there_is_no_suite(tmp_path: Path) -> None:
     report_results.at_rest(tmp_path)
     page = read(write_report(tmp_path))
@@ -429,6 +450,19 @@ def test_real_data_alone(tmp_path: Path) -> None:
     assert page.faults == []
     assert "table-pairs-summary" in page.tables
     assert "table-pairs-recovery" not in page.tables  # nothing changes, so nothing to recover from
+
+
+def test_readers_own_table_is_named(tmp_path: Path) -> None:
+    world = {"name": "paired", "table": "fair", "horizon": 80}
+    report_results.run(tmp_path, "pairs", world, ["D-GLUCB"], runs=2, defaults={"S": 5.0})
+    path = tmp_path / "pairs" / "spec.json"
+    spec = json.loads(path.read_text(encoding="utf-8"))
+    spec["environment"]["table"] = "pima"
+    path.write_text(json.dumps(spec), encoding="utf-8")
+    page = read(write_report(tmp_path))
+    assert "pima (diabetes, yes or no; the reader’s own copy)" in page.text
+    assert "a copy that the reader has" in page.text
+    assert "Pairs of cases: pima" in page.headings
 
 
 def test_log_with_missing_rewards_is_compared_by_reward(tmp_path: Path) -> None:

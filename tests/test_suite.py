@@ -344,6 +344,18 @@ def test_a_suite_that_is_not_finished_can_be_looked_at(tmp_path: Path) -> None:
     assert "Further experiments" not in outline.text
 
 
+def test_report_says_what_was_to_be_reached(tmp_path: Path) -> None:
+    for experiment in experiments_of(with_grid(policies=[{"name": hindsight.UNTUNED}])):
+        experiments.run_experiment(experiment, out=tmp_path)
+    heading, *rows = read(write_report(tmp_path)).tables["table-suite-goals"]
+    assert [cell.strip() for cell in heading[1:]] == ["measured", "to reach", "dream", "verdict"]
+    assert [row[0].split(",")[0] for row in rows] == [
+        "paper’s world",
+        "worst world (small)",
+        "geometric mean over all worlds",
+    ]
+
+
 def test_worlds_that_share_no_policy_are_shown_side_by_side(tmp_path: Path) -> None:
     other = with_grid(policies=[{"name": "random"}])
     other["experiment"]["name"] = "other"

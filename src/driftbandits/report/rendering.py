@@ -33,16 +33,13 @@ def rendered(*, title: str, overview: Any, sections: Sequence[Section], provenan
     # `plotly` carries its JavaScript inside its wheel.
     from plotly.offline import get_plotlyjs
 
-    return (
-        environment()
-        .get_template("page.html")
-        .render(
-            title=title,
-            overview=overview,
-            sections=sections,
-            provenance=provenance,
-            plotly=Markup(get_plotlyjs()),
-        )
+    template = environment().get_template("page.html")
+    return template.render(
+        title=title,
+        overview=overview,
+        sections=sections,
+        provenance=provenance,
+        plotly=Markup(get_plotlyjs()),
     )
 
 
@@ -53,7 +50,6 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=False,
     )
     made.filters.update(
         number=formats.number,

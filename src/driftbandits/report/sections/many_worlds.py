@@ -23,6 +23,7 @@ class ManyWorlds:
     runs: Sequence[int]  # one number, unless worlds differ in it
     halves_differ: Sequence[str]  # worlds whose halves have different best policies
     radial_grids: bool
+    jumps: bool  # is there a world in which a policy restarts at the true changes?
     goals: Table | None
     ratios: Table
     detections: Table | None
@@ -44,6 +45,7 @@ def many_worlds(
             for world in worlds
             for point in world.grid.policies.values()
         ),
+        jumps=any(world.best_restarted is not None for world in worlds),
         goals=_goals(folder, worlds, resting),
         ratios=_ratios(folder, worlds, standings),
         detections=_detections(folder, worlds, standings),
