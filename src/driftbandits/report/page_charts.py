@@ -209,20 +209,37 @@ def _change(at: int) -> Json:
 
 
 def _path_drawing(path: EstimatePath) -> Json:
-    links_x: list[float | None] = []
-    links_y: list[float | None] = []
-    for estimate, target in zip(path.estimates, path.targets, strict=True):
-        links_x += [*rounded(np.array([estimate[0], target[0]])), None]
-        links_y += [*rounded(np.array([estimate[1], target[1]])), None]
-    links: Json = {
+    span: Json = {
+        "range": [-path.reach, path.reach],
+        "showgrid": False,
+        "zeroline": True,
+        "zerolinecolor": FAINT,
+        "tickvals": [-1, 0, 1] if path.reach < 2 else None,
+    }
+    layout = _layout(dict(span), {**span, "scaleanchor": "x"})
+    layout["margin"] = {"l": 30, "r": 8, "t": 8, "b": 28}
+    layout["showlegend"] = False
+    return {"data": [_links(path), _truth(path), _estimates(path)], "layout": layout}
+
+
+def _links(path: EstimatePath) -> Json:
+    """From each estimate to the truth of its round; a gap after each."""
+    gap = np.full(len(path.estimates), np.nan)
+    x, y = (
+        np.stack([path.estimates[:, i], path.targets[:, i], gap], axis=1).ravel() for i in (0, 1)
+    )
+    return {
         "type": "scatter",
         "mode": "lines",
-        "x": links_x,
-        "y": links_y,
+        "x": rounded(x),
+        "y": rounded(y),
         "line": {"color": QUIET, "dash": "dot", "width": 1},
         "hoverinfo": "skip",
     }
-    truth: Json = {
+
+
+def _truth(path: EstimatePath) -> Json:
+    return {
         "type": "scatter",
         "mode": "markers",
         "x": rounded(path.targets[:, 0]),
@@ -235,7 +252,10 @@ def _path_drawing(path: EstimatePath) -> Json:
         },
         "hovertemplate": "truth (%{x:.2f}, %{y:.2f})<extra></extra>",
     }
-    estimates: Json = {
+
+
+def _estimates(path: EstimatePath) -> Json:
+    return {
         "type": "scatter",
         "mode": "lines+markers+text",
         "x": rounded(path.estimates[:, 0]),
@@ -249,14 +269,3 @@ def _path_drawing(path: EstimatePath) -> Json:
         "marker": {"color": path.look.colour, "symbol": path.look.marker, "size": 9},
         "hovertemplate": "round %{customdata:,d} (%{x:.2f}, %{y:.2f})<extra></extra>",
     }
-    span: Json = {
-        "range": [-path.reach, path.reach],
-        "showgrid": False,
-        "zeroline": True,
-        "zerolinecolor": FAINT,
-        "tickvals": [-1, 0, 1] if path.reach < 2 else None,
-    }
-    layout = _layout(dict(span), {**span, "scaleanchor": "x"})
-    layout["margin"] = {"l": 30, "r": 8, "t": 8, "b": 28}
-    layout["showlegend"] = False
-    return {"data": [links, truth, estimates], "layout": layout}
