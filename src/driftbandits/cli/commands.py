@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -133,7 +134,7 @@ def reproduce(
     wanted = []
     for name in REPRODUCED:
         options = {}
-        if name.startswith("paired-pima"):
+        if _is_of_pima(files[name]):
             if pima is None and not _faraway_is_installed():
                 continue
             options = {} if pima is None else {"path": str(pima)}
@@ -141,6 +142,11 @@ def reproduce(
             wanted.append(replace(experiment, runs=math.ceil(experiment.runs * share)))
     _run_all(wanted, out=out, workers=workers, cluster=cluster)
     _write_report(out)
+
+
+def _is_of_pima(file: Path) -> bool:
+    world = tomllib.loads(file.read_text(encoding="utf-8"))["environment"]
+    return bool(world.get("table") == "pima")
 
 
 def _faraway_is_installed() -> bool:

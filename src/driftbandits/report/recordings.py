@@ -1,8 +1,9 @@
-"""What the report knows of an experiment: its results, its world and its policies."""
+"""What an experiment recorded: its results, its world and its policies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,17 +14,21 @@ import polars as pl
 from numpy.typing import NDArray
 
 from driftbandits import experiments
+from driftbandits.policies import ALIASES, ROWS
 
 Policies = Mapping[str, Mapping[str, Any]]
 """Lines of a spec, by label."""
+
+PAPER_WORLD = "abrupt2d"
+"""The world of the paper's Figures 1 and 2."""
 
 FORGETTING = ("D-GLUCB", "SW-GLUCB")
 """The paper's own policies."""
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
-    """One experiment and its results."""
+class Recording:
+    """One experiment and what it recorded."""
 
     folder: Path
     spec: Mapping[str, Any]
@@ -38,7 +43,7 @@ class Study:
 
     @property
     def curves(self) -> pl.DataFrame:
-        """Read anew each time: the curves of all studies at once would fill the memory."""
+        """Read anew each time: the curves of all recordings at once would fill the memory."""
         return experiments.load(self.folder).curves
 
     @property
@@ -48,6 +53,11 @@ class Study:
     @property
     def world(self) -> str:
         return str(self.spec["environment"]["name"])
+
+    @property
+    def traces(self) -> tuple[str, int]:
+        """Experiments in which this is the same have played the same traces."""
+        return json.dumps(self.spec["environment"], sort_keys=True), int(self.spec["seed"])
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -80,7 +90,23 @@ class Study:
 
     def labelled(self, name: str) -> str | None:
         """The label of the first policy of this kind."""
-        return next((label for label, p in self.policies.items() if kind(p) == name), None)
+        return next((label for label, p in self.policies.items() if policy_kind(p) == name), None)
+
+    @property
+    def forgetting(self) -> list[str]:
+        """The labels of the paper's own policies, as far as they have played."""
+        return [label for name in FORGETTING if (label := self.labelled(name))]
+
+    @property
+    def bonus(self) -> float | None:
+        """The scale of the bonus that all policies share; None where they differ in it."""
+        scales = {bonus_of(policy) for policy in self.policies.values()}
+        return scales.pop() if len(scales) == 1 else None
+
+    @property
+    def bonus_in_words(self) -> str:
+        """Or the title, where the policies differ in their bonus."""
+        return self.title if self.bonus is None else bonus_words(self.bonus)
 
     @property
     def replicates(self) -> int:
@@ -100,6 +126,11 @@ class Study:
         """How often a run changes; 0 if nobody knows it."""
         return int(self.facts.get("changes_a_run") or 0)
 
+    @property
+    def rests(self) -> bool:
+        """Is it known that nothing changes?"""
+        return self.facts.get("changes_a_run") == 0
+
     @cached_property
     def true_theta(self) -> NDArray[np.float64] | None:
         """The parameter of each round (T, d), where it is the same in every run."""
@@ -110,10 +141,20 @@ class Study:
         return np.repeat(np.array(parameters, dtype=np.float64), lengths, axis=0)
 
 
-def kind(policy: Mapping[str, Any]) -> str:
+def policy_kind(policy: Mapping[str, Any]) -> str:
     """The policy's own name, whatever its label says; one that restarts is of a kind of its own."""
-    name = {"GLM-UCB": "LogisticUCB"}.get(policy["name"], str(policy["name"]))
+    name = _own_name(policy)
     return f"{name}, restarted" if policy.get("restart") else name
+
+
+def is_linear(policy: Mapping[str, Any]) -> bool:
+    """Does it do without the link?"""
+    row = ROWS.get(_own_name(policy))
+    return row is not None and row.linear
+
+
+def _own_name(policy: Mapping[str, Any]) -> str:
+    return ALIASES.get(policy["name"], str(policy["name"]))
 
 
 def bonus_of(policy: Mapping[str, Any]) -> float:
@@ -124,39 +165,39 @@ def bonus_words(scale: float) -> str:
     return "bonus of the theory" if scale == 1.0 else f"bonus × {scale:g}"
 
 
-MOST_IN_A_CHART = 6
+def find_recordings(directory: Path) -> list[Recording]:
+    """Every experiment with results under a directory, variants in the order of their file.
 
-
-def panels(policies: Policies) -> dict[float | None, Policies]:
-    """What is drawn in one chart each, by bonus_scale: many policies are told apart only so.
-
-    A few policies stay together, under None.
+    Of two with one name, the last.
     """
-    scales = sorted({bonus_of(policy) for policy in policies.values()}, reverse=True)
-    if len(policies) <= MOST_IN_A_CHART or len(scales) == 1:
-        return {None: policies}
-    return {
-        scale: {label: p for label, p in policies.items() if bonus_of(p) == scale}
-        for scale in scales
-    }
-
-
-def find_studies(directory: Path) -> dict[str, Study]:
-    """Every experiment with results under a directory, by name."""
-    found: dict[str, Study] = {}
+    found: dict[str, Recording] = {}
     for path in sorted(directory.iterdir()):
         # An experiment that was interrupted before its first block has a spec and no runs.
         if (path / "spec.json").is_file() and any(path.glob("runs-*.parquet")):
             results = experiments.load(path)
-            study = Study(path, results.spec, results.theta, results.runs, results.missing)
-            found[study.name] = study
-    return found
+            recording = Recording(path, results.spec, results.theta, results.runs, results.missing)
+            found[recording.name] = recording
+    return sorted(found.values(), key=_place)
 
 
-def sweeps(studies: Mapping[str, Study]) -> dict[str, list[Study]]:
+def _place(recording: Recording) -> tuple[str, int, str]:
+    spec = recording.spec
+    return str(spec.get("sweep") or recording.name), int(spec.get("position", 1)), recording.name
+
+
+def sweeps(recordings: Iterable[Recording]) -> dict[str, list[Recording]]:
     """Variants of one experiment, by the name they share."""
-    grouped: dict[str, list[Study]] = {}
-    for study in studies.values():
-        if study.spec.get("sweep"):
-            grouped.setdefault(str(study.spec["sweep"]), []).append(study)
+    grouped: dict[str, list[Recording]] = {}
+    for recording in recordings:
+        if recording.spec.get("sweep"):
+            grouped.setdefault(str(recording.spec["sweep"]), []).append(recording)
     return grouped
+
+
+def swept_by(group: Sequence[Recording]) -> str | None:
+    """What differs between the variants of a sweep: the horizon, or else the number of changes."""
+    if len({recording.horizon for recording in group}) == len(group):
+        return "horizon"
+    if len({recording.change_count for recording in group}) == len(group):
+        return "changes"
+    return None

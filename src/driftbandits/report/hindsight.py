@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy import stats
 
-from driftbandits.report.numbers import Estimate, estimate
-from driftbandits.report.studies import Study, kind
+from driftbandits.report.recordings import PAPER_WORLD, Recording, policy_kind
+from driftbandits.report.statistics import NO_ESTIMATE, Estimate, estimate
 
 Floats = NDArray[np.float64]
 Point = Mapping[str, Any]
@@ -43,25 +44,25 @@ class Tuned(NamedTuple):
 class World:
     """A world of the suite: the policies that played in it, and its grid."""
 
-    study: Study
-    grid: Study
+    recording: Recording
+    grid: Recording
 
     @property
     def name(self) -> str:
-        return str(self.study.spec["variant"] or self.study.name)
+        return str(self.recording.spec["variant"] or self.recording.name)
 
     @property
     def jumps(self) -> bool:
-        return self.study.change_count > 0
+        return self.recording.change_count > 0
 
     @cached_property
     def replicates(self) -> list[int]:
         """The runs that everybody has played."""
-        shared = set(self.study.runs["replicate"]) & set(self.grid.runs["replicate"])
+        shared = set(self.recording.runs["replicate"]) & set(self.grid.runs["replicate"])
         return sorted(int(r) for r in shared)
 
     def regret(self, label: str) -> Floats:
-        return _regrets(self.study, self.replicates)[label]
+        return _regrets(self.recording, self.replicates)[label]
 
     @cached_property
     def single_memory(self) -> list[Point]:
@@ -75,7 +76,7 @@ class World:
     @cached_property
     def best_stationary(self) -> Tuned | None:
         """The policy that keeps everything, with its best bonus; None where the grid has none."""
-        points = [point for point in self.single_memory if kind(point) == "LogisticUCB"]
+        points = [point for point in self.single_memory if policy_kind(point) == "LogisticUCB"]
         return self._tuned(points) if points else None
 
     @cached_property
@@ -103,19 +104,21 @@ class World:
 
     def cost(self, label: str) -> float:
         """Time of a round over that of the baseline's, in the same runs."""
-        seconds = dict(self.study.runs.group_by("policy").agg(pl.col("seconds").sum()).iter_rows())
-        baseline = self.study.labelled(BASELINE)
+        seconds = dict(
+            self.recording.runs.group_by("policy").agg(pl.col("seconds").sum()).iter_rows()
+        )
+        baseline = self.recording.labelled(BASELINE)
         return math.nan if baseline is None else float(seconds[label] / seconds[baseline])
 
     def detections(self, label: str) -> float:
         """Changes that a policy reported in a run, on average."""
-        mine = self.study.runs.filter(pl.col("policy") == label)["detections"]
+        mine = self.recording.runs.filter(pl.col("policy") == label)["detections"]
         return float(mine.sum()) / mine.len()
 
 
-def _regrets(study: Study, replicates: Sequence[int]) -> dict[str, Floats]:
+def _regrets(recording: Recording, replicates: Sequence[int]) -> dict[str, Floats]:
     """Final regret of each policy in the given runs."""
-    runs = study.runs.filter(pl.col("replicate").is_in(replicates)).sort("replicate")
+    runs = recording.runs.filter(pl.col("replicate").is_in(replicates)).sort("replicate")
     return {
         str(label): mine["final_regret"].to_numpy()
         for (label,), mine in runs.group_by("policy", maintain_order=True)
@@ -125,51 +128,57 @@ def _regrets(study: Study, replicates: Sequence[int]) -> dict[str, Floats]:
 def ratio_of_means(one: Floats, other: Floats) -> Estimate:
     """Both played the same runs, so the error is that of what one has beyond its share."""
     if other.mean() <= 0.0:
-        return Estimate(math.nan, math.nan)
+        return NO_ESTIMATE
     ratio = float(one.mean() / other.mean())
     beyond = estimate(one - ratio * other)
-    return Estimate(ratio, beyond.se / float(other.mean()))
+    return Estimate(ratio, beyond.se / float(other.mean()), beyond.runs)
 
 
-def geometric_mean(values: Iterable[float]) -> float:
-    """The n-th root of the product of n numbers.
-
-    >>> geometric_mean([1.0, 4.0])
-    2.0
-    """
-    given = list(values)
-    if min(given) <= 0.0:
-        return 0.0
-    return math.exp(math.fsum(math.log(value) for value in given) / len(given))
-
-
-def members(studies: Mapping[str, Study]) -> set[str]:
-    """The names of the studies that belong to a suite, finished or not."""
-    hindsight = [study for study in studies.values() if study.spec.get("hindsight")]
-    sweeps = {study.spec["sweep"] for study in hindsight} - {None}
-    alone = {name for study in hindsight for name in (study.name, _own_name(study))}
-    swept = {study.name for study in studies.values() if study.spec.get("sweep") in sweeps}
-    return (alone | swept | {FALSE_ALARMS}) & studies.keys()
+def members(recordings: Sequence[Recording]) -> list[Recording]:
+    """The grids, and the experiments that they belong to, finished or not."""
+    grids = [recording for recording in recordings if recording.spec.get("hindsight")]
+    sweeps = {grid.spec["sweep"] for grid in grids} - {None}
+    owners = [_owner(grid, recordings) for grid in grids]
+    return [
+        recording
+        for recording in recordings
+        if recording in grids or recording in owners or recording.spec.get("sweep") in sweeps
+    ]
 
 
-def _own_name(grid: Study) -> str:
-    """The experiment that a grid belongs to."""
-    return grid.name.removesuffix("-hindsight")
+def _owner(grid: Recording, recordings: Iterable[Recording]) -> Recording | None:
+    """The experiment that a grid belongs to: all that is recorded of the two agrees."""
+    others = (recording for recording in recordings if not recording.spec.get("hindsight"))
+    return next((other for other in others if _identity(other) == _identity(grid)), None)
 
 
-def worlds_of(studies: Mapping[str, Study]) -> list[World]:
+def _identity(recording: Recording) -> tuple[Any, ...]:
+    spec = recording.spec
+    return spec.get("sweep"), spec.get("variant"), recording.title, recording.traces
+
+
+def worlds_of(recordings: Sequence[Recording]) -> list[World]:
     """The worlds that have both policies and a grid, in the order of their file."""
     paired = [
-        World(studies[_own_name(grid)], grid)
-        for grid in studies.values()
-        if grid.spec.get("hindsight") and _own_name(grid) in studies
+        World(owner, grid)
+        for grid in recordings
+        if grid.spec.get("hindsight") and (owner := _owner(grid, recordings))
     ]
     found = [world for world in paired if world.replicates and world.single_memory]
-    return sorted(found, key=lambda world: int(world.study.spec["position"]))
+    return sorted(found, key=lambda world: int(world.recording.spec["position"]))
 
 
-class Line(NamedTuple):
-    """A policy's line of the table."""
+def at_rest(recordings: Iterable[Recording]) -> list[Recording]:
+    """Experiments in which nothing changes, with policies that all look for changes."""
+    return [
+        recording
+        for recording in recordings
+        if recording.rests and all(p.get("false_alarm_rate") for p in recording.policies.values())
+    ]
+
+
+class Standing(NamedTuple):
+    """How a policy stands in every world."""
 
     policy: str
     ratios: dict[str, Estimate]  # by world
@@ -177,46 +186,44 @@ class Line(NamedTuple):
 
     @property
     def overall(self) -> float:
-        return geometric_mean(ratio.mean for ratio in self.ratios.values())
+        return float(stats.gmean([ratio.mean for ratio in self.ratios.values()]))
 
     @property
     def worst(self) -> str:
         return max(self.ratios, key=lambda world: self.ratios[world].mean)
 
 
-def lines_of(worlds: Sequence[World]) -> list[Line]:
+def standings_of(worlds: Sequence[World]) -> list[Standing]:
     """The policies that have played in every world, best first."""
     everywhere = [
         label
-        for label in worlds[0].study.policies
-        if all(label in world.study.policies for world in worlds)
+        for label in worlds[0].recording.policies
+        if all(label in world.recording.policies for world in worlds)
     ]
-    lines = [
-        Line(
+    standings = [
+        Standing(
             label,
             {world.name: world.ratio(world.regret(label)) for world in worlds},
-            geometric_mean(world.cost(label) for world in worlds),
+            float(stats.gmean([world.cost(label) for world in worlds])),
         )
         for label in everywhere
     ]
-    return sorted(lines, key=lambda line: line.overall)
+    return sorted(standings, key=lambda standing: standing.overall)
 
 
-def restarted_line(worlds: Sequence[World]) -> Line | None:
+def restarted_standing(worlds: Sequence[World]) -> Standing | None:
     """What restarts at the true changes, in the worlds that jump."""
     ratios = {
         world.name: world.ratio(world.best_restarted.regret)
         for world in worlds
         if world.best_restarted is not None
     }
-    return Line("restart at the true changes, tuned", ratios, math.nan) if ratios else None
+    return Standing("restart at the true changes, tuned", ratios, math.nan) if ratios else None
 
 
 # -- what is to be reached ------------------------------------------------------------------------
 
 UNTUNED = "auto"
-FALSE_ALARMS = "suite-false-alarms"
-"""The experiment in which nothing ever changes."""
 
 
 class Goal(NamedTuple):
@@ -235,40 +242,41 @@ class Goal(NamedTuple):
 
 
 def goals_of(
-    worlds: Sequence[World], studies: Mapping[str, Study], *, policy: str = UNTUNED
+    worlds: Sequence[World], resting: Sequence[Recording], *, policy: str = UNTUNED
 ) -> list[Goal]:
     """Those that the runs tell something of; none where the policy has not played."""
-    label = worlds[0].study.labelled(policy)
-    own = next((line for line in lines_of(worlds) if line.policy == label), None)
+    label = worlds[0].recording.labelled(policy)
+    own = next((found for found in standings_of(worlds) if found.policy == label), None)
     if own is None:
         return []
     goals = []
     for world in worlds:
         regret = world.regret(own.policy)
-        if world.name == "paper":
+        if world.recording.world == PAPER_WORLD:
             goals.append(Goal("paper’s world, mean regret", estimate(regret), 85.0, 55.0))
-        if world.name == "stationary" and world.best_stationary is not None:
+        if world.recording.rests and world.best_stationary is not None:
             over = ratio_of_means(regret, world.best_stationary.regret)
             what = "stationary world, over LogisticUCB with the best bonus scale"
             goals.append(Goal(what, over, 1.5, 1.1))
     what = f"worst world ({own.worst}), over the best single-memory policy tuned in hindsight"
     goals.append(Goal(what, own.ratios[own.worst], 1.5, 1.0))
     what = "geometric mean over all worlds, same comparison"
-    goals.append(Goal(what, Estimate(own.overall, math.nan), 1.1, 0.8))
-    return [*goals, *_false_alarms(studies.get(FALSE_ALARMS), policy), *_cost(own)]
+    goals.append(Goal(what, NO_ESTIMATE._replace(mean=own.overall), 1.1, 0.8))
+    return [*goals, *_false_alarms(resting, policy), *_cost(own)]
 
 
-def _false_alarms(study: Study | None, policy: str) -> list[Goal]:
-    label = None if study is None else study.labelled(policy)
-    if study is None or label is None:
-        return []
-    mine = study.runs.filter(pl.col("policy") == label)["detections"].cast(pl.Float64)
-    what = f"false restarts in {study.horizon:,} stationary rounds"
-    return [Goal(what, estimate(mine.to_numpy()), 0.5, 0.05)]
+def _false_alarms(resting: Sequence[Recording], policy: str) -> list[Goal]:
+    goals = []
+    for recording in resting:
+        if label := recording.labelled(policy):
+            mine = recording.runs.filter(pl.col("policy") == label)["detections"]
+            what = f"false restarts in {recording.horizon:,} stationary rounds"
+            goals.append(Goal(what, estimate(mine.cast(pl.Float64).to_numpy()), 0.5, 0.05))
+    return goals
 
 
-def _cost(own: Line) -> list[Goal]:
+def _cost(own: Standing) -> list[Goal]:
     if math.isnan(own.cost):
         return []
     what = f"cost of a round over {BASELINE}, geometric mean over all worlds"
-    return [Goal(what, Estimate(own.cost, math.nan), 3.0, 1.5)]
+    return [Goal(what, NO_ESTIMATE._replace(mean=own.cost), 3.0, 1.5)]

@@ -1,25 +1,24 @@
-"""Charts as plotly's JSON, for the page. The script `page.js` draws them.
+"""Charts as plotly's data, for the page. The script `page.js` draws them.
 
 Plotly reads a little HTML in texts, so every text that comes from a spec is escaped here.
 """
 
 from __future__ import annotations
 
-import json
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from driftbandits.report.charts import (
     Chart,
+    EstimatePath,
     Floats,
     Line,
-    Path,
     Reference,
     nice_logarithmic_ticks,
 )
-from driftbandits.report.style import FAINT, INK, QUIET, translucent
+from driftbandits.report.style import FAINT, INK, QUIET, Look, translucent
 
 Json = dict[str, Any]
 
@@ -34,15 +33,19 @@ _AXIS: Json = {
 }
 
 
-def figure(chart: Chart | Path) -> Json:
-    """What plotly needs to draw a chart: data and layout."""
-    return _path_figure(chart) if isinstance(chart, Path) else _chart_figure(chart)
+class PageChart(NamedTuple):
+    """A chart of the page."""
+
+    title: str
+    axis: str  # of y; it stands above the chart, where it is read without turning the head
+    look: Look | None  # of the only policy, where there is one
+    drawing: Json  # what plotly needs: data and layout
 
 
-def as_script(content: Any) -> str:
-    """JSON that may stand inside a script element: no `<` can end it."""
-    text = json.dumps(content, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    return text.replace("<", "\\u003c")
+def page_chart(chart: Chart | EstimatePath) -> PageChart:
+    if isinstance(chart, EstimatePath):
+        return PageChart(chart.title, "", chart.look, _path_drawing(chart))
+    return PageChart(chart.title, chart.y_title, None, _chart_drawing(chart))
 
 
 def rounded(values: Floats) -> list[float | None]:
@@ -67,40 +70,10 @@ def _layout(x_axis: Json, y_axis: Json) -> Json:
     }
 
 
-def _chart_figure(chart: Chart) -> Json:
-    traces: list[Json] = []
-    for line in chart.lines:
-        if chart.logarithmic:
-            traces.append(_whiskers(line))
-        else:
-            # The bands lie below all lines, so they come first.
-            traces.append(_band(line))
-    digits = ".3f" if chart.share else ",.1f"
-    if not chart.logarithmic:
-        traces += [_curve(line, digits) for line in chart.lines]
-    traces += [_reference(reference) for reference in chart.references]
-    ends = [float(line.x[-1]) for line in chart.lines if len(line.x)]
-    if chart.logarithmic:
-        ticks = sorted({float(x) for line in chart.lines for x in line.x})
-        x_axis: Json = {"type": "log", "tickvals": ticks, "ticktext": [f"{x:,.0f}" for x in ticks]}
-        heights = np.concatenate([line.y for line in chart.lines])
-        marks = nice_logarithmic_ticks(float(heights.min()), float(heights.max()))
-        y_axis: Json = {
-            "type": "log",
-            "tickvals": marks,
-            "ticktext": [f"{mark:,g}" for mark in marks],
-        }
-    else:
-        x_axis = {"range": [0, max(ends, default=1.0)], "tickformat": ",d", "showgrid": False}
-        x_axis["unifiedhovertitle"] = {"text": "round %{x:,d}"}
-        y_axis = {} if chart.share else {"rangemode": "tozero", "tickformat": ",d"}
-        if chart.y_range is not None:
-            y_axis["range"] = rounded(np.array(chart.y_range))
-    layout = _layout(
-        {**x_axis, "title": {"text": escape(chart.x_title), "standoff": 8}},
-        y_axis,  # its title stands above the chart, where it can be read without turning the head
-    )
-    layout["hovermode"] = "closest" if chart.logarithmic else "x unified"
+def _chart_drawing(chart: Chart) -> Json:
+    own = _growth_drawing(chart) if chart.logarithmic else _curves_drawing(chart)
+    layout = own["layout"]
+    layout["xaxis"]["title"] = {"text": escape(chart.x_title), "standoff": 8}
     layout["legend"] = {
         "orientation": "h",
         "x": 0,
@@ -110,7 +83,45 @@ def _chart_figure(chart: Chart) -> Json:
         "itemwidth": 40,
     }
     layout["shapes"] = [_change(at) for at in chart.changes]
-    return {"data": traces, "layout": layout}
+    own["data"] += [_reference(reference) for reference in chart.references]
+    return own
+
+
+def _curves_drawing(chart: Chart) -> Json:
+    digits = ".3f" if chart.share else ",.1f"
+    ends = [float(line.x[-1]) for line in chart.lines if len(line.x)]
+    x_axis: Json = {
+        "range": [0, max(ends, default=1.0)],
+        "tickformat": ",d",
+        "showgrid": False,
+        "unifiedhovertitle": {"text": "round %{x:,d}"},
+    }
+    y_axis: Json = {} if chart.share else {"rangemode": "tozero", "tickformat": ",d"}
+    if chart.y_range is not None:
+        y_axis["range"] = rounded(np.array(chart.y_range))
+    # The bands lie below all lines, so they come first.
+    curves = [_curve(line, digits) for line in chart.lines]
+    return {
+        "data": [*map(_band, chart.lines), *curves],
+        "layout": {**_layout(x_axis, y_axis), "hovermode": "x unified"},
+    }
+
+
+def _growth_drawing(chart: Chart) -> Json:
+    ticks = sorted({float(x) for line in chart.lines for x in line.x})
+    x_axis: Json = {"type": "log", "tickvals": ticks, "ticktext": [f"{x:,.0f}" for x in ticks]}
+    heights = np.array(chart.y_range)
+    marks = nice_logarithmic_ticks(*heights)
+    y_axis: Json = {
+        "type": "log",
+        "range": rounded(np.log10(heights)),
+        "tickvals": marks,
+        "ticktext": [f"{mark:,g}" for mark in marks],
+    }
+    return {
+        "data": [_whiskers(line) for line in chart.lines],
+        "layout": {**_layout(x_axis, y_axis), "hovermode": "closest"},
+    }
 
 
 def _band(line: Line) -> Json:
@@ -197,21 +208,38 @@ def _change(at: int) -> Json:
     }
 
 
-def _path_figure(path: Path) -> Json:
-    links_x: list[float | None] = []
-    links_y: list[float | None] = []
-    for estimate, target in zip(path.estimates, path.targets, strict=True):
-        links_x += [*rounded(np.array([estimate[0], target[0]])), None]
-        links_y += [*rounded(np.array([estimate[1], target[1]])), None]
-    links: Json = {
+def _path_drawing(path: EstimatePath) -> Json:
+    span: Json = {
+        "range": [-path.reach, path.reach],
+        "showgrid": False,
+        "zeroline": True,
+        "zerolinecolor": FAINT,
+        "tickvals": [-1, 0, 1] if path.reach < 2 else None,
+    }
+    layout = _layout(dict(span), {**span, "scaleanchor": "x"})
+    layout["margin"] = {"l": 30, "r": 8, "t": 8, "b": 28}
+    layout["showlegend"] = False
+    return {"data": [_links(path), _truth(path), _estimates(path)], "layout": layout}
+
+
+def _links(path: EstimatePath) -> Json:
+    """From each estimate to the truth of its round; a gap after each."""
+    gap = np.full(len(path.estimates), np.nan)
+    x, y = (
+        np.stack([path.estimates[:, i], path.targets[:, i], gap], axis=1).ravel() for i in (0, 1)
+    )
+    return {
         "type": "scatter",
         "mode": "lines",
-        "x": links_x,
-        "y": links_y,
+        "x": rounded(x),
+        "y": rounded(y),
         "line": {"color": QUIET, "dash": "dot", "width": 1},
         "hoverinfo": "skip",
     }
-    truth: Json = {
+
+
+def _truth(path: EstimatePath) -> Json:
+    return {
         "type": "scatter",
         "mode": "markers",
         "x": rounded(path.targets[:, 0]),
@@ -224,7 +252,10 @@ def _path_figure(path: Path) -> Json:
         },
         "hovertemplate": "truth (%{x:.2f}, %{y:.2f})<extra></extra>",
     }
-    estimates: Json = {
+
+
+def _estimates(path: EstimatePath) -> Json:
+    return {
         "type": "scatter",
         "mode": "lines+markers+text",
         "x": rounded(path.estimates[:, 0]),
@@ -238,14 +269,3 @@ def _path_figure(path: Path) -> Json:
         "marker": {"color": path.look.colour, "symbol": path.look.marker, "size": 9},
         "hovertemplate": "round %{customdata:,d} (%{x:.2f}, %{y:.2f})<extra></extra>",
     }
-    span: Json = {
-        "range": [-path.reach, path.reach],
-        "showgrid": False,
-        "zeroline": True,
-        "zerolinecolor": FAINT,
-        "tickvals": [-1, 0, 1] if path.reach < 2 else None,
-    }
-    layout = _layout(dict(span), {**span, "scaleanchor": "x"})
-    layout["margin"] = {"l": 30, "r": 8, "t": 8, "b": 28}
-    layout["showlegend"] = False
-    return {"data": [links, truth, estimates], "layout": layout}

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from driftbandits.report.charts import CORNERS, Chart, Figure, Line, Path, nice_logarithmic_ticks
+from driftbandits.report.charts import (
+    CORNERS,
+    Chart,
+    EstimatePath,
+    Figure,
+    Line,
+    nice_logarithmic_ticks,
+)
 from driftbandits.report.style import (
     FAINT,
     INK,
@@ -49,7 +55,7 @@ SETTINGS: Any = {
 }
 
 
-def save(figure: Figure, directory: FilePath) -> tuple[FilePath, FilePath]:
+def save(figure: Figure, directory: Path) -> tuple[Path, Path]:
     """Draw a figure; gives back its PNG and its SVG."""
     with mpl.rc_context(SETTINGS):
         canvas = draw(figure)
@@ -63,7 +69,7 @@ def save(figure: Figure, directory: FilePath) -> tuple[FilePath, FilePath]:
 def draw(figure: Figure) -> Canvas:
     columns = min(figure.columns, len(figure.charts))
     rows = math.ceil(len(figure.charts) / columns)
-    of_paths = isinstance(figure.charts[0], Path)
+    of_paths = isinstance(figure.charts[0], EstimatePath)
     height = WIDTH / columns + 0.1 if of_paths else 3.5 if columns == 1 else 2.5
     canvas = Canvas(figsize=(WIDTH, rows * height), layout="constrained")
     FigureCanvasAgg(canvas)
@@ -71,7 +77,7 @@ def draw(figure: Figure) -> Canvas:
     for axes in grid.flat[len(figure.charts) :]:
         axes.set_visible(False)
     for axes, chart in zip(grid.flat, figure.charts, strict=False):
-        if isinstance(chart, Path):
+        if isinstance(chart, EstimatePath):
             draw_path(axes, chart)
         else:
             draw_chart(axes, chart, narrow=columns > 1)
@@ -190,13 +196,14 @@ def _logarithmic(axes: Axes, chart: Chart) -> None:
     axes.set_xticks(ticks)
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    heights = np.concatenate([line.y for line in chart.lines])
-    axes.set_yticks(nice_logarithmic_ticks(float(heights.min()), float(heights.max())))
+    assert chart.y_range is not None
+    axes.set_yticks(nice_logarithmic_ticks(*chart.y_range))
+    axes.set_ylim(chart.y_range)
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
 
 
-def draw_path(axes: Axes, path: Path) -> None:
+def draw_path(axes: Axes, path: EstimatePath) -> None:
     axes.set_title(path.title)
     axes.set_aspect("equal")
     axes.set_xlim(-path.reach, path.reach)

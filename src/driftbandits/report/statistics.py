@@ -7,74 +7,99 @@ All policies of a run play the same trace, so two policies are compared run by r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
-from driftbandits.report.studies import Study
+from driftbandits.report.recordings import Recording
 
 LOW, HIGH = 0.05, 0.95
+"""The quantiles over runs that are shown."""
+LEVEL = 0.95
+"""Of the intervals."""
 
 
 class Estimate(NamedTuple):
-    """A mean and its standard error."""
+    """A mean over runs and its standard error."""
 
     mean: float
     se: float
+    runs: int
 
     @property
     def clear(self) -> bool:
-        """Further from zero than two standard errors."""
-        return abs(self.mean) > 2 * self.se
+        """Zero lies outside the interval of the mean."""
+        return abs(self.mean) > float(half_width(self.se, self.runs))
+
+
+NO_ESTIMATE = Estimate(math.nan, math.nan, 0)
 
 
 def estimate(values: NDArray[np.float64]) -> Estimate:
     """A standard error needs two runs; with one it is not a number."""
-    se = float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    return Estimate(float(np.mean(values)), se)
+    se = float(stats.sem(values)) if len(values) > 1 else math.nan
+    return Estimate(float(np.mean(values)), se, len(values))
 
 
-def outcome(study: Study) -> pl.DataFrame:
+def half_width(se: ArrayLike, runs: ArrayLike) -> NDArray[np.float64]:
+    """Of the interval of a mean over runs, by Student's t: few runs know their error badly.
+
+    >>> [round(float(half_width(1.0, runs)), 2) for runs in (6, 40, 500)]
+    [2.57, 2.02, 1.96]
+    """
+    quantile = stats.t.ppf((1.0 + LEVEL) / 2.0, np.asarray(runs) - 1)
+    return np.asarray(quantile * np.asarray(se), dtype=np.float64)
+
+
+def outcome(recording: Recording) -> pl.DataFrame:
     """policy, replicate, value: the final regret, or else the reward a round."""
-    by_regret = study.measure == "final regret"
+    by_regret = recording.measure == "final regret"
     value = pl.col("final_regret") if by_regret else pl.col("total_reward") / pl.col("rounds")
-    return study.runs.select("policy", "replicate", value.cast(pl.Float64).alias("value"))
+    return recording.runs.select("policy", "replicate", value.cast(pl.Float64).alias("value"))
 
 
-def values_of(study: Study, label: str) -> NDArray[np.float64]:
+def values_of(recording: Recording, label: str) -> NDArray[np.float64]:
     """What one policy reached in each run, in the order of the replicates."""
-    mine = outcome(study).filter(pl.col("policy") == label).sort("replicate")
+    mine = outcome(recording).filter(pl.col("policy") == label).sort("replicate")
     return mine["value"].to_numpy()
 
 
-def difference(study: Study, one: str, other: str) -> Estimate:
+def difference(recording: Recording, one: str, other: str) -> Estimate:
     """`one` less `other`, run by run."""
-    frame = outcome(study)
+    frame = outcome(recording)
     pairs = frame.filter(pl.col("policy") == one).join(
         frame.filter(pl.col("policy") == other), on="replicate"
     )
     return estimate((pairs["value"] - pairs["value_right"]).to_numpy())
 
 
-def summary(study: Study) -> pl.DataFrame:
+def summary(recording: Recording) -> pl.DataFrame:
     """One row a policy: what it reached and what that cost."""
-    costs = study.runs.group_by("policy").agg(
+    costs = recording.runs.group_by("policy").agg(
         (1e6 * pl.col("seconds").sum() / pl.col("rounds").sum()).alias("microseconds_per_round"),
         (pl.col("projections").sum() / pl.col("rounds").sum()).alias("projections_per_round"),
         (pl.col("passes").sum() / pl.col("rounds").sum()).alias("passes_per_round"),
     )
     rows = []
-    for label in study.policies:
-        values = values_of(study, label)
-        mean, se = estimate(values)
+    for label in recording.policies:
+        values = values_of(recording, label)
+        mean, se, runs = estimate(values)
         low, high = np.quantile(values, (LOW, HIGH))
-        rows.append((label, len(values), mean, se, float(low), float(high)))
+        rows.append((label, runs, mean, se, float(low), float(high)))
     table = pl.DataFrame(rows, schema=["policy", "runs", "mean", "se", "q05", "q95"], orient="row")
     return table.join(costs, on="policy", how="left", maintain_order="left")
+
+
+def ordering(recording: Recording) -> list[str]:
+    """The labels, best first: least regret, or most reward."""
+    more_is_better = recording.measure != "final regret"
+    ranked = summary(recording).sort("mean", descending=more_is_better)
+    return [str(label) for label in ranked["policy"]]
 
 
 def over_time(frame: pl.DataFrame, column: str) -> pl.DataFrame:
@@ -91,10 +116,11 @@ def over_time(frame: pl.DataFrame, column: str) -> pl.DataFrame:
     )
 
 
-def shares(study: Study, window: int) -> pl.DataFrame:
+def shares(recording: Recording, window: int) -> pl.DataFrame:
     """The curves with the share of positives found so far, and in the last `window` rounds."""
     pieces = []
-    for (_, _), run in study.curves.sort("round").group_by("policy", "replicate"):
+    curves = recording.curves.sort("policy", "replicate", "round")
+    for _, run in curves.group_by("policy", "replicate", maintain_order=True):
         rounds = run["round"].to_numpy()
         reward = run["reward"].to_numpy()
         before = reward_at(rounds, reward, rounds - window)
@@ -115,7 +141,7 @@ def reward_at(
     return at
 
 
-class Recovery(NamedTuple):
+class Stretches(NamedTuple):
     """The stretches of a paired run that are compared, as first and last round."""
 
     segment: tuple[int, int]  # before the change
@@ -123,32 +149,32 @@ class Recovery(NamedTuple):
     after: tuple[int, int]  # the last eighth of the run
 
 
-def recovery_stretches(study: Study) -> Recovery | None:
+def recovery_stretches(recording: Recording) -> Stretches | None:
     """None unless there is exactly one change, with room on both sides."""
-    if len(study.changes) != 1:
+    if len(recording.changes) != 1:
         return None
-    last, length = study.changes[0] - 1, study.horizon // 8
-    if not 0 < length <= min(last, study.horizon - last):
+    last, length = recording.changes[0] - 1, recording.horizon // 8
+    if not 0 < length <= min(last, recording.horizon - last):
         return None
-    return Recovery(
-        (1, last), (last - length + 1, last), (study.horizon - length + 1, study.horizon)
+    return Stretches(
+        (1, last), (last - length + 1, last), (recording.horizon - length + 1, recording.horizon)
     )
 
 
 @cache
-def recovery(study: Study) -> pl.DataFrame:
+def recovery(recording: Recording) -> pl.DataFrame:
     """Shares of positives found: whole run, before the change and at the end, by policy."""
-    stretches = recovery_stretches(study)
+    stretches = recovery_stretches(recording)
     if stretches is None:
         return pl.DataFrame()
-    curves = study.curves.sort("round")
+    curves = recording.curves.sort("replicate", "round")
     rows = []
-    for label in study.policies:
+    for label in recording.policies:
         found: list[list[float]] = []
         mine = curves.filter(pl.col("policy") == label)
-        for _, run in mine.group_by("replicate"):
+        for _, run in mine.group_by("replicate", maintain_order=True):
             rounds, reward = run["round"].to_numpy(), run["reward"].to_numpy()
-            edges = np.array([(0, study.horizon), *((a - 1, b) for a, b in stretches)])
+            edges = np.array([(0, recording.horizon), *((a - 1, b) for a, b in stretches)])
             at = reward_at(rounds, reward, edges)
             found.append(list((at[:, 1] - at[:, 0]) / (edges[:, 1] - edges[:, 0])))
         whole, segment, before, after = np.mean(found, axis=0)
@@ -158,13 +184,13 @@ def recovery(study: Study) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=names, orient="row")
 
 
-def mean_theta(study: Study) -> pl.DataFrame:
+def mean_theta(recording: Recording) -> pl.DataFrame:
     """policy, round, theta_hat (list, mean over runs), distance of that mean to the truth."""
-    truth = study.true_theta
+    truth = recording.true_theta
     rows = []
-    for label in study.policies:
-        mine = study.theta.filter(pl.col("policy") == label)
-        for (at,), group in mine.sort("round").group_by("round", maintain_order=True):
+    for label in recording.policies:
+        mine = recording.theta.filter(pl.col("policy") == label).sort("round", "replicate")
+        for (at,), group in mine.group_by("round", maintain_order=True):
             hats = np.array(group["theta_hat"].to_list(), dtype=np.float64)
             centre = hats.mean(axis=0)
             distance = math.nan
@@ -181,55 +207,28 @@ def mean_theta(study: Study) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def coverage(study: Study) -> pl.DataFrame:
+def coverage(recording: Recording) -> pl.DataFrame:
     """Runs in which every interval held, of the policies for which that was recorded."""
     rows = []
-    for label, policy in study.policies.items():
-        held = study.runs.filter(pl.col("policy") == label)["covered"].drop_nulls()
+    for label, policy in recording.policies.items():
+        held = recording.runs.filter(pl.col("policy") == label)["covered"].drop_nulls()
         if held.len():
             hits, runs = int(held.sum()), held.len()
-            low, high = binomial_interval(hits, runs)
+            low, high = share_interval(hits, runs)
             aim = 1.0 - float(policy.get("delta", 0.01))
             rows.append((label, hits, runs, hits / runs, low, high, aim))
     names = ["policy", "held", "runs", "share", "low", "high", "aim"]
     return pl.DataFrame(rows, schema=names, orient="row")
 
 
-def binomial_interval(hits: int, runs: int, level: float = 0.95) -> tuple[float, float]:
+def share_interval(hits: int, runs: int) -> tuple[float, float]:
     """The exact (Clopper-Pearson) interval of a share.
 
-    >>> [round(end, 4) for end in binomial_interval(99, 100)]
+    >>> [round(end, 4) for end in share_interval(99, 100)]
     [0.9455, 0.9997]
     """
-    tail = (1.0 - level) / 2.0
-    low = 0.0 if hits == 0 else _solve(lambda p: 1.0 - _at_most(hits - 1, runs, p) - tail)
-    high = 1.0 if hits == runs else _solve(lambda p: tail - _at_most(hits, runs, p))
-    return low, high
-
-
-def _at_most(hits: int, runs: int, p: float) -> float:
-    """P(Binomial(runs, p) <= hits) for 0 < p < 1."""
-    logs = (
-        math.lgamma(runs + 1)
-        - math.lgamma(k + 1)
-        - math.lgamma(runs - k + 1)
-        + k * math.log(p)
-        + (runs - k) * math.log1p(-p)
-        for k in range(hits + 1)
-    )
-    return math.fsum(math.exp(value) for value in logs)
-
-
-def _solve(increasing: Callable[[float], float]) -> float:
-    """The root in (0, 1), by halving."""
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2.0
-        if increasing(middle) < 0.0:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2.0
+    interval = stats.binomtest(hits, runs).proportion_ci(LEVEL, method="exact")
+    return float(interval.low), float(interval.high)
 
 
 class Slope(NamedTuple):
@@ -250,23 +249,23 @@ def log_log_slope(
     """
     log_x, log_y = np.log(x), np.log(mean)
     errors_known = bool(np.all(se > 0))  # with one run there are none
-    weight = (mean / se) ** 2 if errors_known else np.ones(len(x))
-    centre = float(np.average(log_x, weights=weight))
-    spread = float(np.sum(weight * (log_x - centre) ** 2))
-    slope = float(np.sum(weight * (log_x - centre) * log_y)) / spread
-    intercept = float(np.average(log_y, weights=weight)) - slope * centre
-    misfit = float(np.sum(weight * (log_y - intercept - slope * log_x) ** 2))
-    per_point = misfit / (len(x) - 2) if len(x) > 2 else math.nan
-    variance = (max(1.0, per_point) if len(x) > 2 else 1.0) if errors_known else per_point
-    return Slope(slope, math.sqrt(variance / spread), intercept)
+    weight = mean / se if errors_known else np.ones(len(x))
+    (slope, intercept), covariance = np.polyfit(log_x, log_y, 1, w=weight, cov="unscaled")
+    residual = weight * (log_y - intercept - slope * log_x)
+    misfit = float(residual @ residual) / (len(x) - 2) if len(x) > 2 else math.nan
+    widening = np.fmax(1.0, misfit) if errors_known else misfit
+    return Slope(float(slope), math.sqrt(widening * covariance[0, 0]), float(intercept))
 
 
-def growth(studies: Sequence[Study], by: str) -> pl.DataFrame:
+def growth(recordings: Sequence[Recording], by: str) -> pl.DataFrame:
     """policy, x, mean, se over a sweep; x is the horizon or the number of changes."""
-    at = {(study.horizon if by == "horizon" else study.change_count): study for study in studies}
+    at = {
+        (recording.horizon if by == "horizon" else recording.change_count): recording
+        for recording in recordings
+    }
     rows = [
-        (label, x, *estimate(values_of(at[x], label)), at[x].replicates)
-        for label in studies[0].policies
+        (label, x, *estimate(values_of(at[x], label)))
+        for label in recordings[0].policies
         for x in sorted(at)
         if x > 0 and label in at[x].policies  # no changes at all have no logarithm
     ]
