@@ -121,7 +121,7 @@ class Agent:
         decisions, estimates, radius = self._learner.decide(actions, n)
         ledger = self._ledger
         ledger.enter(decisions, estimates, radius, actions, played)
-        if len(ledger.waiting) > 1:  # one alone has just been made
+        if len(ledger.pending) > 1:  # one alone has just been made
             self._expire()
         return decisions
 
@@ -143,11 +143,11 @@ class Agent:
         """
         value = self._checked_reward(reward)
         with self._lock:
-            waiting = self._ledger.waiting.pop(self._checked_id(decision), None)
-            if waiting is None:
+            pending = self._ledger.pending.pop(self._checked_id(decision), None)
+            if pending is None:
                 self.late += 1
                 return "late"
-            t, action = waiting
+            t, action = pending
             if self._learner.absorb(action, 0, value, t):
                 self._expire()
             return "learned"
@@ -166,9 +166,9 @@ class Agent:
         values = [self._checked_reward(reward) for reward in rewards]
         with self._lock:
             ids = [self._checked_id(decision) for decision in decisions]
-            waiting = [number for number in ids if number in self._ledger.waiting]
-            if len(set(waiting)) < len(waiting):
-                twice = next(number for number in waiting if waiting.count(number) > 1)
+            pending = [number for number in ids if number in self._ledger.pending]
+            if len(set(pending)) < len(pending):
+                twice = next(number for number in pending if pending.count(number) > 1)
                 raise UnknownDecision(f"decisions must differ; got decision {twice} twice")
             return [self.update(*pair) for pair in zip(ids, values, strict=True)]
 
@@ -180,7 +180,7 @@ class Agent:
             raise UnknownDecision(f"decision must be a Decision or its id; got {decision!r}")
         else:
             number = int(decision)
-        if number in self._ledger.waiting:
+        if number in self._ledger.pending:
             return number
         if not 1 <= number <= self.issued:
             raise UnknownDecision(
@@ -211,7 +211,7 @@ class Agent:
     def withdraw(self, decision: Decision | int) -> None:
         """Take back a decision that was never shown; its round stays in the past."""
         with self._lock:
-            self._ledger.waiting.pop(self._checked_id(decision), None)
+            self._ledger.pending.pop(self._checked_id(decision), None)
 
     def tick(self, rounds: int = 1) -> None:
         """Let time pass without a decision."""
@@ -257,11 +257,11 @@ class Agent:
     def pending(self) -> tuple[int, ...]:
         """Decisions that wait for a reward."""
         with self._lock:
-            return tuple(self._ledger.waiting)
+            return tuple(self._ledger.pending)
 
     def waits_for(self, decision: Decision | int) -> bool:
         """Whether a reward for this decision would be learned."""
-        return (decision.id if isinstance(decision, Decision) else decision) in self._ledger.waiting
+        return (decision.id if isinstance(decision, Decision) else decision) in self._ledger.pending
 
     @property
     def effective_sample_size(self) -> float | None:
