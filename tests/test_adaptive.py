@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import driftbandits as db
+import kinds
 from driftbandits.estimator.model import BEGUN, HEAD, SPAN, TAIL, B, V
 from driftbandits.policies import restarts, windows
 from driftbandits.simulation import Restarted, draw_trace, play
@@ -58,7 +59,7 @@ def drive(agent, trace, start=0, stop=None):
         agent.update(decision, trace.rewards[t, decision.index])
 
 
-@pytest.mark.parametrize("name", ["CD-GLUCB", "CD-LinUCB"])
+@pytest.mark.parametrize("name", kinds.those(kinds.restarts_on_changes))
 def test_a_detection_is_the_strongest_evidence(name):
     """At the round of a detection, the statistic is that of the definition, and the largest."""
     trace = flip(400, after=200)
@@ -79,7 +80,7 @@ def test_a_detection_is_the_strongest_evidence(name):
     assert 150 < found.change <= 230
     assert found.change in [*tried, found.round]
     A, X = np.array(A), np.array(X)
-    if name == "CD-LinUCB":  # no expansion: the statistic is exact
+    if kinds.linear(name):  # no expansion: the statistic is exact
         w, y, phi = np.ones(len(X)), X, 0.25
         k = found.change - 1
         parts = [evidence(A[p], y[p], w[p], 1.0, phi) for p in (slice(k), slice(k, None))]
@@ -90,7 +91,7 @@ def test_a_detection_is_the_strongest_evidence(name):
         assert found.statistic == pytest.approx(sum(parts) - laplace_evidence(A, X), abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ["CD-GLUCB", "CD-LinUCB"])
+@pytest.mark.parametrize("name", kinds.those(kinds.restarts_on_changes))
 def test_what_is_left_is_what_a_new_agent_would_know(name):
     trace = flip(500, after=250, seed=1)
     agent = db.Agent(db.policy(name, dim=2, bonus_scale=0.1, false_alarm_rate=1e-3))
@@ -98,7 +99,7 @@ def test_what_is_left_is_what_a_new_agent_would_know(name):
     found = agent.detections[-1]
     chosen = [agent.explain(t).decision.index for t in range(1, 501)]
     rounds = np.arange(found.change - 1, 500)
-    fresh = db.Agent(db.policy(name.replace("CD-GLUCB", "LogisticUCB").replace("CD-", ""), dim=2))
+    fresh = db.Agent(db.policy("LinUCB" if kinds.linear(name) else "LogisticUCB", dim=2))
     fresh.learn(
         trace.actions[rounds, np.array(chosen)[rounds]],
         trace.rewards[rounds, np.array(chosen)[rounds]],

@@ -4,21 +4,22 @@ import numpy as np
 import pytest
 
 import driftbandits as db
-from policy_checks import POOLS
+import kinds
 from reference import Reference
 
 CALM = {"false_alarm_rate": 1e-9}
 """In so few rounds a policy that restarts then does not; others have no use for it."""
-STEADY = [name for name in db.policy_names() if name not in ("BOB-GLUCB", *POOLS)]
+STEADY = [
+    name for name in db.policy_names() if not kinds.pooled(name) and not kinds.draws_windows(name)
+]
 """Whose memory is not cut into blocks."""
-BY_THE_CLOCK = [name for name in STEADY if name != "dLinUCB"]
-"""Whose radius counts rounds; that of dLinUCB counts what a model has learned."""
-SAME_AS = {"GLM-UCB": "LogisticUCB", "CD-GLUCB": "LogisticUCB", "CD-LinUCB": "LinUCB"}
+BY_THE_CLOCK = [name for name in STEADY if not kinds.judges_models(name)]
+"""Whose radius counts rounds, and not what a model has learned."""
 
 
 def oracle_of(case):
     given = {name: value for name, value in case.given.items() if name not in CALM}
-    return Reference(SAME_AS.get(case.name, case.name), **given)
+    return Reference(case.name, **given)
 
 
 def assert_alike(one, other, *, tolerance=1e-9):

@@ -5,7 +5,8 @@ import pytest
 from agent_checks import assert_alike, veteran
 
 import driftbandits as db
-from policy_checks import POOLS, Case, World, digest
+import kinds
+from policy_checks import Case, World, digest
 
 nan, inf = float("nan"), float("inf")
 
@@ -183,7 +184,7 @@ def test_how_long_is_too_long(L):
     assert refusing.clock == 4
 
 
-@pytest.mark.parametrize("name", [name for name in db.policy_names() if name not in POOLS])
+@pytest.mark.parametrize("name", [name for name in db.policy_names() if not kinds.pooled(name)])
 def test_longer_actions_can_be_rescaled(name):
     case = Case(name, {"too_long": "rescale", "intercept": True})
     long, fitting = case.agent(), case.agent()

@@ -5,6 +5,7 @@ import pytest
 from agent_checks import BY_THE_CLOCK, CALM, oracle_of
 
 import driftbandits as db
+import kinds
 from policy_checks import Case, World, same
 
 
@@ -25,7 +26,7 @@ def test_explanations_are_of_the_time(name):
             assert explained.theta.tobytes() == theta.tobytes()
     oracle = oracle_of(case)
     last = agent.explain(25)
-    expected = 0.0 if name in ("greedy", "random") else oracle.radius(24, last.theta_hat)
+    expected = 0.0 if kinds.without_bonus(name) else oracle.radius(24, last.theta_hat)
     assert last.radius == pytest.approx(expected, rel=1e-12)
 
 

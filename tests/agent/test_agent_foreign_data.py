@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from agent_checks import CALM, STEADY
 
+import kinds
 from policy_checks import Case, World
 
 
@@ -38,7 +39,7 @@ def test_learning_rows_is_having_played_them(name, extra):
 @pytest.mark.parametrize("name", STEADY)
 def test_ages_say_when_rows_were_played(name):
     """Ages n-1..0, in any order, are the rounds that lead up to the present."""
-    case = Case(name, {**CALM, "window": 12} if name == "greedy" else CALM)
+    case = Case(name, {**CALM, "window": 12} if kinds.remembers_as_told(name) else CALM)
     rows, rewards = foreign_rows(case, 20)
     taught, aged = case.agent(), case.agent()
     taught.learn(rows, rewards)

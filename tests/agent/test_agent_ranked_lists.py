@@ -5,7 +5,8 @@ import pytest
 from agent_checks import CALM, STEADY
 
 import driftbandits as db
-from policy_checks import RANDOMISED, Case, World, all_same, play
+import kinds
+from policy_checks import Case, World, all_same, play
 
 
 @pytest.mark.parametrize("name", STEADY)
@@ -26,7 +27,7 @@ def test_a_ranked_list(name, tmp_path):
     assert [decision.round for decision in ranked] == [21, 22, 23]
     assert [decision.id for decision in ranked] == [21, 22, 23]
     assert all((decision.scores == single.scores).all() for decision in ranked)
-    if name not in ("random", *RANDOMISED):
+    if not kinds.indifferent(name) and not kinds.randomised(name):
         assert [d.index for d in everything] == np.argsort(-single.scores).tolist()
     assert agent.clock == 23
     assert agent.pending == (21, 22, 23)

@@ -5,7 +5,8 @@ import pytest
 from agent_checks import BY_THE_CLOCK, CALM, assert_alike, oracle_of
 
 import driftbandits as db
-from policy_checks import RANDOMISED, Case, World, digest, play
+import kinds
+from policy_checks import Case, World, digest, play
 from reference import Played
 
 
@@ -15,7 +16,7 @@ def test_a_withdrawn_decision_is_a_tick(name):
     world = World(case, 25)
     withdrawn, ticked = case.agent(), case.agent()
     # the width of a sampler has J(theta_hat) in it, and theta_hat is certified to 4e-9
-    tolerance = 1e-8 if name in RANDOMISED else 1e-9
+    tolerance = 1e-8 if kinds.randomised(name) else 1e-9
     for t, actions in enumerate(world.sets):
         if t % 4 == 2:
             withdrawn.withdraw(withdrawn.decide(actions))
@@ -85,5 +86,5 @@ def test_an_age_passes_in_one_step(name):
     np.testing.assert_allclose(agent.theta_hat, expected.theta_hat, atol=1e-8)
     np.testing.assert_allclose(decision.scores, expected.scores, rtol=1e-7)
     agent.update(decision, 1.0)
-    restarts = name == "Restart-GLUCB" and agent.clock % case.given["window"] == 0
+    restarts = kinds.restarts_by_schedule(name) and agent.clock % case.given["window"] == 0
     assert agent.theta_hat.any() != restarts

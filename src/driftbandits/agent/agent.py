@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Self, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from driftbandits import checks
 from driftbandits.agent import savefile
-from driftbandits.agent.checks import check_count, checked_ages, numbers
 from driftbandits.agent.decisions import (
     Decision,
     Explanation,
@@ -36,6 +36,8 @@ from driftbandits.policies import Detection, Policy, policy
 CLOCKS = ("decisions", "ticks")
 """What the clock counts: decisions and ticks, or ticks alone."""
 
+_LARGEST_SEED = 2**63 - 1
+_LONGEST_TIME = 2**52
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
@@ -54,17 +56,15 @@ class Agent:
     def __init__(self, policy: Policy, *, seed: int = 0, clock: str = "decisions") -> None:
         if not isinstance(policy, Policy):
             raise ValueError(f"policy must come from driftbandits.policy(...); got {policy!r}")
-        check_count("seed", seed, least=0, most=2**63 - 1)
-        if clock not in CLOCKS:
-            raise ValueError(f"clock must be one of {', '.join(CLOCKS)}; got {clock!r}")
         self.policy = policy
-        self.seed = int(seed)
+        self.seed = checks.integer("seed", seed, least=0, most=_LARGEST_SEED)
+        counts_apart = checks.choice("clock", clock, CLOCKS) == "ticks"
         self.late = 0
         """Rewards that came too late to matter."""
         self._reward_range = policy.reward_range()
         self._dim = policy.dim
         self._lock = threading.RLock()
-        self._learner = Learner(policy, seed=self.seed, counts_apart=clock == "ticks")
+        self._learner = Learner(policy, seed=self.seed, counts_apart=counts_apart)
         self._ledger = Ledger()
 
     # -- deciding --------------------------------------------------------------------------------
@@ -92,13 +92,13 @@ class Agent:
         if played is not None:
             if n is not None:
                 raise ValueError(f"give n or played, not both; got n = {n!r}, played = {played!r}")
-            check_count("played", played, least=0, most=len(rows) - 1)
+            checks.integer("played", played, least=0, most=len(rows) - 1)
         if n is None:
             with self._lock:
                 return self._decide(rows, 1, played)[0]
-        check_count("n", n, least=1, most=len(rows))
+        count = checks.integer("n", n, least=1, most=len(rows))
         with self._lock:
-            return self._decide(rows, int(n))
+            return self._decide(rows, count)
 
     def decide_many(self, action_sets: Iterable[ArrayLike]) -> list[Decision]:
         """Decide for several action sets, as by one call after the other; all or none."""
@@ -113,15 +113,15 @@ class Agent:
     def preview(self, actions: ArrayLike, *, seed: int) -> Decision:
         """What would be decided now, with the draws of this seed; nothing changes, the id is 0."""
         rows = self._checked_actions(actions)
-        check_count("seed", seed, least=0, most=2**63 - 1)
+        seed = checks.integer("seed", seed, least=0, most=_LARGEST_SEED)
         with self._lock:
-            return self._learner.preview(rows, seed=int(seed))
+            return self._learner.preview(rows, seed=seed)
 
     def _decide(self, actions: Floats, n: int, played: int | None = None) -> list[Decision]:
         decisions, estimates, radius = self._learner.decide(actions, n)
         ledger = self._ledger
         ledger.enter(decisions, estimates, radius, actions, played)
-        if len(ledger.waiting) > 1:  # one alone has just been made
+        if len(ledger.pending) > 1:  # one alone has just been made
             self._expire()
         return decisions
 
@@ -143,11 +143,11 @@ class Agent:
         """
         value = self._checked_reward(reward)
         with self._lock:
-            waiting = self._ledger.waiting.pop(self._checked_id(decision), None)
-            if waiting is None:
+            pending = self._ledger.pending.pop(self._checked_id(decision), None)
+            if pending is None:
                 self.late += 1
                 return "late"
-            t, action = waiting
+            t, action = pending
             if self._learner.absorb(action, 0, value, t):
                 self._expire()
             return "learned"
@@ -166,9 +166,9 @@ class Agent:
         values = [self._checked_reward(reward) for reward in rewards]
         with self._lock:
             ids = [self._checked_id(decision) for decision in decisions]
-            waiting = [number for number in ids if number in self._ledger.waiting]
-            if len(set(waiting)) < len(waiting):
-                twice = next(number for number in waiting if waiting.count(number) > 1)
+            pending = [number for number in ids if number in self._ledger.pending]
+            if len(set(pending)) < len(pending):
+                twice = next(number for number in pending if pending.count(number) > 1)
                 raise UnknownDecision(f"decisions must differ; got decision {twice} twice")
             return [self.update(*pair) for pair in zip(ids, values, strict=True)]
 
@@ -180,7 +180,7 @@ class Agent:
             raise UnknownDecision(f"decision must be a Decision or its id; got {decision!r}")
         else:
             number = int(decision)
-        if number in self._ledger.waiting:
+        if number in self._ledger.pending:
             return number
         if not 1 <= number <= self.issued:
             raise UnknownDecision(
@@ -211,13 +211,13 @@ class Agent:
     def withdraw(self, decision: Decision | int) -> None:
         """Take back a decision that was never shown; its round stays in the past."""
         with self._lock:
-            self._ledger.waiting.pop(self._checked_id(decision), None)
+            self._ledger.pending.pop(self._checked_id(decision), None)
 
     def tick(self, rounds: int = 1) -> None:
         """Let time pass without a decision."""
-        check_count("rounds", rounds, least=0, most=2**52)
+        count = checks.integer("rounds", rounds, least=0, most=_LONGEST_TIME)
         with self._lock:
-            self._learner.tick(int(rounds))
+            self._learner.tick(count)
             self._expire()
 
     def learn(
@@ -230,11 +230,11 @@ class Agent:
         present, and rows older than the policy's memory are counted as late.
         """
         rows = self._checked_actions(actions)
-        outcomes = np.atleast_1d(numbers("rewards", rewards))
+        outcomes = np.atleast_1d(checks.floats("rewards", rewards))
         if outcomes.shape != (len(rows),):
             raise ValueError(f"rewards must be {len(rows)} numbers; got shape {outcomes.shape}")
         values = [self._checked_reward(float(x)) for x in outcomes]
-        when = None if ages is None else checked_ages(ages, len(rows))
+        when = None if ages is None else _checked_ages(ages, len(rows))
         with self._lock:
             self._learner.check_actions(rows)
             for i, value in enumerate(values):
@@ -257,11 +257,11 @@ class Agent:
     def pending(self) -> tuple[int, ...]:
         """Decisions that wait for a reward."""
         with self._lock:
-            return tuple(self._ledger.waiting)
+            return tuple(self._ledger.pending)
 
     def waits_for(self, decision: Decision | int) -> bool:
         """Whether a reward for this decision would be learned."""
-        return (decision.id if isinstance(decision, Decision) else decision) in self._ledger.waiting
+        return (decision.id if isinstance(decision, Decision) else decision) in self._ledger.pending
 
     @property
     def effective_sample_size(self) -> float | None:
@@ -326,7 +326,7 @@ class Agent:
     # -- checking --------------------------------------------------------------------------------
 
     def _checked_actions(self, actions: ArrayLike) -> Floats:
-        rows = numbers("actions", actions)
+        rows = checks.floats("actions", actions)
         shape = rows.shape
         if len(shape) != 2 or shape[1] != self._dim:
             raise ValueError(f"actions must have shape (K, {self._dim}); got {np.shape(actions)}")
@@ -382,3 +382,11 @@ class Agent:
             arrays |= ledger.packed_rounds()
             meta["apart"] = [learner.issued, ledger.last_expired]
         return arrays, meta
+
+
+def _checked_ages(ages: ArrayLike, count: int) -> NDArray[np.int64]:
+    given = np.atleast_1d(checks.floats("ages", ages))
+    whole = np.isfinite(given).all() and (given >= 0).all() and (given == np.floor(given)).all()
+    if given.shape != (count,) or not whole or (given.size and given.max() > _LONGEST_TIME):
+        raise ValueError(f"ages must be {count} whole numbers of at least 0; got {ages!r}")
+    return given.astype(np.int64)

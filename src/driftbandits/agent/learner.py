@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from driftbandits import policies
-from driftbandits.agent.checks import refusal
 from driftbandits.agent.decisions import Decision, Floats, estimates_from, frozen
 from driftbandits.estimator import keeps_rows, with_capacity
 from driftbandits.estimator.state import (
@@ -82,7 +81,7 @@ class Learner:
         number = self._issued + 1 if self.counts_apart else 0
         verdict = self._decide(self._handle, self.seed, number, actions, table, picks)
         if verdict != _ACCEPTED:
-            raise refusal(actions, self.policy.longest)
+            raise _refusal(actions, self.policy.longest)
         table.setflags(write=False)
         self._shown = shown = self._estimates.tobytes()
         self._shown_was_used = True
@@ -102,13 +101,13 @@ class Learner:
         beside = copy_of(self.buffers)
         verdict = self._decide(handle_of(beside), seed, self._number, actions, table, picks)
         if verdict != _ACCEPTED:
-            raise refusal(actions, self.policy.longest)
+            raise _refusal(actions, self.policy.longest)
         return Decision(0, int(picks[0, 0]), 0, float(picks[1, 0]), frozen(table))
 
     def check_actions(self, actions: Floats) -> None:
         """Refuse actions that `decide` would refuse."""
         if policies.check_actions(self.policy.numbers, actions) != _ACCEPTED:
-            raise refusal(actions, self.policy.longest)
+            raise _refusal(actions, self.policy.longest)
 
     @property
     def _number(self) -> int:
@@ -222,3 +221,18 @@ class Learner:
         if "shown" in arrays:
             self._shown = arrays["shown"].tobytes()
             self._shown_was_used = True
+
+
+def _refusal(actions: Floats, longest: float) -> ValueError:
+    """What is wrong with actions that a policy does not accept."""
+    finite = np.isfinite(actions).all(axis=1)
+    if not finite.all():
+        bad = int(np.argmin(finite))
+        return ValueError(f"actions must be finite; got {actions[bad]} in row {bad}")
+    scale = float(np.abs(actions).max()) or 1.0
+    lengths = scale * np.sqrt(((actions / scale) ** 2).sum(axis=1))
+    bad = int(np.argmax(lengths))
+    return ValueError(
+        f"actions must not be longer than L = {longest:g}; row {bad} has length "
+        f"{lengths[bad]:.6g}. Give a larger L, or too_long='rescale'."
+    )

@@ -1,4 +1,4 @@
-"""An agent's decisions: those that wait for a reward, and the last ones, for who asks why."""
+"""An agent's decisions: the pending ones, and the last ones for who asks why."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from driftbandits.agent.decisions import Decision, Floats, Made, frozen
 
 EXPLAINED_DECISIONS = 1000
-Waiting = tuple[int, Floats]
+Pending = tuple[int, Floats]
 """The round of a decision whose reward has not come, and the action that was played (1, dim)."""
 
 
 class Ledger:
-    """Which decisions wait, and by what each of the last was made; both in the order of ids."""
+    """Which decisions are pending, and by what the last were made; both in the order of ids."""
 
     def __init__(self) -> None:
-        self.waiting: dict[int, Waiting] = {}
+        self.pending: dict[int, Pending] = {}
         self.made: dict[int, Made] = {}
         self.last_expired = 0
 
@@ -35,42 +35,42 @@ class Ledger:
         for decision in decisions:
             id = decision.id
             row = decision.index if played is None else played
-            self.waiting[id] = decision.round, actions[row : row + 1].copy()
+            self.pending[id] = decision.round, actions[row : row + 1].copy()
             self.made[id] = decision, estimates, radius
         while len(self.made) > EXPLAINED_DECISIONS:
             del self.made[next(iter(self.made))]
 
     def expire(self, last_forgotten_round: int) -> None:
         """Let go of decisions whose rewards can no longer matter, so that memory stays bounded."""
-        waiting = self.waiting
-        while waiting:
-            oldest = next(iter(waiting))
-            if waiting[oldest][0] > last_forgotten_round:
+        pending = self.pending
+        while pending:
+            oldest = next(iter(pending))
+            if pending[oldest][0] > last_forgotten_round:
                 break
-            del waiting[oldest]
+            del pending[oldest]
             self.last_expired = oldest
 
     # -- keeping ---------------------------------------------------------------------------------
 
     def packed(self, dim: int, model_dim: int) -> dict[str, NDArray[Any]]:
         """Decisions of different sizes as a few flat arrays."""
-        actions = [action[0] for _, action in self.waiting.values()]
+        actions = [action[0] for _, action in self.pending.values()]
         return {
             **_packed(list(self.made.values()), model_dim),
-            "pending": np.array(list(self.waiting), dtype=np.int64),
+            "pending": np.array(list(self.pending), dtype=np.int64),
             "pending_actions": np.array(actions).reshape(-1, dim),
         }
 
     def packed_rounds(self) -> dict[str, NDArray[Any]]:
         """What is packed as well where ids are not rounds."""
-        rounds = [t for t, _ in self.waiting.values()]
+        rounds = [t for t, _ in self.pending.values()]
         return {"pending_rounds": np.array(rounds, dtype=np.int64)}
 
     def revive(self, arrays: dict[str, NDArray[Any]], last_expired: int) -> None:
         """Go on from what was packed."""
         ids = arrays["pending"].tolist()
         rounds = arrays.get("pending_rounds", arrays["pending"]).tolist()
-        self.waiting = {
+        self.pending = {
             id: (t, action[None, :])
             for id, t, action in zip(ids, rounds, arrays["pending_actions"], strict=True)
         }
