@@ -103,6 +103,12 @@ def test_what_is_no_array_of_numbers_is_refused(value):
         checks.floats("x", value)
 
 
+def test_a_long_list_is_not_repeated_whole():
+    with pytest.raises(ValueError, match=r"got \['a', 'a', .* \.\.\.$") as caught:
+        checks.floats("x", ["a"] * 10_000)
+    assert len(str(caught.value)) < 400
+
+
 def test_an_array_has_its_dimension_and_is_finite():
     assert checks.array("x", [[1, 2]], ndim=2).shape == (1, 2)
     for value, shape in (([1], "(1,)"), (np.empty((0, 2)), "(0, 2)")):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 _DOUBLE = np.dtype(np.float64)
+_LONGEST_TEXT = 300
 
 
 def integer(label: str, value: Any, *, least: int, most: int | None = None) -> int:
@@ -98,7 +99,13 @@ def floats(label: str, value: Any) -> Floats:
             raise ValueError(f"these are of type {array.dtype}")
         return np.require(array, np.float64, ["C", "A", "W"])
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{label} must be an array of numbers: {error}; got {value!r}") from None
+        given = _brief(value)
+        raise ValueError(f"{label} must be an array of numbers: {error}; got {given}") from None
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} ..."
 
 
 def array(label: str, value: Any, *, ndim: int, missing: bool = False) -> Floats:

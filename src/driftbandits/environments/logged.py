@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from driftbandits.environments import checks
+from driftbandits import checks
 from driftbandits.environments.trace import Trace
 
 
@@ -30,7 +30,7 @@ class Logged:
     shuffle: bool = False
 
     def draw(self, rng: np.random.Generator) -> Trace:
-        checks.generator(rng)
+        checks.generator("rng", rng)
         if not self.shuffle:
             return self.trace
         order = rng.permutation(self.trace.horizon)
@@ -83,8 +83,7 @@ def logged(
     >>> world.trace.actions[0].tolist(), world.trace.rewards.tolist()
     ([[1.0, 0.0], [0.0, 1.0]], [[1.0, nan], [nan, 0.0]])
     """
-    if not isinstance(shuffle, bool):
-        raise ValueError(f"shuffle must be true or false; got {shuffle!r}")
+    checks.flag("shuffle", shuffle)
     if path is not None:
         given = {"actions": actions, "rewards": rewards, "chosen": chosen, "arms": arms}
         given |= {"means": means, "available": available}

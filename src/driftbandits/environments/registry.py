@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from driftbandits.environments import checks
+from driftbandits import checks
 from driftbandits.environments.cases import Counts, Paired
 from driftbandits.environments.logged import logged
 from driftbandits.environments.synthetic import Abrupt, Drift, Seasonal, Stationary, abrupt2d
@@ -36,7 +36,7 @@ def environment(name: str, **options: Any) -> Environment:
     >>> environment("abrupt2d", horizon=600).changes
     (101, 201, 301)
     """
-    make = _WORLDS[checks.one_of("name", name, _WORLDS)]
+    make = _WORLDS[checks.choice("name", name, environment_names())]
     allowed = inspect.signature(make).parameters
     for option in options:
         if option not in allowed:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from driftbandits.environments import checks
+from driftbandits import checks
 
 PIMA_COLUMNS = (
     "Pregnancies",
@@ -84,7 +84,7 @@ def load_table(name: str, *, path: str | Path | None = None) -> Table:
     pima     768 women, 8 features; outcome 1 for diabetes; from `path`, a file in the Kaggle form,
              or without a path from the package faraway
     """
-    checks.one_of("table", name, ("fair", "randhie", "pima"))
+    checks.choice("table", name, ("fair", "pima", "randhie"))
     if name == "pima":
         if path is None:
             return _pima_from_faraway()

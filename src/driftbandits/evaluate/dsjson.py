@@ -19,7 +19,6 @@ elsewhere the features of context and action are hashed into `dim` numbers, as
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Mapping
@@ -29,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from driftbandits import checks
 from driftbandits.client.features import encode
 from driftbandits.evaluate.log import Floats, Log, LoggedDecision, log_of
 
@@ -103,14 +103,10 @@ def _number(
     event: Mapping[str, Any],
     name: str,
     *,
-    least: float = -math.inf,
+    least: float | None = None,
     otherwise: float | None = None,
 ) -> float:
-    value = event.get(name, otherwise)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:
-        allowed = "a number" if least == -math.inf else f"a number of at least {least:g}"
-        raise ValueError(f"{name} must be {allowed}; got {value!r}")
-    return float(value)
+    return checks.number(name, event.get(name, otherwise), at_least=least)
 
 
 def _chosen(event: Mapping[str, Any], size: int) -> int:
