@@ -85,6 +85,11 @@ def test_a_choice_is_one_of_its_names_in_their_order():
         checks.choice("link", "a", [])
 
 
+def test_the_nearest_name_is_suggested_where_one_is_near():
+    assert checks.perhaps("windw", iter(["discount", "window"])) == ", perhaps window"
+    assert checks.perhaps("mars", ["discount", "window"]) == ""
+
+
 def test_an_array_for_kernels_is_held_and_another_one_copied():
     held = np.ones((2, 3))
     assert checks.floats("x", held) is held

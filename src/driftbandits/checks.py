@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,16 @@ def choice(label: str, value: Any, allowed: Iterable[str]) -> str:
     if not isinstance(value, str) or value not in names:
         raise ValueError(f"{label} must be one of {', '.join(names) or 'none'}; got {value!r}")
     return value
+
+
+def perhaps(given: str, allowed: Iterable[str]) -> str:
+    """What may have been meant by a name that is not allowed.
+
+    >>> perhaps("horizn", ["arms", "horizon"])
+    ', perhaps horizon'
+    """
+    nearest = get_close_matches(given, list(allowed), n=1)
+    return f", perhaps {nearest[0]}" if nearest else ""
 
 
 def floats(label: str, value: Any) -> Floats:

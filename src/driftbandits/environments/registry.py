@@ -41,7 +41,7 @@ def environment(name: str, **options: Any) -> Environment:
     for option in options:
         if option not in allowed:
             raise ValueError(
-                f"{option} is not an option of the world {name}; "
+                f"{option} is not an option of the world {name}{checks.perhaps(option, allowed)}; "
                 f"it has {', '.join(sorted(allowed))}"
             )
     return make(**options)
