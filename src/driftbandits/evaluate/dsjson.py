@@ -31,6 +31,7 @@ import numpy as np
 from driftbandits import checks
 from driftbandits.client.features import encode
 from driftbandits.evaluate.log import Floats, Log, LoggedDecision, log_of
+from driftbandits.files import whole_file
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -175,7 +176,7 @@ def timestamp(at: int) -> str:
 def write_dsjson(log: Log, path: str | os.PathLike[str]) -> None:
     """Write a log as DSJSON."""
     encoder = _msgspec().json.Encoder()
-    with Path(path).open("wb") as file:
+    with whole_file(path) as file:
         for row in log:
             file.write(encoder.encode(_event(row)) + b"\n")
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from driftbandits.evaluate.joining import Join
 from driftbandits.evaluate.log import Log, LoggedDecision, log_of
+from driftbandits.files import whole_file
 from driftbandits.store import DECISION
 
 REQUIRED = ("event_id", "at", "arms", "chosen", "propensity", "reward")
@@ -105,4 +106,5 @@ def write_parquet(log: Log, path: str | os.PathLike[str]) -> None:
         },
         schema_overrides={"arms": pl.List(pl.List(pl.Float64)), "arm_ids": pl.List(pl.String)},
     ).with_columns(pl.col("at").cast(pl.Datetime("ns", "UTC")), pl.col("reward").fill_nan(None))
-    frame.write_parquet(path)
+    with whole_file(path) as file:
+        frame.write_parquet(file)
