@@ -104,7 +104,7 @@ def logged(
         arms = checks.integer("arms", arms, least=1)
     known = _spread(rewards, chosen, rounds=len(offered), arms=arms)
     trace = Trace(
-        actions=offered if offered.ndim == 3 else _blocks(offered, arms),
+        actions=offered if offered.ndim == 3 else _for_each_arm(offered, arms),
         rewards=known,
         means=means,  # type: ignore[arg-type]  # Trace makes arrays of them
         available=available,  # type: ignore[arg-type]
@@ -127,7 +127,7 @@ def _number_of_arms(given: int | None, found: int) -> int:
     return found
 
 
-def _blocks(contexts: NDArray[np.float64], arms: int) -> NDArray[np.float64]:
+def _for_each_arm(contexts: NDArray[np.float64], arms: int) -> NDArray[np.float64]:
     rounds, dim = contexts.shape
     actions = np.zeros((rounds, arms, arms, dim))
     actions[:, np.arange(arms), np.arange(arms)] = contexts[:, None, :]

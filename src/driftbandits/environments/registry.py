@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
 
-from driftbandits import checks
+from driftbandits import checks, extras
 from driftbandits.environments.cases import Counts, Paired
 from driftbandits.environments.logged import logged
 from driftbandits.environments.synthetic import Abrupt, Drift, Seasonal, Stationary, abrupt2d
@@ -52,10 +51,7 @@ def as_gymnasium(environment: Environment, *, seed: int | None = None) -> Any:
 
     `seed` belongs to the first `reset` that is given none.
     """
-    try:
-        gym = importlib.import_module("driftbandits.environments.gym")
-    except ImportError:
-        raise ImportError(
-            "Gymnasium environments need gymnasium: pip install 'driftbandits[gym]'"
-        ) from None
-    return gym.BanditEnv(environment, seed=seed)
+    extras.load("gymnasium", "Gymnasium environments need gymnasium", extra="gym")
+    from driftbandits.environments.gym import BanditEnv
+
+    return BanditEnv(environment, seed=seed)

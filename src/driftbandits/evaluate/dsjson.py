@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from driftbandits import checks
+from driftbandits import checks, extras
 from driftbandits.client.features import encode
 from driftbandits.evaluate.log import Floats, Log, LoggedDecision, log_of
 from driftbandits.files import whole_file
@@ -38,11 +38,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _msgspec() -> Any:
-    try:
-        import msgspec
-    except ModuleNotFoundError:
-        raise ImportError("DSJSON needs msgspec: pip install 'driftbandits[all]'") from None
-    return msgspec
+    return extras.load("msgspec", "DSJSON needs msgspec")
 
 
 def read_dsjson(path: str | os.PathLike[str], *, dim: int | None = None) -> Log:

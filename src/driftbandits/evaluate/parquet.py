@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from driftbandits.evaluate.joining import Join
+from driftbandits import extras
+from driftbandits.evaluate.join import Join
 from driftbandits.evaluate.log import Log, LoggedDecision, log_of
 from driftbandits.files import whole_file
 from driftbandits.store import DECISION
@@ -23,11 +24,7 @@ REQUIRED = ("event_id", "at", "arms", "chosen", "propensity", "reward")
 
 
 def _polars() -> Any:
-    try:
-        import polars
-    except ModuleNotFoundError:
-        raise ImportError("Parquet needs polars: pip install 'driftbandits[all]'") from None
-    return polars
+    return extras.load("polars", "Parquet needs polars")
 
 
 def read_parquet(path: str | os.PathLike[str]) -> Log:

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import Any
 
-from driftbandits.experiments import tables
-from driftbandits.experiments.tables import Numbers, Spec, Table
+from driftbandits.experiments import schema
+from driftbandits.experiments.schema import Numbers, Spec, Table
 
 
 def policies_of(spec: Spec, arguments: Iterable[str]) -> list[Table]:
     """One policy for every combination of the values of the axes that a grid is `over`."""
-    tables.keys("axes.", spec.axes, arguments)
-    axes = {key: tables.read(Numbers, given, f"axes.{key}") for key, given in spec.axes.items()}
+    schema.keys("axes.", spec.axes, arguments)
+    axes = {key: schema.read(Numbers, given, f"axes.{key}") for key, given in spec.axes.items()}
     made = []
     for number, grid in enumerate(spec.grid, 1):
-        over = tables.names(f"grid[{number}].over", grid.get("over"), axes)
+        over = schema.names(f"grid[{number}].over", grid.get("over"), axes)
         own = {key: value for key, value in grid.items() if key != "over"}
         for values in product(*(axes[key] for key in over)):
             point = dict(zip(over, values, strict=True))

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from driftbandits import extras
 from driftbandits.errors import SpecError
 from driftbandits.experiments.blocks import PlayedBlock
 from driftbandits.files import PART, whole_file, write_whole
@@ -45,12 +46,8 @@ class Results:
 
 
 def polars() -> Any:
-    """The package that reads and writes Parquet; it comes with an extra."""
-    try:
-        import polars
-    except ImportError:
-        raise ImportError("Results need polars: pip install 'driftbandits[all]'") from None
-    return polars
+    """The package that reads and writes Parquet."""
+    return extras.load("polars", "Results need polars")
 
 
 def load(directory: str | Path) -> Results:
@@ -95,7 +92,7 @@ def open_folder(folder: Path, spec: Mapping[str, Any]) -> None:
 def finished_replicates(folder: Path) -> set[int]:
     """The replicates whose blocks are whole."""
     finished: set[int] = set()
-    for block in _blocks(folder):
+    for block in _block_names(folder):
         first, last = map(int, block.split("-"))
         finished.update(range(first, last + 1))
     return finished
@@ -158,14 +155,14 @@ def _frames(block: PlayedBlock) -> dict[str, Any]:
     return {"curves": curves, "theta": theta, "runs": runs}
 
 
-def _blocks(folder: Path) -> list[str]:
+def _block_names(folder: Path) -> list[str]:
     matches = (_BLOCK.fullmatch(path.name) for path in folder.glob("runs-*.parquet"))
     return sorted(f"{match[1]}-{match[2]}" for match in matches if match)
 
 
 def _read(folder: Path, kind: str) -> pl.DataFrame:
     package = polars()
-    files = [folder / f"{kind}-{block}.parquet" for block in _blocks(folder)]
+    files = [folder / f"{kind}-{block}.parquet" for block in _block_names(folder)]
     try:
         frame: pl.DataFrame = package.read_parquet(files)
     except (OSError, package.exceptions.PolarsError) as error:

@@ -54,8 +54,8 @@ from msgspec import structs
 
 from driftbandits.environments import Environment, Trace, environment, environment_names
 from driftbandits.errors import SpecError
-from driftbandits.experiments import grid, tables
-from driftbandits.experiments.tables import Spec, Table, Variant
+from driftbandits.experiments import grid, schema
+from driftbandits.experiments.schema import Spec, Table, Variant
 from driftbandits.policies import Policy, policy
 from driftbandits.simulation import Restarted, draw_trace
 
@@ -146,10 +146,10 @@ def read_experiments(
 
 def experiments_of(contents: Mapping[str, Any]) -> list[Experiment]:
     """The same from the contents of a file."""
-    spec: Spec = tables.read(Spec, contents)
+    spec: Spec = schema.read(Spec, contents)
     if not spec.sweep:
         return _experiments(spec)
-    tables.distinct("sweep", "name", [variant.name for variant in spec.sweep])
+    schema.distinct("sweep", "name", [variant.name for variant in spec.sweep])
     return [
         experiment
         for number, variant in enumerate(spec.sweep, 1)
@@ -235,12 +235,12 @@ def _world(options: Table, seed: int) -> tuple[Environment, Trace]:
 def _players(
     section: str, lines: list[Table], defaults: Table, trace: Trace
 ) -> dict[str, Policy | Restarted]:
-    tables.keys("defaults.", defaults, _POLICY_ARGUMENTS)
+    schema.keys("defaults.", defaults, _POLICY_ARGUMENTS)
     facts = {"horizon": trace.horizon, "changes": number_of_changes(trace), **defaults}
     made = [
         _player(f"{section}[{number}]", line, facts, trace) for number, line in enumerate(lines, 1)
     ]
-    tables.distinct(section, "label", [label for label, _ in made])
+    schema.distinct(section, "label", [label for label, _ in made])
     return dict(made)
 
 
@@ -248,9 +248,9 @@ def _player(
     path: str, line: Table, facts: Mapping[str, Any], trace: Trace
 ) -> tuple[str, Policy | Restarted]:
     """The label and the player of a line."""
-    said, arguments = tables.read_line(path, line, _POLICY_ARGUMENTS)
+    said, arguments = schema.read_line(path, line, _POLICY_ARGUMENTS)
     knows = list(facts) if said.knows is None else said.knows
-    known = tables.names(f"{path}.knows", knows, _POLICY_ARGUMENTS)
+    known = schema.names(f"{path}.knows", knows, _POLICY_ARGUMENTS)
     told = {key: value for key, value in facts.items() if key in known}
     try:
         player = policy(said.name, **{"dim": trace.dim, **told, **arguments})
