@@ -85,6 +85,11 @@ def test_a_choice_is_one_of_its_names_in_their_order():
         checks.choice("link", "a", [])
 
 
+def test_the_nearest_name_is_suggested_where_one_is_near():
+    assert checks.perhaps("windw", iter(["discount", "window"])) == ", perhaps window"
+    assert checks.perhaps("mars", ["discount", "window"]) == ""
+
+
 def test_an_array_for_kernels_is_held_and_another_one_copied():
     held = np.ones((2, 3))
     assert checks.floats("x", held) is held
@@ -101,6 +106,12 @@ def test_an_array_for_kernels_is_held_and_another_one_copied():
 def test_what_is_no_array_of_numbers_is_refused(value):
     with pytest.raises(ValueError, match=r"^x must be an array of numbers: .*; got "):
         checks.floats("x", value)
+
+
+def test_a_long_list_is_not_repeated_whole():
+    with pytest.raises(ValueError, match=r"got \['a', 'a', .* \.\.\.$") as caught:
+        checks.floats("x", ["a"] * 10_000)
+    assert len(str(caught.value)) < 400
 
 
 def test_an_array_has_its_dimension_and_is_finite():

@@ -38,14 +38,23 @@ ROOT = Path(__file__).resolve().parent.parent
 
 HEADING = spec()["experiment"]
 REFUSED = [
-    ({"experimnt": {}}, "experimnt: unknown key; allowed: experiment, environment, defaults"),
+    (
+        {"experimnt": {}},
+        "experimnt: unknown key, perhaps experiment; allowed: experiment, environment, defaults",
+    ),
     ({"experiment": None}, "experiment: must be a table; got nothing"),
     ({"experiment": 3}, "experiment: must be a table; got 3"),
-    ({"experiment": {**HEADING, "run": 3}}, "experiment.run: unknown key; allowed: name, title"),
-    ({"experiment": {"runs": 3}}, "experiment.name: must be a name .*; got None"),
+    (
+        {"experiment": {**HEADING, "run": 3}},
+        "experiment.run: unknown key, perhaps runs; allowed: name",
+    ),
+    ({"experiment": {"runs": 3}}, "experiment.name: must be a name .*; got nothing"),
     ({"experiment": {**HEADING, "name": "../x"}}, "experiment.name: must be a name .*; got '../x'"),
     ({"experiment": {**HEADING, "title": 3}}, "experiment.title: must be a text; got 3"),
-    ({"experiment": {"name": "x"}}, "experiment.runs: must be an integer of at least 1; got None"),
+    (
+        {"experiment": {"name": "x"}},
+        "experiment.runs: must be an integer of at least 1; got nothing",
+    ),
     ({"experiment": {**HEADING, "runs": 0}}, "experiment.runs: must be an integer .*; got 0"),
     ({"experiment": {**HEADING, "runs": True}}, "experiment.runs: must be an integer .*; got True"),
     ({"experiment": {**HEADING, "seed": -1}}, "experiment.seed: must be an integer of at least 0"),
@@ -64,7 +73,7 @@ REFUSED = [
     ({"environment": {"name": "mars"}}, "environment.name: must be one of abrupt, .*; got 'mars'"),
     (
         {"environment": {"name": "abrupt2d", "horizn": 9}},
-        "environment.horizn is not an option of the world abrupt2d; it has",
+        "environment.horizn is not an option of the world abrupt2d, perhaps horizon; it has",
     ),
     (
         {"environment": {"name": "abrupt2d", "horizon": 0}},
@@ -77,11 +86,11 @@ REFUSED = [
     ({"policies": None}, r"policies: must be at least one \[\[policies\]\] table; got nothing"),
     ({"policies": []}, r"policies: must be at least one"),
     ({"policies": {"name": "LinUCB"}}, r"policies: must be at least one"),
-    ({"policies": [{"window": 3}]}, r"policies\[1\].name: must be given"),
+    ({"policies": [{"window": 3}]}, r"policies\[1\].name: must be the name of a policy"),
     ({"policies": [{"name": "UCB"}]}, r"policies\[1\].name must be one of SW-GLUCB, .*'UCB'"),
     (
         {"policies": [{"name": "LinUCB"}, {"name": "SW-GLUCB", "windw": 3}]},
-        r"policies\[2\].windw: unknown key; allowed: label, name, restart, knows, dim",
+        r"policies\[2\].windw: unknown key, perhaps window; allowed: label, name, restart, knows",
     ),
     (
         {"policies": [{"name": "SW-GLUCB", "window": 0}]},
@@ -110,16 +119,19 @@ REFUSED = [
         r"policies\[1\].knows: must be a list out of dim, link, .*; got 'link'",
     ),
     ({"policies": [{"name": "LinUCB", "knows": ["lnk"]}]}, r"policies\[1\].knows: must be a list"),
-    ({"axes": {"windw": [3]}, "grid": []}, "axes.windw: unknown key; allowed: dim, link"),
-    ({"axes": {"window": 3}, "grid": []}, "axes.window: must be a list of numbers; got 3"),
-    ({"axes": {"window": []}, "grid": []}, r"axes.window: must be a list of numbers; got \[\]"),
-    ({"axes": {"window": ["3"]}, "grid": []}, r"axes.window: must be a list of numbers"),
+    ({"axes": {"windw": [3]}}, "axes.windw: unknown key, perhaps window; allowed: dim, link"),
+    ({"axes": {"window": 3}}, "axes.window: must be a list of numbers; got 3"),
+    ({"axes": {"window": []}}, r"axes.window: must be a list of numbers; got \[\]"),
+    ({"axes": {"window": ["3"]}}, r"axes.window: must be a list of numbers"),
     ({"grid": []}, r"grid: must be at least one \[\[grid\]\] table"),
     (
         {"axes": {"window": [3]}, "grid": [{"name": "SW-GLUCB", "over": ["discount"]}]},
         r"grid\[1\].over: must be a list out of window; got \['discount'\]",
     ),
-    ({"axes": {"window": [3]}, "grid": [{"over": ["window"]}]}, r"grid\[1\].name: must be given"),
+    (
+        {"axes": {"window": [3]}, "grid": [{"over": ["window"]}]},
+        r"grid\[1\].name: must be the name",
+    ),
     (
         {"axes": {"window": [3, 0]}, "grid": [{"name": "SW-GLUCB", "over": ["window"]}]},
         r"grid\[2\].window must be an integer of at least 1; got 0",
@@ -128,8 +140,14 @@ REFUSED = [
     ({"defaults": {"name": "LinUCB"}}, "defaults.name: unknown key; allowed: dim, link"),
     ({"defaults": 3}, "defaults: must be a table; got 3"),
     ({"sweep": []}, r"sweep: must be at least one \[\[sweep\]\] table"),
-    ({"sweep": [{"environment": {}}]}, r"sweep\[1\].name: must be a name .*; got None"),
+    ({"sweep": [{"environment": {}}]}, r"sweep\[1\].name: must be a name .*; got nothing"),
     ({"sweep": [{"name": "a", "horizon": 3}]}, r"sweep\[1\].horizon: unknown key; allowed: name"),
+    ({"sweep": [{"name": "a"}, 3]}, r"sweep\[2\]: must be a table; got 3"),
+    ({"sweep": [{"name": "a", "titel": 3}]}, r"sweep\[1\].titel: unknown key, perhaps title; "),
+    ({"sweep": [{"name": "a", "title": 3}]}, r"sweep\[1\].title: must be a text; got 3"),
+    ({"policies": [3]}, r"policies: must be at least one \[\[policies\]\] table; got \[3\]"),
+    ({"experiment": {**HEADING, "name": "a\n"}}, r"experiment.name: must be a name .*; got 'a\\n'"),
+    ({"experiment": {**HEADING, "runs": 2.0}}, "experiment.runs: must be an integer .*; got 2.0"),
     ({"sweep": [{"name": "a"}, {"name": "a"}]}, r"sweep\[2\].name: must differ from the others"),
     ({"sweep": [{"name": "a", "environment": 3}]}, r"sweep\[1\].environment: must be a table"),
     (
@@ -156,6 +174,14 @@ def test_restarting_in_a_world_that_tells_no_changes_is_refused(tmp_path: Path) 
     )
     with pytest.raises(SpecError, match=r"^policies\[1\].restart: must be a list of rounds"):
         experiments_of(given)
+
+
+def test_a_refusal_names_the_file(tmp_path: Path) -> None:
+    path = toml(tmp_path)
+    path.write_text(path.read_text("utf-8").replace("every", "evry"), encoding="utf-8")
+    message = r"small\.toml: experiment\.evry: unknown key, perhaps every; allowed: name"
+    with pytest.raises(SpecError, match=message):
+        experiments.read_experiments(path)
 
 
 @pytest.mark.parametrize("content", [b"[experiment\n", b"\xff\xfe"])

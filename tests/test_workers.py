@@ -19,7 +19,7 @@ from driftbandits import experiments, workers
 from driftbandits.errors import RunFailed
 from driftbandits.experiments import run_experiment
 from driftbandits.workers import LocalWorkers, blocks_of, local_workers, run_blocks
-from experiment_checks import LONG, assert_same_results, small
+from experiment_checks import LONG, assert_same_results, small, start
 
 RUNS = 12
 
@@ -161,6 +161,19 @@ class Hostile:
 def test_an_error_in_a_worker_is_told(play: Way, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="rewards must exist"):
         play(Hostile(), tmp_path, 2)
+
+
+def test_a_script_that_its_workers_cannot_read_is_told_so(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import driftbandits as db\n"
+        "world = db.environment('abrupt2d', horizon=30)\n"
+        "db.simulate({'a': db.policy('random', dim=2)}, world, runs=4, workers=2)\n",
+        encoding="utf-8",
+    )
+    _, err = start(script).communicate(timeout=120)
+    assert err.splitlines()[-1].startswith("driftbandits.errors.RunFailed: workers could not be")
+    assert err.count("Traceback") <= 3, "each worker once, and the program"
 
 
 def test_results_leave_no_files_behind() -> None:

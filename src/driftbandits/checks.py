@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 _DOUBLE = np.dtype(np.float64)
+_LONGEST_TEXT = 300
 
 
 def integer(label: str, value: Any, *, least: int, most: int | None = None) -> int:
@@ -85,6 +87,16 @@ def choice(label: str, value: Any, allowed: Iterable[str]) -> str:
     return value
 
 
+def perhaps(given: str, allowed: Iterable[str]) -> str:
+    """What may have been meant by a name that is not allowed.
+
+    >>> perhaps("horizn", ["arms", "horizon"])
+    ', perhaps horizon'
+    """
+    nearest = get_close_matches(given, list(allowed), n=1)
+    return f", perhaps {nearest[0]}" if nearest else ""
+
+
 def floats(label: str, value: Any) -> Floats:
     """`value` as an array as kernels take it; numba would compile them again for another layout.
 
@@ -98,7 +110,13 @@ def floats(label: str, value: Any) -> Floats:
             raise ValueError(f"these are of type {array.dtype}")
         return np.require(array, np.float64, ["C", "A", "W"])
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{label} must be an array of numbers: {error}; got {value!r}") from None
+        given = _brief(value)
+        raise ValueError(f"{label} must be an array of numbers: {error}; got {given}") from None
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} ..."
 
 
 def array(label: str, value: Any, *, ndim: int, missing: bool = False) -> Floats:

@@ -22,6 +22,7 @@ from concurrent.futures import (
     wait,
 )
 from contextlib import contextmanager
+from ctypes import c_bool
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -125,15 +126,18 @@ class LocalWorkers(Executor):
 
     def __init__(self, count: int) -> None:
         self._count = count
+        # A forked child would share the compiler's threads and locks.
+        self._context = multiprocessing.get_context("spawn")
+        self._begun = self._context.RawValue(c_bool, False)
         self._pool = self._new_pool()
         self._folder = tempfile.TemporaryDirectory(prefix="driftbandits-")
 
     def _new_pool(self) -> ProcessPoolExecutor:
-        # A forked child would share the compiler's threads and locks.
         return ProcessPoolExecutor(
             self._count,
-            mp_context=multiprocessing.get_context("spawn"),
+            mp_context=self._context,
             initializer=_begin_work,
+            initargs=(self._begun,),
         )
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -141,6 +145,11 @@ class LocalWorkers(Executor):
         try:
             writing = self._pool.submit(*task, **kwargs)
         except BrokenExecutor:
+            if not self._begun.value:
+                raise RunFailed(
+                    "workers could not be started; each reads the program again, so what a script "
+                    "does must stand under if __name__ == '__main__':"
+                ) from None
             self._pool.shutdown(wait=False)
             self._pool = self._new_pool()
             writing = self._pool.submit(*task, **kwargs)
@@ -155,7 +164,8 @@ class LocalWorkers(Executor):
             self._folder.cleanup()
 
 
-def _begin_work() -> None:
+def _begin_work(begun: Any) -> None:
+    begun.value = True
     # The program that was interrupted says so; its workers just leave.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_leave_with_the_parent, daemon=True).start()

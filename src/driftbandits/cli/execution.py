@@ -7,10 +7,11 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
 import click
+
+from driftbandits import extras
 
 
 class Failed(Exception):
@@ -41,10 +42,7 @@ def executor_of(*, workers: int | None, cluster: str | None) -> Iterator[Executo
 
 @contextmanager
 def _cluster(address: str) -> Iterator[Executor]:
-    try:
-        distributed: Any = import_module("distributed")
-    except ImportError:
-        raise Failed("A cluster needs distributed: pip install 'driftbandits[all]'") from None
+    distributed = extras.load("distributed", "A cluster needs distributed")
     try:
         client = distributed.Client(address, timeout=10, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from driftbandits.evaluate.joining import Join
+from driftbandits.evaluate.join import Join
 from driftbandits.evaluate.log import Log, LoggedDecision
 from driftbandits.store import DECISION, DEFAULT, LATE, REWARD, START, Event, Head, Session, checked
 

@@ -7,7 +7,7 @@ load("results/abrupt2d").runs
 
 from driftbandits.errors import RunFailed, SpecError
 from driftbandits.experiments.results import Results, load
-from driftbandits.experiments.run import run_experiment
+from driftbandits.experiments.runner import run_experiment
 from driftbandits.experiments.spec import Experiment, published, read_experiments
 
 __all__ = [

@@ -16,7 +16,7 @@ import numpy as np
 from driftbandits.checks import Floats
 from driftbandits.environments import Environment, Trace
 from driftbandits.policies import Policy
-from driftbandits.simulation.compiled import no_work, play_compiled
+from driftbandits.simulation.kernels import no_work, play_compiled
 from driftbandits.simulation.run import USUAL_RECORDS, Run
 
 

@@ -47,7 +47,9 @@ def simulate(
 ) -> Result:
     """Let every policy play the same `runs` traces of a world.
 
-    The outcome depends on seed and runs, not on the number of workers.
+    The outcome depends on seed and runs, not on the number of workers. Each worker reads the
+    program again: a script that asks for more than one calls this under
+    `if __name__ == "__main__":`.
 
     >>> import driftbandits as db
     >>> world = db.environment("abrupt2d", horizon=60)
@@ -55,7 +57,7 @@ def simulate(
     >>> result.regret["random"].shape
     (2, 60)
     """
-    _check_call(policies, runs, workers, record)
+    _check_call(policies, runs, seed, workers, record)
     played: dict[int, dict[str, Run]] = {}
     task = partial(_play_block, dict(policies), world, seed, record)
     blocks = blocks_of(range(runs), size=math.ceil(runs / (workers * _BLOCKS_PER_WORKER)))
@@ -80,7 +82,7 @@ def simulate(
 
 
 def _check_call(
-    policies: Mapping[str, Player], runs: int, workers: int, record: Sequence[str]
+    policies: Mapping[str, Player], runs: int, seed: int, workers: int, record: Sequence[str]
 ) -> None:
     if not isinstance(policies, Mapping) or not policies:
         raise ValueError(f"policies must be a dict of at least one policy; got {policies!r}")
@@ -91,6 +93,7 @@ def _check_call(
                 f"make(seed); got {player!r}"
             )
     checks.integer("runs", runs, least=1)
+    checks.integer("seed", seed, least=0)
     checks.integer("workers", workers, least=1)
     unknown = [what for what in record if what not in RECORDS]
     if unknown:
