@@ -7,9 +7,7 @@ import kinds
 import policy_checks
 from driftbandits.estimator.model import DISCOUNT, EVERYTHING, SINCE_RESTART, WINDOW
 from driftbandits.policies import ROWS, UCB, Row
-from driftbandits.policies.adaptation import RESTARTS
-from driftbandits.policies.sampling import PERTURBED, POSTERIOR, SCALED
-from driftbandits.policies.scoring import GREEDY, LOCAL, SELF_CONCORDANT
+from driftbandits.policies.scoring import GREEDY, PERTURBED, POSTERIOR, SCALED
 from policy_checks import CHECKS, Case, assert_follows
 
 PUBLISHED = {
@@ -24,7 +22,7 @@ PUBLISHED = {
     "SCB-WeightUCB": {"discounted", "for_drift", "local"},
     "SC-SW-GLUCB": {"windowed", "self_concordant"},
     "SC-D-GLUCB": {"discounted", "self_concordant"},
-    "Restart-GLUCB": {"windowed", "restarts_by_schedule"},
+    "Restart-GLUCB": {"windowed", "forgets_by_schedule"},
     "GLM-TSL": {"posterior"},
     "SW-GLM-TSL": {"windowed", "posterior"},
     "D-GLM-TSL": {"discounted", "posterior"},
@@ -33,8 +31,8 @@ PUBLISHED = {
     "D-GLM-FPL": {"discounted", "perturbed"},
     "D-RandLinUCB": {"linear", "discounted", "scaled"},
     "D-LinTS": {"linear", "discounted", "perturbed"},
-    "CD-GLUCB": {"looks_for_changes", "restarts_on_changes"},
-    "CD-LinUCB": {"linear", "looks_for_changes", "restarts_on_changes"},
+    "CD-GLUCB": {"looks_for_changes", "forgets_on_changes"},
+    "CD-LinUCB": {"linear", "looks_for_changes", "forgets_on_changes"},
     "dLinUCB": {"linear", "looks_for_changes", "judges_models"},
     "BOB-GLUCB": {"draws_windows"},
     "mixture": {"pooled"},
@@ -61,10 +59,10 @@ NEW_ROWS = {
     "LB-Window": Row(WINDOW, True, UCB, "a window, for drift", one_matrix=True),
     "LinTSL": Row(EVERYTHING, True, POSTERIOR, "everything and a linear posterior", votes=8),
     "SW-RandGLUCB": Row(WINDOW, False, SCALED, "a window and a bonus of random scale"),
-    "SC-GLUCB": Row(EVERYTHING, False, UCB, "everything, self-concordant", SELF_CONCORDANT),
+    "SC-GLUCB": Row(EVERYTHING, False, UCB, "everything, self-concordant", "self-concordant"),
     "D-greedy": Row(DISCOUNT, False, GREEDY, "a discount without a bonus"),
     "CD-SCB": Row(
-        SINCE_RESTART, False, UCB, "restarts, locally", LOCAL, adaptation=RESTARTS,
+        SINCE_RESTART, False, UCB, "a change test, locally", "local", adaptation="change test",
         false_alarm_rate=0.01,
     ),
 }  # fmt: skip
