@@ -54,9 +54,10 @@ def trace(rng: np.random.Generator) -> db.Trace:
 
 @dataclass
 class KillsOnce:
-    """A world that kills the first worker who enters it."""
+    """A world that kills the first worker who enters it, while the next tasks are on their way."""
 
     sign: Path
+    load: bytes = bytes(100 * select.PIPE_BUF)
 
     def draw(self, rng: np.random.Generator) -> db.Trace:
         if is_worker() and not self.sign.exists():

@@ -11,6 +11,7 @@ import numpy as np
 
 from driftbandits import checks
 from driftbandits.agent import Agent
+from driftbandits.checks import Floats
 from driftbandits.evaluate.estimators import (
     Scored,
     UnknownProbabilities,
@@ -24,7 +25,7 @@ from driftbandits.evaluate.estimators import (
     scored,
     weighted_mean,
 )
-from driftbandits.evaluate.log import Floats, Log
+from driftbandits.evaluate.log import Log
 from driftbandits.policies import Policy
 
 LOGGED, REPLAY, IPS, SNIPS, DR = "logged", "replay", "IPS", "SNIPS", "DR"

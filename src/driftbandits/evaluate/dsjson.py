@@ -29,8 +29,9 @@ from typing import Any
 import numpy as np
 
 from driftbandits import checks, extras
+from driftbandits.checks import Floats
 from driftbandits.client.features import encode
-from driftbandits.evaluate.log import Floats, Log, LoggedDecision, log_of
+from driftbandits.evaluate.log import Log, LoggedDecision, log_of
 from driftbandits.files import whole_file
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")

@@ -34,8 +34,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftbandits.agent import Agent
+from driftbandits.checks import Floats
 from driftbandits.estimator import estimate
-from driftbandits.evaluate.log import Floats, Log
+from driftbandits.evaluate.log import Log
 from driftbandits.policies import Policy
 from driftbandits.simulation import play
 

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftbandits import theory
+from driftbandits.checks import Floats
 from driftbandits.environments import Environment, Trace
-from driftbandits.estimator.model import Floats
-from driftbandits.estimator.state import Ints
 from driftbandits.policies import UCB, Policy
 from driftbandits.simulation import Restarted, Run, draw_trace, play, player_seed
+from driftbandits.simulation.run import Ints
 from driftbandits.workers import Block
 
 
