@@ -321,7 +321,7 @@ def test_the_module_is_light() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines() == ["['driftbandits']", "[]"]
+    assert done.stdout.splitlines() == ["['driftbandits', 'driftbandits.wire']", "[]"]
 
 
 # --- the service ---------------------------------------------------------------------------------

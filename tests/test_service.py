@@ -20,9 +20,9 @@ import pytest
 from click.testing import CliRunner
 
 import driftbandits as db
-from driftbandits import store
+from driftbandits import store, wire
 from driftbandits.cli.commands import group
-from driftbandits.service import connections, snapshots, wire
+from driftbandits.service import connections, snapshots
 from driftbandits.service.app import ROUTES
 from driftbandits.service.endpoints import Limits
 from driftbandits.service.verifying import verify

@@ -11,25 +11,18 @@ from urllib.parse import quote
 
 import msgspec
 
+from driftbandits import wire
 from driftbandits.client.answers import (
     Arm,
     Configuration,
     Decision,
-    DecisionResult,
-    DecisionResults,
     Digest,
     Erasure,
     Events,
     Health,
-    Policies,
     PolicyState,
     PolicySummary,
-    Problem,
-    Refusal,
     Reward,
-    RewardResult,
-    RewardResults,
-    Versions,
 )
 from driftbandits.client.errors import NoAnswer, ServiceError, SomeRefused, error_of
 
@@ -71,21 +64,25 @@ def read_as(kind: type[Any]) -> Callable[[int, bytes], Any]:
 
 def refusal(status: int, content: bytes) -> ServiceError:
     try:
-        problem = msgspec.json.decode(content, type=Refusal).error
+        problem = msgspec.json.decode(content, type=wire.ErrorAnswer).error
     except msgspec.DecodeError:
-        problem = Problem(message=content[:200].decode(errors="replace") or "no explanation given")
+        problem = _unexplained(content[:200].decode(errors="replace"))
     return _error_of(status, problem)
 
 
-def _error_of(status: int, problem: Problem | None) -> ServiceError:
-    said = problem or Problem(message="no explanation given")
+def _unexplained(text: str = "") -> wire.Problem:
+    return wire.Problem(code="", message=text or "no explanation given")
+
+
+def _error_of(status: int, problem: wire.Problem | None) -> ServiceError:
+    said = problem or _unexplained()
     return error_of(status, message=said.message, code=said.code, path=said.path)
 
 
 _DECISION, _REWARD, _STATE = read_as(Decision), read_as(Reward), read_as(PolicyState)
-_DECISIONS, _REWARDS = read_as(DecisionResults), read_as(RewardResults)
-_POLICIES, _EVENTS = read_as(Policies), read_as(Events)
-_VERSIONS, _DIGEST, _ERASURE = read_as(Versions), read_as(Digest), read_as(Erasure)
+_DECISIONS, _REWARDS = read_as(wire.DecisionsAnswer), read_as(wire.RewardsAnswer)
+_POLICIES, _EVENTS = read_as(wire.PoliciesAnswer), read_as(Events)
+_VERSIONS, _DIGEST, _ERASURE = read_as(wire.VersionsAnswer), read_as(Digest), read_as(Erasure)
 
 
 def new_event_id() -> str:
@@ -122,19 +119,19 @@ def decide_many(policy: str, requests: Iterable[Mapping[str, Any]]) -> Call[list
     def read(status: int, content: bytes) -> list[Decision]:
         return _all_of(_DECISIONS(status, content).results, "decision")
 
-    body = _encoder.encode({"decisions": wanted})
+    body = _encoder.encode(wire.DecisionsRequest(wanted))
     return Call("POST", _path(policy, "decisions:batch"), body, read)
 
 
-def _decision(arms: Any, event_id: str | None, baseline: str | None) -> dict[str, Any]:
-    request = {"event_id": new_event_id() if event_id is None else event_id, "arms": _arms(arms)}
-    return request if baseline is None else {**request, "baseline": baseline}
+def _decision(arms: Any, event_id: str | None, baseline: str | None) -> wire.DecisionRequest:
+    event_id = new_event_id() if event_id is None else event_id
+    return wire.DecisionRequest(event_id, _arms(arms), baseline)
 
 
 def _arms(arms: Any) -> list[Any]:
     """Arms as the service wants them: from {id: x}, or from a list of Arm or {"id", "x"}."""
     if isinstance(arms, Mapping):
-        return [{"id": name, "x": x} for name, x in arms.items()]
+        return [wire.OfferedArm(name, x) for name, x in arms.items()]
     if isinstance(arms, Sequence) and all(isinstance(arm, (Arm, Mapping)) for arm in arms):
         return list(arms)
     raise ValueError(
@@ -144,21 +141,21 @@ def _arms(arms: Any) -> list[Any]:
 
 
 def reward(policy: str, event_id: str, value: float) -> Call[Reward]:
-    body = _encoder.encode({"event_id": event_id, "value": value})
+    body = _encoder.encode(wire.RewardRequest(event_id, value))
     return Call("POST", _path(policy, "rewards"), body, _REWARD)
 
 
 def reward_many(policy: str, rewards: Mapping[str, float]) -> Call[list[Reward]]:
-    wanted = [{"event_id": name, "value": value} for name, value in rewards.items()]
+    wanted = [wire.RewardRequest(name, value) for name, value in rewards.items()]
 
     def read(status: int, content: bytes) -> list[Reward]:
         return _all_of(_REWARDS(status, content).results, "reward")
 
-    body = _encoder.encode({"rewards": wanted})
+    body = _encoder.encode(wire.RewardsRequest(wanted))
     return Call("POST", _path(policy, "rewards:batch"), body, read)
 
 
-def _all_of(results: Sequence[DecisionResult | RewardResult], field: str) -> list[Any]:
+def _all_of(results: Sequence[wire.DecisionResult | wire.RewardResult], field: str) -> list[Any]:
     """The answers of a batch; if some were refused, an exception that has all of them."""
     answers = [
         getattr(result, field) or _error_of(result.status, result.error) for result in results
@@ -170,7 +167,7 @@ def _all_of(results: Sequence[DecisionResult | RewardResult], field: str) -> lis
 
 def policies() -> Call[list[PolicySummary]]:
     def read(status: int, content: bytes) -> list[PolicySummary]:
-        found: Policies = _POLICIES(status, content)
+        found: wire.PoliciesAnswer = _POLICIES(status, content)
         return found.policies
 
     return Call("GET", "/v1/policies", None, read)
@@ -187,7 +184,7 @@ def events(policy: str, *, after: int, limit: int | None) -> Call[Events]:
 
 def versions(policy: str) -> Call[list[Configuration]]:
     def read(status: int, content: bytes) -> list[Configuration]:
-        found: Versions = _VERSIONS(status, content)
+        found: wire.VersionsAnswer = _VERSIONS(status, content)
         return found.versions
 
     return Call("GET", _path(policy, "versions"), None, read)
@@ -198,7 +195,7 @@ def digest(policy: str) -> Call[Digest]:
 
 
 def erase(policy: str, which: Mapping[str, Any]) -> Call[Erasure]:
-    body = _encoder.encode({name: value for name, value in which.items() if value is not None})
+    body = _encoder.encode(wire.ErasureRequest(**which))
     return Call("POST", _path(policy, "erasures"), body, _ERASURE)
 
 

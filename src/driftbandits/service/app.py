@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from driftbandits.service import handlers, wire
+from driftbandits import wire
+from driftbandits.service import handlers
 from driftbandits.service.auth import ADMIN, READER, REFRESH_EVERY_S, WRITER, Keyring
+from driftbandits.service.configuring import PolicyRequest
 from driftbandits.service.endpoints import (
     Action,
     Call,
@@ -100,7 +102,7 @@ ROUTES: Mapping[str, Mapping[str, Action]] = {
         "PUT": Action(
             handlers.configure,
             role=ADMIN,
-            request=wire.PolicyRequest,
+            request=PolicyRequest,
             answer=wire.PolicyAnswer,
             statuses=(201, *_BUSY),
             summary="Configure a policy; a change makes a new version",

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 from itertools import chain
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from driftbandits.policies import Policy
-from driftbandits.policies import policy as make_policy
-from driftbandits.service import commands, looking, wire
+from driftbandits import wire
+from driftbandits.service import commands, looking
+from driftbandits.service.configuring import wanted_policy
 from driftbandits.service.endpoints import Call, Gate, Reply, whole_number
 from driftbandits.service.explaining import MOST_EXPLANATIONS, explained, last_decisions
-from driftbandits.service.fold import TICKS, Offer
+from driftbandits.service.fold import Offer
 from driftbandits.service.logs import event_answer, parquet
 from driftbandits.service.problems import Refused, invalid, unknown_policy
 from driftbandits.service.readiness import ready
@@ -120,13 +118,10 @@ async def reward_many(gate: Gate, call: Call) -> Reply:
 
 # -- policies ------------------------------------------------------------------------------------
 
-_SERVED = ("mode", "reward_wait_s", "default_reward", "half_life_s", "window_s", "seed")
-_ARGUMENTS = tuple(inspect.signature(make_policy).parameters)
-
 
 async def configure(gate: Gate, call: Call) -> Reply:
     request = call.body
-    policy = _policy(request)
+    policy = wanted_policy(request)
     if gate.engine.ready:  # the writer shall not wait for a compiler
         await asyncio.to_thread(ready, policy)
     if request.default_reward is not None and request.reward_wait_s is None:
@@ -153,37 +148,6 @@ async def configure(gate: Gate, call: Call) -> Reply:
     command = commands.Configure(call.policy, record, seed=request.seed)
     changed, answer = await _done(gate, command)
     return Reply(answer, 201 if changed and answer.version == 1 else 200)
-
-
-def _policy(request: Any) -> Policy:
-    given = {
-        name: value
-        for name, value in msgspec.structs.asdict(request).items()
-        if name in _ARGUMENTS and value is not msgspec.UNSET
-    }
-    for name, value in given.items():
-        if isinstance(value, int) and abs(value) > wire.LARGEST_INTEGER:
-            raise invalid(
-                f"{name} must be at most {wire.LARGEST_INTEGER}; got {value}", f"$.{name}"
-            )
-    if request.dim > wire.MOST_DIMENSIONS:
-        raise invalid(f"dim must be at most {wire.MOST_DIMENSIONS}; got {request.dim}", "$.dim")
-    by_time = {"half_life_s": "discount", "window_s": "window"}
-    for name, argument in by_time.items():
-        if getattr(request, name) is None:
-            continue
-        if given.get(argument) is not None:
-            raise invalid(f"give {name} or {argument}, not both", f"$.{name}")
-        given[argument] = TICKS if argument == "window" else 0.5 ** (1.0 / TICKS)
-    try:
-        policy = make_policy(**given)
-    except (ValueError, TypeError, OverflowError) as error:
-        first = str(error).split(" ", 1)[0]
-        raise invalid(str(error), f"$.{first}" if first in _ARGUMENTS else "$") from None
-    for name, argument in by_time.items():
-        if getattr(request, name) is not None and getattr(policy, argument) is None:
-            raise invalid(f"{policy.name} forgets by no {argument}", f"$.{name}")
-    return policy
 
 
 async def policies(gate: Gate, call: Call) -> Reply:

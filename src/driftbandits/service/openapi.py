@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from driftbandits.service.endpoints import Action
-from driftbandits.service.wire import NAME_PATTERN, ErrorAnswer
+from driftbandits.wire import NAME_PATTERN, ErrorAnswer
 
 _REFERENCE = "#/components/schemas/{name}"
 
