@@ -6,6 +6,7 @@ fields and words that a later service adds do not disturb it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
@@ -376,7 +377,7 @@ class EventsAnswer(Answer):
 class ErasureRequest(Request):
     """Which events lose their content: by id, by the prefix of ids, or by age in days."""
 
-    event_ids: Annotated[list[EventId], Meta(max_length=10_000)] | None = None
+    event_ids: Annotated[Sequence[EventId], Meta(max_length=10_000)] | None = None
     prefix: EventId | None = None
     older_than_days: Annotated[float, Meta(ge=0, le=36_600)] | None = None
 

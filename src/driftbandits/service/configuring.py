@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import typing
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from driftbandits import wire
+from driftbandits import operations, wire
 from driftbandits.policies import Policy
 from driftbandits.policies import policy as make_policy
 from driftbandits.service.fold import TICKS
@@ -37,6 +38,7 @@ PolicyRequest = msgspec.defstruct(
     kw_only=True,
     namespace={"__doc__": "The arguments of `driftbandits.policy`, and how they are served."},
 )
+CONFIGURE = dataclasses.replace(operations.CONFIGURE, request=PolicyRequest)
 
 
 def wanted_policy(request: Any) -> Policy:

@@ -9,21 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from driftbandits import wire
+from driftbandits import operations, wire
+from driftbandits.operations import PARQUET, PROMETHEUS
 from driftbandits.service import commands, looking
-from driftbandits.service.configuring import wanted_policy
+from driftbandits.service.configuring import CONFIGURE, wanted_policy
 from driftbandits.service.endpoints import Call, Gate, Reply, whole_number
 from driftbandits.service.explaining import MOST_EXPLANATIONS, explained, last_decisions
 from driftbandits.service.fold import Offer
 from driftbandits.service.logs import event_answer, parquet
 from driftbandits.service.problems import Refused, invalid, unknown_policy
 from driftbandits.service.readiness import ready
+from driftbandits.service.routes import Routes
 from driftbandits.store import Event
 from driftbandits.store.records import Configured
 
 MOST_EVENTS = 10_000
 MOST_PARQUET_EVENTS = 100_000
-PARQUET = "application/vnd.apache.parquet"
+
+ROUTES = Routes()
 
 
 def _or_raise(result: Any) -> Any:
@@ -39,6 +42,7 @@ async def _done(gate: Gate, command: commands.Command) -> Any:
 # -- decisions and rewards -----------------------------------------------------------------------
 
 
+@ROUTES.serve(operations.DECIDE)
 def decide(gate: Gate, call: Call) -> commands.Decide:
     return _decide(gate, call, call.body)
 
@@ -71,6 +75,7 @@ def _decide(gate: Gate, call: Call, request: wire.DecisionRequest) -> commands.D
     return commands.Decide(call.policy, request.event_id, offer, most_pending=most_pending)
 
 
+@ROUTES.serve(operations.DECIDE_MANY)
 async def decide_many(gate: Gate, call: Call) -> Reply:
     work = []
     for i, request in enumerate(call.body.decisions):
@@ -93,6 +98,7 @@ async def decide_many(gate: Gate, call: Call) -> Reply:
     )
 
 
+@ROUTES.serve(operations.REWARD)
 def reward(gate: Gate, call: Call) -> commands.Reward:
     return _reward(call, call.body)
 
@@ -101,6 +107,7 @@ def _reward(call: Call, request: wire.RewardRequest) -> commands.Reward:
     return commands.Reward(call.policy, request.event_id, request.value, key=call.caller.key)
 
 
+@ROUTES.serve(operations.REWARD_MANY)
 async def reward_many(gate: Gate, call: Call) -> Reply:
     work = [_reward(call, request) for request in call.body.rewards]
     results = await _done(gate, commands.Many(call.policy, work))
@@ -119,6 +126,12 @@ async def reward_many(gate: Gate, call: Call) -> Reply:
 # -- policies ------------------------------------------------------------------------------------
 
 
+@ROUTES.serve(operations.POLICY)
+def policy(gate: Gate, call: Call) -> commands.Look:
+    return commands.Look(call.policy, looking.policy_answer)
+
+
+@ROUTES.serve(CONFIGURE)
 async def configure(gate: Gate, call: Call) -> Reply:
     request = call.body
     policy = wanted_policy(request)
@@ -150,6 +163,7 @@ async def configure(gate: Gate, call: Call) -> Reply:
     return Reply(answer, 201 if changed and answer.version == 1 else 200)
 
 
+@ROUTES.serve(operations.POLICIES)
 async def policies(gate: Gate, call: Call) -> Reply:
     store = gate.engine.store
 
@@ -166,23 +180,23 @@ async def policies(gate: Gate, call: Call) -> Reply:
     return Reply(wire.PoliciesAnswer(summaries))
 
 
-def policy(gate: Gate, call: Call) -> commands.Look:
-    return commands.Look(call.policy, looking.policy_answer)
-
-
+@ROUTES.serve(operations.VERSIONS)
 def versions(gate: Gate, call: Call) -> commands.Look:
     return commands.Look(call.policy, looking.versions_answer)
 
 
+@ROUTES.serve(operations.DIGEST)
 def digest(gate: Gate, call: Call) -> commands.Look:
     return commands.Look(call.policy, looking.digest_answer)
 
 
+@ROUTES.serve(operations.HISTORY)
 def history(gate: Gate, call: Call) -> commands.Look:
     after_s = whole_number(call.query, "after", default=0, most=2**40)
     return commands.Look(call.policy, functools.partial(looking.history_answer, after_s=after_s))
 
 
+@ROUTES.serve(operations.EXPLANATIONS)
 async def explanations(gate: Gate, call: Call) -> Reply:
     limit = max(1, whole_number(call.query, "limit", default=10, most=MOST_EXPLANATIONS))
     logged = await asyncio.to_thread(last_decisions, gate.engine.store, call.policy, limit)
@@ -193,6 +207,7 @@ async def explanations(gate: Gate, call: Call) -> Reply:
 # -- the log -------------------------------------------------------------------------------------
 
 
+@ROUTES.serve(operations.EVENTS)
 async def events(gate: Gate, call: Call) -> Reply:
     as_parquet = call.query.get("format", "") == "parquet" or PARQUET in call.accept
     if call.query.get("format", "json") not in ("json", "parquet"):
@@ -219,6 +234,7 @@ def _events(gate: Gate, policy: str, after: int, limit: int, as_parquet: bool) -
     return Reply(wire.EventsAnswer([event_answer(event) for event in found], following))
 
 
+@ROUTES.serve(operations.ERASE)
 def erase(gate: Gate, call: Call) -> commands.Erase:
     request: wire.ErasureRequest = call.body
     if request.event_ids is None and request.prefix is None and request.older_than_days is None:
@@ -236,12 +252,14 @@ def erase(gate: Gate, call: Call) -> commands.Erase:
 # -- the process ---------------------------------------------------------------------------------
 
 
+@ROUTES.serve(operations.HEALTH)
 async def health(gate: Gate, call: Call) -> Reply:
     if gate.engine.dead:
         raise Refused(503, "writer_died", "the writer has ended", retry_after_s=1)
     return Reply(wire.HealthAnswer("ok"))
 
 
+@ROUTES.serve(operations.READINESS)
 async def readiness(gate: Gate, call: Call) -> Reply:
     if not gate.engine.ready:
         raise Refused(
@@ -250,8 +268,9 @@ async def readiness(gate: Gate, call: Call) -> Reply:
     return Reply(wire.HealthAnswer("ok"))
 
 
+@ROUTES.serve(operations.METRICS)
 async def metrics(gate: Gate, call: Call) -> Reply:
     engine = gate.engine
     folds = [fold for fold in list(engine.folds.values()) if call.caller.may_see(fold.policy)]
     text = gate.metrics.text(folds, waiting=engine.waiting, ready=engine.ready)
-    return Reply(text.encode(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Reply(text.encode(), media_type=PROMETHEUS)
