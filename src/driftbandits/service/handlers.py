@@ -17,6 +17,7 @@ from driftbandits.service.endpoints import Call, Gate, Reply, whole_number
 from driftbandits.service.explaining import MOST_EXPLANATIONS, explained, last_decisions
 from driftbandits.service.fold import Offer
 from driftbandits.service.logs import event_answer, parquet
+from driftbandits.service.metrics import Scrape
 from driftbandits.service.problems import Refused, invalid, unknown_policy
 from driftbandits.service.readiness import ready
 from driftbandits.service.routes import Routes
@@ -272,5 +273,5 @@ async def readiness(gate: Gate, call: Call) -> Reply:
 async def metrics(gate: Gate, call: Call) -> Reply:
     engine = gate.engine
     folds = [fold for fold in list(engine.folds.values()) if call.caller.may_see(fold.policy)]
-    text = gate.metrics.text(folds, waiting=engine.waiting, ready=engine.ready)
-    return Reply(text.encode(), media_type=PROMETHEUS)
+    scrape = Scrape(gate.metrics, folds, waiting=engine.waiting, ready=engine.ready)
+    return Reply(scrape.text(), media_type=PROMETHEUS)
