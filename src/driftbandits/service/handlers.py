@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import functools
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from driftbandits import operations, wire
 from driftbandits.operations import PARQUET, PROMETHEUS
 from driftbandits.service import commands, looking
-from driftbandits.service.configuring import CONFIGURE, wanted_policy
+from driftbandits.service.configuring import CONFIGURE, wanted_policy, wanted_record
 from driftbandits.service.endpoints import Call, Gate, Reply, whole_number
 from driftbandits.service.explaining import MOST_EXPLANATIONS, explained, last_decisions
 from driftbandits.service.fold import Offer
@@ -22,22 +23,20 @@ from driftbandits.service.problems import Refused, invalid, unknown_policy
 from driftbandits.service.readiness import ready
 from driftbandits.service.routes import Routes
 from driftbandits.store import Event
-from driftbandits.store.records import Configured
 
 MOST_EVENTS = 10_000
 MOST_PARQUET_EVENTS = 100_000
 
 ROUTES = Routes()
 
+Result = TypeVar("Result", wire.DecisionResult, wire.RewardResult)
 
-def _or_raise(result: Any) -> Any:
+
+async def _do(gate: Gate, command: commands.Command) -> Any:
+    result = await gate.engine.do(command)
     if isinstance(result, Refused):
         raise result
     return result
-
-
-async def _done(gate: Gate, command: commands.Command) -> Any:
-    return _or_raise(await gate.engine.do(command))
 
 
 # -- decisions and rewards -----------------------------------------------------------------------
@@ -49,19 +48,33 @@ def decide(gate: Gate, call: Call) -> commands.Decide:
 
 
 def _decide(gate: Gate, call: Call, request: wire.DecisionRequest) -> commands.Decide:
-    arms = tuple([arm.id for arm in request.arms])
-    if len(set(arms)) < len(arms):
-        twice = next(i for i, arm in enumerate(arms) if arm in arms[:i])
-        raise invalid(f"the arm {arms[twice]!r} is there twice", f"$.arms[{twice}].id")
-    baseline = -1
-    if request.baseline is not None:
-        if request.baseline not in arms:
-            raise invalid(
-                f"baseline must be the id of an arm; got {request.baseline!r}", "$.baseline"
-            )
-        baseline = arms.index(request.baseline)
-    rows = [arm.x for arm in request.arms]
-    sizes = list(map(len, rows))
+    ids = _ids(request.arms)
+    baseline = _baseline(request.baseline, ids)
+    offer = Offer(ids, _features(request.arms), baseline, call.caller.key)
+    most_pending = gate.limits.pending_per_key
+    return commands.Decide(call.policy, request.event_id, offer, most_pending=most_pending)
+
+
+def _ids(arms: list[wire.OfferedArm]) -> tuple[str, ...]:
+    ids = tuple([arm.id for arm in arms])
+    if len(set(ids)) < len(ids):
+        twice = next(i for i, id in enumerate(ids) if id in ids[:i])
+        raise invalid(f"the arm {ids[twice]!r} is there twice", f"$.arms[{twice}].id")
+    return ids
+
+
+def _baseline(baseline: str | None, ids: tuple[str, ...]) -> int:
+    """The place of the baseline, or -1 where there is none."""
+    if baseline is None:
+        return -1
+    if baseline not in ids:
+        raise invalid(f"baseline must be the id of an arm; got {baseline!r}", "$.baseline")
+    return ids.index(baseline)
+
+
+def _features(arms: list[wire.OfferedArm]) -> NDArray[np.float64]:
+    """A row for each arm."""
+    sizes = [len(arm.x) for arm in arms]
     size = sizes[0]
     if sizes.count(size) < len(sizes):
         i = next(i for i, other in enumerate(sizes) if other != size)
@@ -69,11 +82,8 @@ def _decide(gate: Gate, call: Call, request: wire.DecisionRequest) -> commands.D
             f"x must be as long as that of the first arm, {size}; got {sizes[i]} numbers",
             f"$.arms[{i}].x",
         )
-    numbers = chain.from_iterable(rows)
-    x = np.fromiter(numbers, np.float64, len(arms) * size).reshape(len(arms), size)
-    offer = Offer(arms, x, baseline, call.caller.key)
-    most_pending = gate.limits.pending_per_key
-    return commands.Decide(call.policy, request.event_id, offer, most_pending=most_pending)
+    numbers = chain.from_iterable([arm.x for arm in arms])
+    return np.fromiter(numbers, np.float64, len(arms) * size).reshape(len(arms), size)
 
 
 @ROUTES.serve(operations.DECIDE_MANY)
@@ -86,17 +96,18 @@ async def decide_many(gate: Gate, call: Call) -> Reply:
             path = (refused.problem.path or "$").removeprefix("$")
             refused.problem.path = f"$.decisions[{i}]{path}"
             raise
-    results = await _done(gate, commands.Many(call.policy, work))
-    return Reply(
-        wire.DecisionsAnswer(
-            [
-                wire.DecisionResult(r.status, error=r.problem)
-                if isinstance(r, Refused)
-                else wire.DecisionResult(200, decision=r)
-                for r in results
-            ]
-        )
-    )
+    results = await _do(gate, commands.Many(call.policy, work))
+    return Reply(wire.DecisionsAnswer(_results(wire.DecisionResult, results)))
+
+
+def _results(struct: type[Result], results: list[Any]) -> list[Result]:
+    """Of a batch: what each request would have answered by itself."""
+    return [
+        struct(result.status, error=result.problem)
+        if isinstance(result, Refused)
+        else struct(200, result)
+        for result in results
+    ]
 
 
 @ROUTES.serve(operations.REWARD)
@@ -111,17 +122,8 @@ def _reward(call: Call, request: wire.RewardRequest) -> commands.Reward:
 @ROUTES.serve(operations.REWARD_MANY)
 async def reward_many(gate: Gate, call: Call) -> Reply:
     work = [_reward(call, request) for request in call.body.rewards]
-    results = await _done(gate, commands.Many(call.policy, work))
-    return Reply(
-        wire.RewardsAnswer(
-            [
-                wire.RewardResult(r.status, error=r.problem)
-                if isinstance(r, Refused)
-                else wire.RewardResult(200, reward=r)
-                for r in results
-            ]
-        )
-    )
+    results = await _do(gate, commands.Many(call.policy, work))
+    return Reply(wire.RewardsAnswer(_results(wire.RewardResult, results)))
 
 
 # -- policies ------------------------------------------------------------------------------------
@@ -134,33 +136,12 @@ def policy(gate: Gate, call: Call) -> commands.Look:
 
 @ROUTES.serve(CONFIGURE)
 async def configure(gate: Gate, call: Call) -> Reply:
-    request = call.body
-    policy = wanted_policy(request)
+    policy = wanted_policy(call.body)
+    record = wanted_record(call.body, policy, key=call.caller.key)
     if gate.engine.ready:  # the writer shall not wait for a compiler
         await asyncio.to_thread(ready, policy)
-    if request.default_reward is not None and request.reward_wait_s is None:
-        raise invalid("default_reward needs reward_wait_s", "$.default_reward")
-    default = request.default_reward or 0.0
-    low, high = policy.reward_range()
-    if request.reward_wait_s is not None and not low <= default <= high:
-        raise invalid(
-            f"default_reward must be in [{low:g}, {high:g}] for this policy; got {default!r}",
-            "$.default_reward",
-        )
-    record = Configured(
-        version=0,
-        arguments=policy.arguments,
-        seed=0,
-        mode=request.mode,
-        reward_wait_s=request.reward_wait_s,
-        default_reward=default,
-        half_life_s=request.half_life_s,
-        window_s=request.window_s,
-        fresh=True,
-        key=call.caller.key,
-    )
-    command = commands.Configure(call.policy, record, seed=request.seed)
-    changed, answer = await _done(gate, command)
+    command = commands.Configure(call.policy, record, seed=call.body.seed)
+    changed, answer = await _do(gate, command)
     return Reply(answer, 201 if changed and answer.version == 1 else 200)
 
 
@@ -202,7 +183,7 @@ async def explanations(gate: Gate, call: Call) -> Reply:
     limit = max(1, whole_number(call.query, "limit", default=10, most=MOST_EXPLANATIONS))
     logged = await asyncio.to_thread(last_decisions, gate.engine.store, call.policy, limit)
     look = functools.partial(explained, logged=logged)
-    return Reply(await _done(gate, commands.Look(call.policy, look)))
+    return Reply(await _do(gate, commands.Look(call.policy, look)))
 
 
 # -- the log -------------------------------------------------------------------------------------
