@@ -20,9 +20,9 @@ import pytest
 from click.testing import CliRunner
 
 import driftbandits as db
-from driftbandits import store
+from driftbandits import store, wire
 from driftbandits.cli.commands import group
-from driftbandits.service import connections, snapshots, wire
+from driftbandits.service import connections, snapshots
 from driftbandits.service.app import ROUTES
 from driftbandits.service.endpoints import Limits
 from driftbandits.service.verifying import verify
@@ -323,7 +323,7 @@ def test_promise_4_nothing_is_dropped_in_silence(tmp_path):
             ("duplicate", "e1"),
         ]
         text = client.get("/metrics").text
-        assert 'driftbandits_events_total{policy="news",kind="late"} 1' in text
+        assert 'driftbandits_events_total{kind="late",policy="news"} 1.0' in text
 
 
 def test_promise_5_overload_is_refused_and_loses_nothing(tmp_path):

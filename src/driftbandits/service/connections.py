@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from driftbandits.service.endpoints import Endpoint, Head
 from driftbandits.service.problems import Refused
-from driftbandits.service.wire import ErrorAnswer
+from driftbandits.wire import ErrorAnswer
 
 REQUEST_TIMEOUT_S = 30.0
 """How long a request may take to arrive, from the connection or its first byte to its last."""

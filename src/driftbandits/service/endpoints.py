@@ -22,8 +22,8 @@ from driftbandits.service.commands import Command
 from driftbandits.service.engine import Engine
 from driftbandits.service.metrics import Metrics
 from driftbandits.service.problems import Refused, unavailable
-from driftbandits.service.wire import NAME_PATTERN, ErrorAnswer
 from driftbandits.store import StoreError
+from driftbandits.wire import NAME_PATTERN, ErrorAnswer
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]

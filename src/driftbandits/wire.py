@@ -1,15 +1,16 @@
-"""The JSON of every request and answer; the OpenAPI document is made from these."""
+"""The JSON of every request and answer, written once for the service and its client.
+
+The service refuses what a request does not list. The client reads answers as leniently as it can:
+fields and words that a later service adds do not disturb it.
+"""
 
 from __future__ import annotations
 
-import inspect
-import typing
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
-
-from driftbandits.policies import policy as make_policy
+from msgspec import Meta
 
 # A `$` alone would let a line end follow.
 ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:@/+=-]{0,127}$(?!\n)"
@@ -27,9 +28,15 @@ Feature = Annotated[float, Meta(ge=-LARGEST_MAGNITUDE, le=LARGEST_MAGNITUDE)]
 Value = Annotated[float, Meta(ge=-LARGEST_MAGNITUDE, le=LARGEST_MAGNITUDE)]
 Seconds = Annotated[float, Meta(gt=0, le=10 * 366 * 86400)]
 Mode = Literal["online", "apprentice", "frozen"]
+RewardStatus = Literal["learned", "late", "duplicate", "recorded"]
 
 
-class Request(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+def _one_of(words: Any) -> Meta:
+    """What the document says of a text in an answer; who reads it takes any other as well."""
+    return Meta(extra_json_schema={"enum": list(get_args(words))})
+
+
+class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A body; a field that is not listed is refused."""
 
     @property
@@ -39,14 +46,22 @@ class Request(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class Answer(msgspec.Struct, gc=False):
-    """A body."""
+    """A body; a field that is not listed is ignored."""
 
 
 # -- decisions -----------------------------------------------------------------------------------
 
 
-class Arm(Request):
+class Arm(Answer):
     """A choice and its features."""
+
+    id: str
+    # The client sends whatever has tolist(), as arrays do.
+    x: Annotated[Any, Meta(extra_json_schema={"type": "array", "items": {"type": "number"}})]
+
+
+class OfferedArm(Arm, forbid_unknown_fields=True):
+    """An arm of a request, held to the limits."""
 
     id: ArmId
     x: Annotated[list[Feature], Meta(min_length=1, max_length=MOST_DIMENSIONS)]
@@ -56,7 +71,7 @@ class DecisionRequest(Request):
     """Which of these arms? `baseline` is the id of the one the caller would play by itself."""
 
     event_id: EventId
-    arms: Annotated[list[Arm], Meta(min_length=1, max_length=MOST_ARMS)]
+    arms: Annotated[list[OfferedArm], Meta(min_length=1, max_length=MOST_ARMS)]
     baseline: ArmId | None = None
 
     @property
@@ -65,7 +80,7 @@ class DecisionRequest(Request):
 
 
 class DecisionAnswer(Answer):
-    """`model_seq` is the last event that the decision knew of."""
+    """`propensity` is the probability the choice had, `model_seq` the last event it knew of."""
 
     event_id: str
     arm: str
@@ -103,7 +118,7 @@ class RewardRequest(Request):
 class RewardAnswer(Answer):
     """A frozen policy answers `recorded`: the outcome is kept, and nothing is learned from it."""
 
-    status: Literal["learned", "late", "duplicate", "recorded"]
+    status: Annotated[str, _one_of(RewardStatus)]
 
 
 class RewardsRequest(Request):
@@ -164,33 +179,15 @@ class RewardsAnswer(Answer):
 # -- policies ------------------------------------------------------------------------------------
 
 
-def _policy_arguments() -> list[tuple[str, Any] | tuple[str, Any, Any]]:
-    """The arguments of `driftbandits.policy`, whatever they are by now."""
-    hints = typing.get_type_hints(make_policy)
-    parameters = inspect.signature(make_policy).parameters
-    return [
-        (name, hints[name])
-        if parameter.default is parameter.empty
-        else (name, hints[name] | UnsetType, UNSET)
-        for name, parameter in parameters.items()
-    ]
+class PolicyRequest(Request):
+    """How a policy is served. The service adds the arguments of `driftbandits.policy` to these."""
 
-
-PolicyRequest = msgspec.defstruct(
-    "PolicyRequest",
-    [
-        *_policy_arguments(),
-        ("mode", Mode, "online"),
-        ("reward_wait_s", Seconds | None, None),
-        ("default_reward", Value | None, None),
-        ("half_life_s", Seconds | None, None),
-        ("window_s", Seconds | None, None),
-        ("seed", Annotated[int, Meta(ge=0, le=LARGEST_INTEGER)] | None, None),
-    ],
-    bases=(Request,),
-    module=__name__,
-    namespace={"__doc__": "The arguments of `driftbandits.policy`, and how they are served."},
-)
+    mode: Mode = "online"
+    reward_wait_s: Seconds | None = None
+    default_reward: Value | None = None
+    half_life_s: Seconds | None = None
+    window_s: Seconds | None = None
+    seed: Annotated[int, Meta(ge=0, le=LARGEST_INTEGER)] | None = None
 
 
 class Configuration(Answer):
@@ -201,7 +198,7 @@ class Configuration(Answer):
     since: str
     arguments: dict[str, Any]
     seed: int
-    mode: Mode
+    mode: Annotated[str, _one_of(Mode)]
     reward_wait_s: float | None
     default_reward: float | None
     half_life_s: float | None
@@ -255,7 +252,7 @@ class PolicySummary(Answer):
     policy: str
     name: str
     version: int
-    mode: Mode
+    mode: Annotated[str, _one_of(Mode)]
     seq: int
     pending: int
     counts: Counts
@@ -380,7 +377,7 @@ class EventsAnswer(Answer):
 class ErasureRequest(Request):
     """Which events lose their content: by id, by the prefix of ids, or by age in days."""
 
-    event_ids: Annotated[list[EventId], Meta(max_length=10_000)] | None = None
+    event_ids: Annotated[Sequence[EventId], Meta(max_length=10_000)] | None = None
     prefix: EventId | None = None
     older_than_days: Annotated[float, Meta(ge=0, le=36_600)] | None = None
 
