@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from driftbandits.service.problems import Refused
+from driftbandits.service.refusals import Refused
 from driftbandits.store import Key, Store
 
 READER, WRITER, ADMIN = "reader", "writer", "admin"
@@ -58,8 +58,8 @@ def _hash(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
-def first_admin_key(store: Store, *, now_ns: int) -> str | None:
-    """The token of a first admin key, where there was none yet."""
+def make_first_admin_key(store: Store, *, now_ns: int) -> str | None:
+    """Make an admin key where there is no key yet; its token."""
     with store.write() as session:
         if session.api_keys():
             return None

@@ -13,13 +13,14 @@ import numpy as np
 
 from driftbandits.policies import Policy
 from driftbandits.policies import policy as make_policy
-from driftbandits.service import commands, looking, wire
-from driftbandits.service.endpoints import Call, Gate, Reply, whole_number
+from driftbandits.service import commands, views, wire
+from driftbandits.service.endpoints import Call, Gate, whole_number
 from driftbandits.service.explaining import MOST_EXPLANATIONS, explained, last_decisions
 from driftbandits.service.fold import TICKS, Offer
 from driftbandits.service.logs import event_answer, parquet
-from driftbandits.service.problems import Refused, invalid, unknown_policy
 from driftbandits.service.readiness import ready
+from driftbandits.service.refusals import Refused, invalid, unknown_policy
+from driftbandits.service.replies import Reply
 from driftbandits.store import Event
 from driftbandits.store.records import Configured
 
@@ -34,7 +35,7 @@ def _or_raise(result: Any) -> Any:
     return result
 
 
-async def _done(gate: Gate, command: commands.Command) -> Any:
+async def _do(gate: Gate, command: commands.Command) -> Any:
     return _or_raise(await gate.engine.do(command))
 
 
@@ -82,7 +83,7 @@ async def decide_many(gate: Gate, call: Call) -> Reply:
             path = (refused.problem.path or "$").removeprefix("$")
             refused.problem.path = f"$.decisions[{i}]{path}"
             raise
-    results = await _done(gate, commands.Many(call.policy, work))
+    results = await _do(gate, commands.Many(call.policy, work))
     return Reply(
         wire.DecisionsAnswer(
             [
@@ -105,7 +106,7 @@ def _reward(call: Call, request: wire.RewardRequest) -> commands.Reward:
 
 async def reward_many(gate: Gate, call: Call) -> Reply:
     work = [_reward(call, request) for request in call.body.rewards]
-    results = await _done(gate, commands.Many(call.policy, work))
+    results = await _do(gate, commands.Many(call.policy, work))
     return Reply(
         wire.RewardsAnswer(
             [
@@ -151,7 +152,7 @@ async def configure(gate: Gate, call: Call) -> Reply:
         key=call.caller.key,
     )
     command = commands.Configure(call.policy, record, seed=request.seed)
-    changed, answer = await _done(gate, command)
+    changed, answer = await _do(gate, command)
     return Reply(answer, 201 if changed and answer.version == 1 else 200)
 
 
@@ -187,43 +188,32 @@ def _policy(request: Any) -> Policy:
 
 
 async def policies(gate: Gate, call: Call) -> Reply:
-    store = gate.engine.store
-
-    def names() -> list[str]:
-        with store.read() as session:
-            return session.policies()
-
-    summaries = []
-    for name in await asyncio.to_thread(names):
-        if call.caller.may_see(name):
-            result = await gate.engine.do(commands.Look(name, looking.summary))
-            if not isinstance(result, Refused):
-                summaries.append(result)
-    return Reply(wire.PoliciesAnswer(summaries))
+    command = commands.ViewAll(views.summary, may_see=call.caller.may_see)
+    return Reply(wire.PoliciesAnswer(await _do(gate, command)))
 
 
-def policy(gate: Gate, call: Call) -> commands.Look:
-    return commands.Look(call.policy, looking.policy_answer)
+def policy(gate: Gate, call: Call) -> commands.View:
+    return commands.View(call.policy, views.policy_answer)
 
 
-def versions(gate: Gate, call: Call) -> commands.Look:
-    return commands.Look(call.policy, looking.versions_answer)
+def versions(gate: Gate, call: Call) -> commands.View:
+    return commands.View(call.policy, views.versions_answer)
 
 
-def digest(gate: Gate, call: Call) -> commands.Look:
-    return commands.Look(call.policy, looking.digest_answer)
+def digest(gate: Gate, call: Call) -> commands.View:
+    return commands.View(call.policy, views.digest_answer)
 
 
-def history(gate: Gate, call: Call) -> commands.Look:
+def history(gate: Gate, call: Call) -> commands.View:
     after_s = whole_number(call.query, "after", default=0, most=2**40)
-    return commands.Look(call.policy, functools.partial(looking.history_answer, after_s=after_s))
+    return commands.View(call.policy, functools.partial(views.history_answer, after_s=after_s))
 
 
 async def explanations(gate: Gate, call: Call) -> Reply:
     limit = max(1, whole_number(call.query, "limit", default=10, most=MOST_EXPLANATIONS))
     logged = await asyncio.to_thread(last_decisions, gate.engine.store, call.policy, limit)
     look = functools.partial(explained, logged=logged)
-    return Reply(await _done(gate, commands.Look(call.policy, look)))
+    return Reply(await _do(gate, commands.View(call.policy, look)))
 
 
 # -- the log -------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def _reference(type_: type) -> dict[str, str]:
 def _operation(path: str, action: Action) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "summary": action.summary,
-        "operationId": action.handler.__name__,
+        "operationId": getattr(action.handler or action.command, "__name__", ""),
         "responses": _responses(action),
     }
     parameters = [

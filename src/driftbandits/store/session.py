@@ -324,6 +324,10 @@ class Store(ABC):
     def read(self) -> AbstractContextManager[Session]:
         """One unchanging view of what has been committed."""
 
+    def read_at_once(self) -> AbstractContextManager[Session] | None:
+        """The same, with nothing to wait for; None from a store that is far."""
+        return None
+
     def maintain(self) -> None:
         """Housekeeping that may go on beside the writer, in another thread."""
         return

@@ -132,14 +132,21 @@ class SQLiteStore(Store):
             with suppress(apsw.Error):
                 connection.close(True)
 
+    def read(self) -> AbstractContextManager[Session]:
+        return self._read(wait_ms=_WAIT_MS)
+
+    def read_at_once(self) -> AbstractContextManager[Session]:
+        return self._read(wait_ms=0)
+
     @contextmanager
-    def read(self) -> Iterator[Session]:
+    def _read(self, *, wait_ms: int) -> Iterator[Session]:
         with self._translated():
             with self._guard:
                 connection = self._readers.pop() if self._readers else None
             if connection is None:
                 connection = self._connect()
             try:
+                connection.set_busy_timeout(wait_ms)
                 with self._transaction(connection, "DEFERRED"):
                     yield SQLiteSession(connection, self.secret)
             except BaseException:
