@@ -53,7 +53,7 @@ def events(client, policy=NEWS, after=0):
 def verified(url):
     with store.open(url) as log:
         verdicts = {verdict.policy: verdict for verdict in verify(log)}
-    assert not any(verdict.problems for verdict in verdicts.values()), verdicts
+    assert not any(verdict.faults for verdict in verdicts.values()), verdicts
     return {policy: verdict.digest for policy, verdict in verdicts.items()}
 
 

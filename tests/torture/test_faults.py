@@ -24,7 +24,7 @@ DAY_S = 86_400.0
 def verified(url):
     with store.open(url) as log:
         (verdict,) = verify(log)
-    assert verdict.problems == []
+    assert verdict.faults == []
     return verdict.digest
 
 

@@ -284,7 +284,7 @@ class Configure(Command):
 
 
 class Erase(Command):
-    """Take the content out of events, and keep what was learned in an anchored snapshot."""
+    """Take the content out of events, and keep what was learned in a snapshot to go on from."""
 
     def __init__(
         self,
@@ -322,7 +322,7 @@ class Erase(Command):
         work.append(fold, ERASED, "", record)
         session.erase(self.policy, record.seqs)
         work.flush(self.policy)
-        work.keep_snapshot(fold, anchor=True)
+        work.keep_snapshot(fold, is_foundation=True)
         return wire.ErasureAnswer(len(seqs))
 
 

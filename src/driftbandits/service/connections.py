@@ -13,12 +13,12 @@ import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import Mapping
 from functools import partial
-from typing import Protocol, cast
+from typing import cast
 
 import httptools
 
+from driftbandits.service.app import Application
 from driftbandits.service.endpoints import Envelope
 from driftbandits.service.refusals import Refused, too_large
 from driftbandits.service.replies import Reply, refusal, written
@@ -36,12 +36,6 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 Repeated = tuple[bytes, bytes]
 """What callers repeat of a request: its bytes before and after the length of the body."""
-
-
-class Application(Protocol):
-    """What a connection needs to know of what it serves."""
-
-    def envelope(self, method: str, target: bytes, headers: Mapping[bytes, bytes]) -> Envelope: ...
 
 
 class Exchange:

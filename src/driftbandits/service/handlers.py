@@ -16,9 +16,10 @@ from driftbandits.policies import policy as make_policy
 from driftbandits.service import commands, views, wire
 from driftbandits.service.endpoints import Call, Gate, whole_number
 from driftbandits.service.explaining import MOST_EXPLANATIONS, explained, last_decisions
-from driftbandits.service.fold import TICKS, Offer
+from driftbandits.service.fold import Offer
+from driftbandits.service.forgetting import arguments_by_time
+from driftbandits.service.kernels import make_policy_ready
 from driftbandits.service.logs import event_answer, parquet
-from driftbandits.service.readiness import ready
 from driftbandits.service.refusals import Refused, invalid, unknown_policy
 from driftbandits.service.replies import Reply
 from driftbandits.store import Event
@@ -121,7 +122,6 @@ async def reward_many(gate: Gate, call: Call) -> Reply:
 
 # -- policies ------------------------------------------------------------------------------------
 
-_SERVED = ("mode", "reward_wait_s", "default_reward", "half_life_s", "window_s", "seed")
 _ARGUMENTS = tuple(inspect.signature(make_policy).parameters)
 
 
@@ -129,7 +129,7 @@ async def configure(gate: Gate, call: Call) -> Reply:
     request = call.body
     policy = _policy(request)
     if gate.engine.ready:  # the writer shall not wait for a compiler
-        await asyncio.to_thread(ready, policy)
+        await asyncio.to_thread(make_policy_ready, policy)
     if request.default_reward is not None and request.reward_wait_s is None:
         raise invalid("default_reward needs reward_wait_s", "$.default_reward")
     default = request.default_reward or 0.0
@@ -171,11 +171,9 @@ def _policy(request: Any) -> Policy:
         raise invalid(f"dim must be at most {wire.MOST_DIMENSIONS}; got {request.dim}", "$.dim")
     by_time = {"half_life_s": "discount", "window_s": "window"}
     for name, argument in by_time.items():
-        if getattr(request, name) is None:
-            continue
-        if given.get(argument) is not None:
+        if getattr(request, name) is not None and given.get(argument) is not None:
             raise invalid(f"give {name} or {argument}, not both", f"$.{name}")
-        given[argument] = TICKS if argument == "window" else 0.5 ** (1.0 / TICKS)
+    given |= arguments_by_time(half_life_s=request.half_life_s, window_s=request.window_s)
     try:
         policy = make_policy(**given)
     except (ValueError, TypeError, OverflowError) as error:

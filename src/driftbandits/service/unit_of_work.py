@@ -15,9 +15,9 @@ from driftbandits.store import (
     LATE,
     REWARD,
     Corrupt,
-    Entry,
     Event,
     Known,
+    NewEvent,
     Session,
     Snapshot,
 )
@@ -40,9 +40,9 @@ class UnitOfWork:
         self.touched: set[str] = set()
         self._folds = folds
         self._snapshot_every = snapshot_every
-        self._entries: dict[str, list[Entry]] = {}
-        self._known: dict[tuple[str, str], Known] = {}  # as stored
-        self._gathered: dict[tuple[str, str], list[tuple[int, Entry]]] = {}  # what this batch adds
+        self._new_events: dict[str, list[NewEvent]] = {}  # to be written, by policy
+        self._known: dict[tuple[str, str], Known] = {}  # about an event_id, as stored
+        self._added: dict[tuple[str, str], list[tuple[int, NewEvent]]] = {}  # and not yet stored
         self._broken: dict[str, Refused] = {}
 
     # -- getting ready ---------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class UnitOfWork:
             found = self.session.known(policy, [event_id])
             self._known[policy, event_id] = found.get(event_id, NOTHING)
         known = self._known[policy, event_id]
-        for seq, (kind, _, at_ns, body) in self._gathered.get((policy, event_id), ()):
+        for seq, (kind, _, at_ns, body) in self._added.get((policy, event_id), ()):
             if kind in _PARTS:
                 event = Event(policy, seq, at_ns, kind, event_id, body, b"-", b"", b"")
                 known = known._replace(**{_PARTS[kind]: event})
@@ -136,10 +136,10 @@ class UnitOfWork:
     def append(self, fold: Fold, kind: str, event_id: str, record: Record) -> None:
         """Write down what has just been done to a fold."""
         policy = fold.policy
-        entry = Entry(kind, event_id, fold.at_ns, packed(record))
+        new_event = NewEvent(kind, event_id, fold.at_ns, packed(record))
         self.touched.add(policy)
-        self._entries.setdefault(policy, []).append(entry)
-        self._gathered.setdefault((policy, event_id), []).append((fold.seq, entry))
+        self._new_events.setdefault(policy, []).append(new_event)
+        self._added.setdefault((policy, event_id), []).append((fold.seq, new_event))
 
     def learn_defaults(self, fold: Fold) -> None:
         """Learn the default reward of decisions that have waited long enough."""
@@ -157,30 +157,31 @@ class UnitOfWork:
 
     def finish(self) -> None:
         """Put the events into the log, and snapshots where they are due; the caller commits."""
-        for policy, entries in self._entries.items():
+        for policy, new_events in self._new_events.items():
             fold = self._folds[policy]
-            head = self.session.append(policy, entries)
+            head = self.session.append(policy, new_events)
             assert (head.seq, head.at_ns) == (fold.seq, fold.at_ns)
             fold.checksum = head.checksum
             if fold.seq - fold.snapshot_seq >= self._snapshot_every:
                 self.keep_snapshot(fold)
-        self._entries.clear()
+        self._new_events.clear()
 
     def flush(self, policy: str) -> None:
         """Write the gathered events of a policy now, for a command that works on stored ones."""
-        if entries := self._entries.pop(policy, None):
-            self._folds[policy].checksum = self.session.append(policy, entries).checksum
+        if new_events := self._new_events.pop(policy, None):
+            self._folds[policy].checksum = self.session.append(policy, new_events).checksum
         self._known.clear()
-        self._gathered = {at: parts for at, parts in self._gathered.items() if at[0] != policy}
+        self._added = {at: parts for at, parts in self._added.items() if at[0] != policy}
 
-    def keep_snapshot(self, fold: Fold, *, anchor: bool = False) -> None:
+    def keep_snapshot(self, fold: Fold, *, is_foundation: bool = False) -> None:
         """Keep the state as of now; older ones make room."""
         content = snapshots.packed(fold)
-        self.session.save_snapshot(Snapshot(fold.policy, fold.seq, fold.at_ns, anchor, content))
+        snapshot = Snapshot(fold.policy, fold.seq, fold.at_ns, is_foundation, content)
+        self.session.save_snapshot(snapshot)
         fold.snapshot_seq, fold.snapshot_bytes = fold.seq, len(content)
-        if anchor:
-            self.session.drop_snapshots(fold.policy, before=fold.seq, anchors=True)
+        if is_foundation:
+            self.session.drop_snapshots(fold.policy, before=fold.seq, foundations=True)
             return
-        kept = [s.seq for s in self.session.snapshots(fold.policy) if not s.anchor]
+        kept = [s.seq for s in self.session.snapshots(fold.policy) if not s.is_foundation]
         if len(kept) > KEPT_SNAPSHOTS:
             self.session.drop_snapshots(fold.policy, before=kept[KEPT_SNAPSHOTS - 1])

@@ -10,7 +10,7 @@ from typing import Any
 
 from driftbandits.service import snapshots
 from driftbandits.service.commands import Command, Erase, KeepSnapshot, LearnDefaults
-from driftbandits.service.readiness import USUAL_FAMILIES, make_ready
+from driftbandits.service.kernels import USUAL_FAMILIES, make_ready
 from driftbandits.service.transactions import Transactions
 from driftbandits.store import Session, Store, StoreBusy, StoreError, StoreUnavailable
 

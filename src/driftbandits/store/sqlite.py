@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import apsw
 
 from driftbandits.store.events import Corrupt, StoreBusy, StoreError, StoreUnavailable
-from driftbandits.store.session import Row, Session, Store, prepared
+from driftbandits.store.session import Row, Session, Store, prepare_tables
 
 _WAIT_MS = 5000
 _CHECKPOINT_PAGES = 100_000
@@ -85,7 +85,7 @@ class SQLiteStore(Store):
             self._translated(),
             self._transaction(self._write_connection(), "IMMEDIATE") as connection,
         ):
-            self.secret = prepared(SQLiteSession(connection, b""), _TYPES)
+            self.secret = prepare_tables(SQLiteSession(connection, b""), _TYPES)
 
     def _connect(self) -> apsw.Connection:
         connection = apsw.Connection(self.path, vfs=self._vfs)
