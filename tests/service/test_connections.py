@@ -130,3 +130,51 @@ def test_a_caller_may_wait_for_leave_to_send_its_body(served):
     whole = spoken("POST", f"{NEWS}/decisions", asked, "expect: 100-continue", "connection: close")
     head, _, body = whole.partition(b"\r\n\r\n")
     assert [status for status, _ in heard(served, head + b"\r\n\r\n", body)] == [100, 200]
+
+
+def test_a_long_row_of_requests_is_answered_to_the_end(served):
+    """Each is refused at once; none stands on the shoulders of the one before."""
+    row = spoken("GET", "/nothing") * 3000 + spoken("GET", "/healthz", b"", "connection: close")
+    answers = heard(served, row)
+    assert [status for status, _ in answers] == [404] * 3000 + [200]
+
+
+def test_bytes_that_are_no_request_are_the_last(served):
+    """Who sent good ones before gets their answers."""
+    asked = json.dumps({"event_id": "n1", "arms": arms()}).encode()
+    good = spoken("POST", f"{NEWS}/decisions", asked)
+    ((status, content),) = heard(served, b"no request\r\n\r\n")
+    assert (status, json.loads(content)["error"]["code"]) == (400, "malformed")
+    assert [status for status, _ in heard(served, good + b"no request\r\n\r\n")] == [200]
+    assert [status for status, _ in heard(served, good, b"no request\r\n\r\n")] == [200, 400]
+    chunked = spoken("POST", f"{NEWS}/decisions", asked, "transfer-encoding: chunked")
+    broken = chunked.removesuffix(b"0\r\n\r\n") + b"no chunk\r\n"
+    assert [status for status, _ in heard(served, broken)] == [400]
+    assert [status for status, _ in heard(served, good + broken)] == [200]
+
+
+def test_nothing_is_upgraded(served):
+    asked = spoken("GET", "/healthz", b"", "upgrade: websocket", "connection: upgrade")
+    answers = heard(served, asked + b"\x00\x01\x02")
+    assert [status for status, _ in answers] == [200]
+
+
+def test_an_old_version_gets_one_answer(served):
+    request = spoken("GET", "/healthz").replace(b"HTTP/1.1", b"HTTP/1.0")
+    assert [status for status, _ in heard(served, request * 2)] == [200]
+
+
+def test_who_may_not_come_in_is_told_before_the_body(tmp_path):
+    with Served(f"sqlite:///{tmp_path}/log.db", with_keys=True) as service:
+        whole = spoken("POST", f"{NEWS}/decisions:batch", b" " * 1_000_000, "connection: close")
+        head, _, _ = whole.partition(b"\r\n\r\n")
+        assert [status for status, _ in heard(service, head + b"\r\n\r\n")] == [401]
+
+
+def test_a_body_in_many_pieces(served):
+    """A chunk a byte."""
+    body = json.dumps({"event_id": "c1", "arms": arms()}).encode()
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    headers = ("transfer-encoding: chunked", "connection: close")
+    head, _, _ = spoken("POST", f"{NEWS}/decisions", b"", *headers).partition(b"\r\n\r\n")
+    assert [status for status, _ in heard(served, head + b"\r\n\r\n" + chunks)] == [200]

@@ -8,7 +8,9 @@ import pytest
 from calls import CONFIGURATION, configure, decide, ok, problem, reward
 from click.testing import CliRunner
 
+from driftbandits import store
 from driftbandits.cli.commands import group
+from driftbandits.service import auth
 from driftbandits.service.endpoints import Limits
 from servers import Served
 
@@ -108,3 +110,24 @@ def test_without_keys_no_other_sites_page_gets_in(client):
         assert client.get("/v1/policies", headers=headers).status_code == 403
     origin = str(client.base_url).rstrip("/")
     assert client.get("/v1/policies", headers={"origin": origin}).status_code == 200
+
+
+def test_keys_that_cannot_be_read_are_not_trusted_for_long(tmp_path, monkeypatch):
+    """Nor is anybody let in by what they were; when they can be read again all goes on."""
+
+    def fails(self):
+        raise store.StoreUnavailable("the disk is away")
+
+    monkeypatch.setattr(auth, "_OLD_S", 1.5)
+    with Served(f"sqlite:///{tmp_path}/log.db", with_keys=True) as service:
+        configure(service.client)
+        with monkeypatch.context() as away:
+            away.setattr(auth.Keyring, "refresh", fails)
+            ok(decide(service.client, "e1"))
+            time.sleep(2.7)
+            refused = decide(service.client, "e2")
+            assert problem(refused, 503)["code"] == "storage_unavailable"
+            assert refused.headers["retry-after"] == "1"
+            assert service.client.get("/healthz").status_code == 200
+        time.sleep(1.2)
+        ok(decide(service.client, "e2"))

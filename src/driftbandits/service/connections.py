@@ -127,6 +127,9 @@ class Connection(asyncio.Protocol):
         if self._current is None and not self._waiting:
             self._transport.close()
 
+    def abort(self) -> None:
+        self._transport.abort()
+
     def look_at_the_clock(self) -> None:
         """Give up on a caller that has let its time pass."""
         if self._deadline is None or self._loop.time() < self._deadline:
@@ -202,17 +205,22 @@ class Connection(asyncio.Protocol):
             self._known[repeated] = envelope
 
     def _refuse_noise(self) -> None:
-        """What comes is not HTTP: what it belongs to is refused, and nothing follows."""
-        refused = Refused(400, "malformed", "this is no HTTP request", is_last=True)
+        """What comes is not HTTP: the request that it belongs to will not be, and nothing follows.
+
+        Those before it get their answers.
+        """
+        if self._incoming is not None and self._incoming in self._waiting:
+            self._waiting.remove(self._incoming)
         exchange = self._current
-        if exchange is not None and exchange.is_whole:  # an answer is owed, and has to be last
-            self._waiting.clear()
+        if self._waiting or (exchange is not None and exchange.is_whole):
             self._is_ending = True
-        elif exchange is not None and not exchange.is_answered:
-            self._answer(exchange, refusal(refused))
-        else:
-            self._transport.write(written(refusal(refused), closing=True, bodiless=False))
-            self._transport.close()
+            return
+        reply = refusal(Refused(400, "malformed", "this is no HTTP request", is_last=True))
+        if exchange is None:
+            self._transport.write(written(reply, closing=True, bodiless=False))
+        elif not exchange.is_answered:
+            self._answer(exchange, reply)
+        self._transport.close()
 
     # -- from a request to its answer ------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from driftbandits.service.fold import Fold
 from driftbandits.service.metrics import Metrics
 from driftbandits.service.refusals import Refused, unavailable
 from driftbandits.service.transactions import Transactions
-from driftbandits.service.upkeep import DUE_EVERY_S, Upkeep, recover
+from driftbandits.service.upkeep import DUE_EVERY_S, Upkeep
 from driftbandits.store import Store
 
 logger = logging.getLogger("driftbandits.service")
@@ -112,8 +112,10 @@ class Engine:
             await asyncio.sleep(0.01)
         self.ready = False
         self._timer.cancel()
+        self._upkeep.end()
         self._for_thread.put(None)
         await asyncio.to_thread(self._thread.join)
+        self.recovered.set()
 
     def do(self, command: Command) -> asyncio.Future[Any]:
         """The answer to come; a full queue refuses at once."""
@@ -238,8 +240,8 @@ class Engine:
 
     def _live(self) -> None:
         try:
-            recover(self._transactions, self._open_store)
-            self._upkeep.begin()
+            if not self._upkeep.recover(self._open_store):
+                return
             self.ready = True
             self.recovered.set()
             while (work := self._for_thread.get()) is not None:

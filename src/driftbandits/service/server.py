@@ -88,8 +88,10 @@ class Server:
         deadline = loop.time() + LONGEST_END_S
         while self._connections and loop.time() < deadline and len(self._signals) < 2:
             await asyncio.sleep(0.01)
-        if self._connections:
-            logger.error("%d connections end without an answer", len(self._connections))
+        for connection in list(self._connections):
+            logger.error("a connection ends without an answer")
+            connection.abort()
+        await asyncio.sleep(0)  # so that they are gone before the loop is
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

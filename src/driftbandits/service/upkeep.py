@@ -22,34 +22,6 @@ _RETENTION_EVERY_S = 3600.0
 _DAY_NS = 86_400_000_000_000
 
 
-def recover(transactions: Transactions, open_store: Callable[[], Store]) -> None:
-    """Open the store and fold every log, as soon as it can be read; blocks."""
-    while True:
-        try:
-            transactions.store = open_store()
-            with transactions.store.read() as session:
-                names = session.policies()
-            if not names:
-                make_ready(USUAL_FAMILIES)
-            with transactions.store.read() as session:
-                for name in names:
-                    _recover_policy(transactions, session, name)
-            return
-        except (StoreBusy, StoreUnavailable) as error:
-            logger.warning("the store is not ready: %s", error)
-            time.sleep(1.0)
-
-
-def _recover_policy(transactions: Transactions, session: Session, name: str) -> None:
-    try:
-        transactions.folds[name] = fold = snapshots.load(session, name)
-    except Exception as error:  # this policy answers 500, the others go on
-        logger.error("policy %s cannot be brought back: %s", name, error)
-        return
-    if fold.differences:
-        logger.warning("%d replayed events of %s differ", fold.differences, name)
-
-
 class Upkeep:
     """Commands that come with time, and a thread that keeps the store in order."""
 
@@ -61,11 +33,45 @@ class Upkeep:
         self._under_way = 0
         self._ending = threading.Event()
 
-    def begin(self) -> None:
-        threading.Thread(target=self._maintain, name="maintenance", daemon=True).start()
-
     def end(self) -> None:
         self._ending.set()
+
+    # -- at the beginning ------------------------------------------------------------------------
+
+    def recover(self, open_store: Callable[[], Store]) -> bool:
+        """Open the store and fold every log, as soon as it can be read; False if that never was."""
+        while not self._ending.is_set():
+            try:
+                self._transactions.store = open_store()
+                self._fold_logs()
+            except (StoreBusy, StoreUnavailable) as error:
+                logger.warning("the store is not ready: %s", error)
+                self._ending.wait(1.0)
+            else:
+                threading.Thread(target=self._maintain, name="maintenance", daemon=True).start()
+                return True
+        return False
+
+    def _fold_logs(self) -> None:
+        store = self._transactions.store
+        with store.read() as session:
+            names = session.policies()
+        if not names:
+            make_ready(USUAL_FAMILIES)
+        with store.read() as session:
+            for name in names:
+                self._fold_log(session, name)
+
+    def _fold_log(self, session: Session, name: str) -> None:
+        try:
+            self._transactions.folds[name] = fold = snapshots.load(session, name)
+        except Exception as error:  # this policy answers 500, the others go on
+            logger.error("policy %s cannot be brought back: %s", name, error)
+            return
+        if fold.differences:
+            logger.warning("%d replayed events of %s differ", fold.differences, name)
+
+    # -- all the time ----------------------------------------------------------------------------
 
     def _maintain(self) -> None:
         while not self._ending.wait(_MAINTENANCE_EVERY_S):
@@ -108,6 +114,8 @@ class Upkeep:
             Erase(name, older_than_ns=age, reason="retention", key="")
             for name in self._transactions.folds
         ]
+
+    # -- at the end ------------------------------------------------------------------------------
 
     def retire(self) -> None:
         """Keep a snapshot of every policy that has none of its last event, and close the store."""
