@@ -165,9 +165,10 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         method = self._parser.get_method().decode("ascii")
-        envelope = self._application.envelope(method, self._target, self._headers)
+        headers, self._headers = self._headers, {}  # what still comes are trailers, for nobody
+        envelope = self._application.envelope(method, self._target, headers)
         keeps = self._parser.get_http_version() != "1.0" and self._parser.should_keep_alive()
-        size = int(self._headers.get(b"content-length", 0))
+        size = int(headers.get(b"content-length", 0))
         exchange = Exchange(envelope, bytearray(), size=size, is_whole=False, keep_alive=keeps)
         self._incoming = exchange
         if self._is_free:
