@@ -159,8 +159,7 @@ class Engine:
         self._timer = self._loop.call_later(DUE_EVERY_S, self._look_at_the_clock)
 
     def _turn(self) -> None:
-        """Do what waits at once, or leave it to the thread, or rest."""
-        assert self._loop is not None
+        """Do what waits at once, or leave it to the thread."""
         began = time.perf_counter()
         try:
             for command in self._upkeep.take_due():
@@ -172,13 +171,8 @@ class Engine:
             return
         if results is None:
             self._for_thread.put(partial(self._serve, jobs, began))
-            return
-        if jobs:
-            self._answer(jobs, results, began)
-        if self.waiting:
-            self._loop.call_soon(self._turn)
         else:
-            self._at_work = False
+            self._end_turn(jobs, results, began)
 
     def _take_waiting(self) -> list[Job]:
         """Jobs of one kind: who reads needs no lock, and shall not wait for one."""
@@ -210,14 +204,17 @@ class Engine:
             if self._slow_in_a_row >= _SLOW_IN_A_ROW:
                 self._loop_may_work_from = ended + _THREAD_AFTER_SLOW_S
 
-    def _answer(self, jobs: Sequence[Job], results: Sequence[Any], began: float) -> None:
-        self._jobs = []
-        self.metrics.transaction(len(jobs), time.perf_counter() - began)
-        _give(jobs, results)
-
     def _end_turn(self, jobs: Sequence[Job], results: Sequence[Any], began: float) -> None:
-        self._answer(jobs, results, began)
-        self._turn()
+        """Answer, and take the next turn or rest."""
+        assert self._loop is not None
+        self._jobs = []
+        if jobs:
+            self.metrics.transaction(len(jobs), time.perf_counter() - began)
+            _give(jobs, results)
+        if self.waiting:
+            self._loop.call_soon(self._turn)
+        else:
+            self._at_work = False
 
     def _die(self) -> None:
         """Tell everybody who waits, and end the process. Nobody can come to wait meanwhile."""
