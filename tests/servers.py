@@ -108,9 +108,17 @@ class Process:
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait()
+        self.wait()
+
+    def send_signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """The exit code."""
+        code = self._process.wait(30.0)
         assert self._process.stdout is not None
         self._process.stdout.close()
+        return code
 
 
 def wait_until_ready(address: str) -> None:

@@ -13,9 +13,9 @@ from driftbandits import store
 from driftbandits.store import (
     START,
     Corrupt,
-    Entry,
     Head,
     Key,
+    NewEvent,
     Session,
     Snapshot,
     Store,
@@ -31,14 +31,15 @@ def fill(log: Store, policy: str = "news", count: int = 3, *, first: int = 1) ->
         session.create(policy)
         session.lock([policy])
         entries = [
-            Entry("decision", f"e{i}", 10 * i, b"body %d" % i) for i in range(first, first + count)
+            NewEvent("decision", f"e{i}", 10 * i, b"body %d" % i)
+            for i in range(first, first + count)
         ]
         return session.append(policy, entries)
 
 
 def append_to(session: Session, kind: str) -> None:
     session.lock(["news"])
-    session.append("news", [Entry(kind, "e1", 99, b"")])
+    session.append("news", [NewEvent(kind, "e1", 99, b"")])
 
 
 def check_events_come_back_in_order_and_whole(open_store: Open) -> None:
@@ -78,8 +79,10 @@ def check_one_decision_and_one_outcome(open_store: Open) -> None:
         fill(log)
         with log.write() as session:
             session.lock(["news"])
-            session.append("news", [Entry("reward", "e1", 99, b""), Entry("late", "e1", 99, b"")])
-            session.append("news", [Entry("duplicate", "e1", 99, b"")] * 2)
+            session.append(
+                "news", [NewEvent("reward", "e1", 99, b""), NewEvent("late", "e1", 99, b"")]
+            )
+            session.append("news", [NewEvent("duplicate", "e1", 99, b"")] * 2)
         for kind in ("decision", "reward", "default", "late"):
             with pytest.raises(StoreError), log.write() as session:
                 append_to(session, kind)
@@ -147,7 +150,7 @@ def check_writers_take_turns(open_store: Open) -> None:
             for i in range(rounds):
                 with log.write() as session:
                     session.lock(["news"])
-                    session.append("news", [Entry("decision", f"{name}{i}", 1, b"")])
+                    session.append("news", [NewEvent("decision", f"{name}{i}", 1, b"")])
 
     threads = [threading.Thread(target=append, args=(name,)) for name in "ab"]
     for thread in threads:
@@ -174,12 +177,12 @@ def check_snapshots(open_store: Open) -> None:
     with open_store() as log:
         fill(log, count=4)
         with log.write() as session:
-            for seq, anchor in ((1, True), (2, False), (3, False)):
-                session.save_snapshot(Snapshot("news", seq, 10, anchor, b"state %d" % seq))
+            for seq, is_foundation in ((1, True), (2, False), (3, False)):
+                session.save_snapshot(Snapshot("news", seq, 10, is_foundation, b"state %d" % seq))
             session.save_snapshot(Snapshot("news", 3, 11, False, b"again"))
         with log.read() as session:
             kept = session.snapshots("news")
-            assert [(s.seq, s.anchor, s.content) for s in kept] == [
+            assert [(s.seq, s.is_foundation, s.content) for s in kept] == [
                 (3, False, b"again"),
                 (2, False, b"state 2"),
                 (1, True, b"state 1"),
@@ -187,7 +190,7 @@ def check_snapshots(open_store: Open) -> None:
         with log.write() as session:
             session.drop_snapshots("news", before=3)
             assert [s.seq for s in session.snapshots("news")] == [3, 1]
-            session.drop_snapshots("news", before=3, anchors=True)
+            session.drop_snapshots("news", before=3, foundations=True)
             assert [s.seq for s in session.snapshots("news")] == [3]
 
 

@@ -130,7 +130,7 @@ def test_a_kernel_does_not_wait_for_another(tmp_path):
 def test_a_service_lets_others_compile(tmp_path):
     code = REPORT.format(
         body="""
-    from driftbandits.service.readiness import make_ready
+    from driftbandits.service.kernels import make_ready
     make_ready(["pooled"])
     make_ready(["pooled"])
     _, *used = db.policies.kernels_of("pooled")""",

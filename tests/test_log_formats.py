@@ -29,7 +29,7 @@ from driftbandits.evaluate import (
 from driftbandits.evaluate.dsjson import nanoseconds, timestamp
 from driftbandits.service.fold import Fold
 from driftbandits.service.logs import parquet
-from driftbandits.store import Entry
+from driftbandits.store import NewEvent
 from driftbandits.store.records import Decided, Rewarded, packed
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -496,12 +496,12 @@ def test_learned_rewards_count_and_late_ones_where_nothing_was(tmp_path: Path) -
         return Decided(1, names, arms.tobytes(), -1, 1, 1, number, 0.5, scores, "")
 
     entries = [
-        Entry(store.DECISION, "old", 1, packed(decided(1, np.ones((2, 3))))),
-        *(Entry(store.DECISION, f"e{i}", 1 + i, packed(decided(1 + i))) for i in range(1, 6)),
-        Entry(store.REWARD, "e1", 10, packed(Rewarded(1.0, ""))),
-        Entry(store.DEFAULT, "e2", 11, packed(Rewarded(0.0, ""))),
-        Entry(store.LATE, "e2", 12, packed(Rewarded(1.0, ""))),
-        Entry(store.LATE, "e3", 13, packed(Rewarded(0.25, ""))),
+        NewEvent(store.DECISION, "old", 1, packed(decided(1, np.ones((2, 3))))),
+        *(NewEvent(store.DECISION, f"e{i}", 1 + i, packed(decided(1 + i))) for i in range(1, 6)),
+        NewEvent(store.REWARD, "e1", 10, packed(Rewarded(1.0, ""))),
+        NewEvent(store.DEFAULT, "e2", 11, packed(Rewarded(0.0, ""))),
+        NewEvent(store.LATE, "e2", 12, packed(Rewarded(1.0, ""))),
+        NewEvent(store.LATE, "e3", 13, packed(Rewarded(0.25, ""))),
     ]
     with store.open(f"sqlite:///{tmp_path / 'bandits.db'}") as opened:
         with opened.write() as session:

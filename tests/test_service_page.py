@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 import driftbandits as db
 from driftbandits import store
 from driftbandits.service.fold import Fold, Offer
-from driftbandits.store import CONFIGURED, DECISION, Entry
+from driftbandits.store import CONFIGURED, DECISION, NewEvent
 from driftbandits.store.records import Configured, packed
 from servers import Clock, Process, Served
 from test_report_browser import ARGUMENTS, CHROMIUM
@@ -366,8 +366,8 @@ def hostile_log(url: str) -> None:
             made = fold.decide(HOSTILE, Offer((HOSTILE, "b"), np.eye(2), -1, ""), 1)
             session.create(policy)
             session.lock([policy])
-            configured = Entry(CONFIGURED, "", 1, packed(record))
-            session.append(policy, [configured, Entry(DECISION, HOSTILE, 1, packed(made))])
+            configured = NewEvent(CONFIGURED, "", 1, packed(record))
+            session.append(policy, [configured, NewEvent(DECISION, HOSTILE, 1, packed(made))])
 
 
 def test_names_are_shown_and_never_run(opened: Opener, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import store_checks
 from driftbandits import store
-from driftbandits.store import Entry, StoreBusy, StoreUnavailable, postgres, sqlite
+from driftbandits.store import NewEvent, StoreBusy, StoreUnavailable, postgres, sqlite
 from driftbandits.store.records import Decided, packed, unpacked
 
 NOTHING_MOVES = apsw.SQLITE_CHECKPOINT_NOOP
@@ -62,7 +62,7 @@ def test_maintenance_goes_on_beside_the_writer(store_url):
             session.create("news")
             session.lock(["news"])
             log.maintain()
-            session.append("news", [Entry("decision", "e1", 1, b"body")])
+            session.append("news", [NewEvent("decision", "e1", 1, b"body")])
         log.maintain()
         with log.read() as session:
             assert session.head("news").seq == 1
@@ -137,7 +137,7 @@ def pause_in_a_transaction(paused, other):
         session.lock(["news"])
         time.sleep(0.6)
         assert store_checks.fill(other, first=5).seq == 6
-        session.append("news", [Entry("decision", "e5", 1, b"")])
+        session.append("news", [NewEvent("decision", "e5", 1, b"")])
 
 
 def test_postgres_that_is_not_there():

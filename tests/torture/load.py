@@ -71,7 +71,7 @@ class Ledger:
             with log.read() as session:
                 events = list(session.all_events("news"))
             (verdict,) = verify(log)
-        assert verdict.problems == []
+        assert verdict.faults == []
         logged = Counter(event.event_id for event in events)
         decisions = [event for event in events if event.kind == "decision"]
         outcomes = [event for event in events if event.kind in ("reward", "default")]

@@ -10,9 +10,9 @@ from disk import Disk
 from load import POLICY, Load, asking, configure, digest
 
 from driftbandits import store
-from driftbandits.service.commands import Command, Look
+from driftbandits.service.commands import Command, View
 from driftbandits.service.engine import Engine
-from driftbandits.service.problems import Refused
+from driftbandits.service.refusals import Refused
 from driftbandits.service.verifying import verify
 from servers import Clock, Served
 
@@ -24,7 +24,7 @@ DAY_S = 86_400.0
 def verified(url):
     with store.open(url) as log:
         (verdict,) = verify(log)
-    assert verdict.problems == []
+    assert verdict.faults == []
     return verdict.digest
 
 
@@ -137,7 +137,7 @@ class Deadly(Command):
         super().__init__("news")
         self.begun, self.end = threading.Event(), threading.Event()
 
-    def run(self, desk):
+    def run(self, work):
         self.begun.set()
         self.end.wait(30.0)
         raise SystemExit("the writer was told to die")
@@ -151,11 +151,11 @@ def test_requests_that_wait_while_the_writer_dies_are_told(tmp_path):
         await asyncio.to_thread(engine.recovered.wait)
         waiting = [engine.do(deadly)]
         await asyncio.to_thread(deadly.begun.wait, 30.0)
-        waiting.append(engine.do(Look("news", lambda fold: fold.seq)))
+        waiting.append(engine.do(View("news", lambda fold: fold.seq)))
         deadly.end.set()
         answers = await asyncio.wait_for(asyncio.gather(*waiting), 30.0)
         with pytest.raises(Refused) as refused:
-            engine.do(Look("news", lambda fold: fold.seq))
+            engine.do(View("news", lambda fold: fold.seq))
         return [*answers, refused.value]
 
     for answer in asyncio.run(told()):

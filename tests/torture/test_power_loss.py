@@ -76,7 +76,7 @@ def test_power_loss_loses_nothing_acknowledged(life, tmp_path, kept):
         life.disk.left_by_power_loss(moment, folder, chance=chance, kept=kept)
         with store.open(f"sqlite:///{folder}/log.db") as log:
             found = events_of(log)
-            assert not any(verdict.problems for verdict in verify(log))
+            assert not any(verdict.faults for verdict in verify(log))
         assert found == life.events[: len(found)]
         lost_some += len(found) < len(life.events)
         values = {
@@ -151,7 +151,7 @@ def outcome(life, states, url):
             events = events_of(log)
     except store.StoreError:
         return "found"
-    if any(verdict.problems for verdict in verdicts):
+    if any(verdict.faults for verdict in verdicts):
         return "found"
     assert events == life.events[: len(events)]
     return "harmless" if len(events) == len(life.events) else "shorter"

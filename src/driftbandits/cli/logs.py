@@ -142,11 +142,13 @@ def import_(
     Every decision is recorded as one of somebody else's, at its own time, with its reward.
     """
     from driftbandits import store
-    from driftbandits.cli.warming import by_time, warm
+    from driftbandits.cli.warming import warm
     from driftbandits.evaluate import read_log
+    from driftbandits.service.forgetting import arguments_by_time
 
     found = read_log(source, dim=dim)
-    given = _given(arguments) | by_time(half_life_s=half_life_s, window_s=window_s)
+    by_time = arguments_by_time(half_life_s=half_life_s, window_s=window_s)
+    given = _given(arguments) | by_time
     made = _policy(policy, dim=found.dim, **given)
     with store.open(url) as opened:
         warm(

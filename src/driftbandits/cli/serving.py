@@ -112,9 +112,9 @@ def verify(*, url: str) -> None:
     for verdict in verdicts:
         state = verdict.digest or "DOES NOT HOLD"
         click.echo(f"{verdict.policy}  {verdict.events} events  {state}")
-        for problem in verdict.problems:
-            click.echo(f"  {problem}")
-    broken = [verdict.policy for verdict in verdicts if verdict.problems]
+        for fault in verdict.faults:
+            click.echo(f"  {fault}")
+    broken = [verdict.policy for verdict in verdicts if verdict.faults]
     if broken:
         raise Failed(f"the log does not hold for {', '.join(broken)}")
 

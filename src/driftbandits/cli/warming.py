@@ -9,20 +9,13 @@ import msgspec
 
 from driftbandits.evaluate import Log, LoggedDecision
 from driftbandits.policies import Policy
-from driftbandits.service.fold import TICKS, Fold, Offer
-from driftbandits.store import CONFIGURED, DECISION, Entry, Store
+from driftbandits.service.fold import Fold, Offer
+from driftbandits.store import CONFIGURED, DECISION, NewEvent, Store
 from driftbandits.store.records import Configured, Rewarded, packed
 from driftbandits.wire import ID_PATTERN, NAME_PATTERN
 
 KEY = "import"
 """Stands where events have the id of the key that they came with."""
-
-
-def by_time(*, half_life_s: float | None, window_s: float | None) -> dict[str, float | int]:
-    """The arguments of a policy that forgets by the clock, which the service lets tick."""
-    if half_life_s is not None:
-        return {"discount": 0.5 ** (1.0 / TICKS)}
-    return {} if window_s is None else {"window": TICKS}
 
 
 def warm(
@@ -58,7 +51,7 @@ def warm(
             raise ValueError(f"name must be that of a new policy; {name!r} is in the store")
         session.create(name)
         session.lock([name])
-        session.append(name, list(_entries(name, log, apprentice)))
+        session.append(name, list(_new_events(name, log, apprentice)))
 
 
 def _check(name: str, log: Log) -> None:
@@ -69,20 +62,20 @@ def _check(name: str, log: Log) -> None:
             raise ValueError(f"event_id must match {ID_PATTERN}; row {row} has {event_id!r}")
 
 
-def _entries(name: str, log: Log, apprentice: Configured) -> Iterator[Entry]:
+def _new_events(name: str, log: Log, apprentice: Configured) -> Iterator[NewEvent]:
     fold = Fold(name)
 
-    def configured(record: Configured, at_ns: int) -> Entry:
+    def configured(record: Configured, at_ns: int) -> NewEvent:
         fold.configure(record, at_ns)
-        return Entry(CONFIGURED, "", at_ns, packed(record))
+        return NewEvent(CONFIGURED, "", at_ns, packed(record))
 
     yield configured(apprentice, int(log.at[0]))
     for row in log:
         made = fold.decide(row.event_id, _offer(row), row.at)
-        yield Entry(DECISION, row.event_id, row.at, packed(made))
+        yield NewEvent(DECISION, row.event_id, row.at, packed(made))
         if row.reward is not None:
             kind = fold.reward(row.event_id, row.reward, row.at)
-            yield Entry(kind, row.event_id, row.at, packed(Rewarded(row.reward, KEY)))
+            yield NewEvent(kind, row.event_id, row.at, packed(Rewarded(row.reward, KEY)))
     online = msgspec.structs.replace(apprentice, version=2, mode="online", fresh=False)
     yield configured(online, int(log.at[-1]))
 

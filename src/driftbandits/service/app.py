@@ -5,28 +5,29 @@ from __future__ import annotations
 import asyncio
 import gc
 import mimetypes
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
+
+import httptools
 
 from driftbandits.service.auth import REFRESH_EVERY_S, Keyring
 from driftbandits.service.endpoints import (
     Action,
     Call,
     Endpoint,
+    Envelope,
     Gate,
-    Head,
     Limits,
-    Receive,
-    Reply,
-    Scope,
-    Send,
     logger,
 )
 from driftbandits.service.engine import Engine
 from driftbandits.service.handlers import ROUTES
 from driftbandits.service.openapi import document
-from driftbandits.service.problems import Refused
+from driftbandits.service.refusals import Refused
+from driftbandits.service.replies import Reply
 from driftbandits.store import StoreError
 
 PAGE = Path(__file__).parent / "page"
@@ -62,19 +63,12 @@ async def _nothing_here(gate: Gate, call: Call) -> Reply:
     raise Refused(404, "not_found", "there is nothing at this path; see /openapi.json")
 
 
-class Anything(dict[str, Action]):
-    """One action for whatever method comes."""
-
-    def __init__(self, action: Action) -> None:
-        super().__init__({"GET": action})
-        self._action = action
-
-    def get(self, method: str, default: Any = None) -> Action:
-        return self._action
+async def _no_request(gate: Gate, call: Call) -> Reply:
+    raise Refused(400, "malformed", "the request asks for no path")
 
 
 class Application:
-    """The service for an ASGI server; without a keyring everybody may do everything."""
+    """What is served; without a keyring everybody may do everything."""
 
     def __init__(
         self, engine: Engine, *, keyring: Keyring | None = None, limits: Limits | None = None
@@ -92,36 +86,52 @@ class Application:
         self._endpoints = {path: Endpoint(gate, path, actions) for path, actions in routes.items()}
         for file in PAGE.iterdir():
             self._endpoints[_PAGE_FILES + file.name] = self._endpoints["/"]
-        missing = Anything(Action(_nothing_here, summary="", **public))
-        self._missing = Endpoint(gate, "other", missing)
+        missing = Action(_nothing_here, summary="", **public)
+        self._missing = Endpoint(gate, "other", {"GET": missing}, otherwise=missing)
+        malformed = Action(_no_request, summary="", **public)
+        self._malformed = Endpoint(gate, "other", {"GET": malformed}, otherwise=malformed)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._live(receive, send)
-            return
-        endpoint, head = self.find(scope)
-        await endpoint(head, receive, send)
+    def envelope(self, method: str, target: bytes, headers: Mapping[bytes, bytes]) -> Envelope:
+        """What the head of a request says, and the endpoint that it is for."""
+        path, policy, query = "", "", b""
+        try:
+            url = httptools.parse_url(target)
+            path = unquote((url.path or b"").decode("ascii"))
+            query = url.query or b""
+        except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
+            endpoint = self._malformed
+        else:
+            endpoint, policy = self._endpoint(path)
+        return Envelope(
+            endpoint,
+            method=method,
+            path=path,
+            policy=policy,
+            query_string=query,
+            headers=headers,
+        )
 
-    def find(self, scope: Scope) -> tuple[Endpoint, Head]:
-        """The endpoint of a request, and what its head says."""
-        path, policy = scope["path"], ""
+    def _endpoint(self, path: str) -> tuple[Endpoint, str]:
+        """Which one serves a path, and the policy that the path names."""
+        policy = ""
         if path.startswith(_POLICIES):
             policy, slash, rest = path[len(_POLICIES) :].partition("/")
             path = _POLICY + slash + rest if policy else path
-        return self._endpoints.get(path, self._missing), Head(scope, policy)
+        return self._endpoints.get(path, self._missing), policy
 
-    async def _live(self, receive: Receive, send: Send) -> None:
-        await receive()
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Let the engine run, and what goes on beside it; at the end finish what waits."""
         self._engine.start(asyncio.get_running_loop())
         beside = [asyncio.create_task(_freeze_when_ready(self._engine))]
         if self._keyring is not None:
             beside.append(asyncio.create_task(_keep_fresh(self._keyring)))
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        for task in beside:
-            task.cancel()
-        await self._engine.stop()
-        await send({"type": "lifespan.shutdown.complete"})
+        try:
+            yield
+        finally:
+            for task in beside:
+                task.cancel()
+            await self._engine.stop()
 
 
 async def _freeze_when_ready(engine: Engine) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, get_args
 
 from driftbandits.operations import Role
-from driftbandits.service.problems import Refused
+from driftbandits.service.refusals import Refused
 from driftbandits.store import Key, Store
 
 ROLES = READER, WRITER, ADMIN = get_args(Role)
@@ -57,8 +57,8 @@ def _hash(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
-def first_admin_key(store: Store, *, now_ns: int) -> str | None:
-    """The token of a first admin key, where there was none yet."""
+def make_first_admin_key(store: Store, *, now_ns: int) -> str | None:
+    """Make an admin key where there is no key yet; its token."""
     with store.write() as session:
         if session.api_keys():
             return None

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from driftbandits.service.problems import Refused
+from driftbandits.service.refusals import Refused
 
 _AT_PATH = re.compile(r"^(?P<message>.*?)(?: - at `(?P<path>.*)`)?$", re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""What the writer does for a request. A command works on a desk and returns an answer."""
+"""What the writer does for a request. A command works on folds and returns an answer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 
 from driftbandits import wire
 from driftbandits.policies import ACCEPTED, check_actions
-from driftbandits.service.desk import Desk
 from driftbandits.service.fold import Fold, Offer
-from driftbandits.service.looking import policy_answer
-from driftbandits.service.problems import Refused, invalid
+from driftbandits.service.refusals import Refused, invalid
+from driftbandits.service.unit_of_work import UnitOfWork
+from driftbandits.service.views import policy_answer
 from driftbandits.store import (
     CONFIGURED,
     CONFLICT,
@@ -43,14 +43,14 @@ class Command(ABC):
     is_quick = False
 
     def __init__(self, policy: str) -> None:
-        self.policy = policy
+        self.policy = policy  # "" where it is about no single one
 
     @property
     def event_ids(self) -> Sequence[str]:
         return ()
 
     @abstractmethod
-    def run(self, desk: Desk) -> Any: ...
+    def run(self, work: UnitOfWork) -> Any: ...
 
 
 # -- decisions -----------------------------------------------------------------------------------
@@ -71,18 +71,20 @@ class Decide(Command):
     def event_ids(self) -> Sequence[str]:
         return (self.event_id,)
 
-    def run(self, desk: Desk) -> wire.DecisionAnswer | Refused:
-        fold = desk.fold(self.policy)
-        known = desk.known(self.policy, self.event_id)
+    def run(self, work: UnitOfWork) -> wire.DecisionAnswer | Refused:
+        fold = work.fold(self.policy)
+        known = work.known(self.policy, self.event_id)
         if known.decision is not None:
-            return self._again(desk, fold, known.decision)
+            return self._answer_again(work, fold, known.decision)
         self._check(fold)
-        desk.touched.add(self.policy)
-        record = fold.decide(self.event_id, self.offer, desk.at(fold))
-        desk.append(fold, DECISION, self.event_id, record)
+        work.touched.add(self.policy)
+        record = fold.decide(self.event_id, self.offer, work.time_for(fold))
+        work.append(fold, DECISION, self.event_id, record)
         return decision_answer(self.event_id, record, fold.seq)
 
-    def _again(self, desk: Desk, fold: Fold, event: Event) -> wire.DecisionAnswer | Refused:
+    def _answer_again(
+        self, work: UnitOfWork, fold: Fold, event: Event
+    ) -> wire.DecisionAnswer | Refused:
         if event.is_erased:
             raise _gone(self.event_id)
         record: Decided = unpacked(DECISION, event.body)
@@ -93,7 +95,7 @@ class Decide(Command):
             offer.baseline,
         )
         kind = DUPLICATE if same else CONFLICT
-        _note(desk, fold, kind, self.event_id, Conflicted(DECISION, None, offer.key))
+        _note(work, fold, kind, self.event_id, Conflicted(DECISION, None, offer.key))
         if not same:
             return _conflict(f"event_id {self.event_id!r} has a decision about other arms")
         return decision_answer(self.event_id, record, event.seq)
@@ -152,11 +154,11 @@ class Reward(Command):
         self.value = value
         self.key = key
 
-    def run(self, desk: Desk) -> wire.RewardAnswer | Refused:
-        fold = desk.fold(self.policy)
+    def run(self, work: UnitOfWork) -> wire.RewardAnswer | Refused:
+        fold = work.fold(self.policy)
         if fold.is_open(self.event_id):
-            return self._learn(desk, fold)
-        known = desk.known(self.policy, self.event_id)
+            return self._learn(work, fold)
+        known = work.known(self.policy, self.event_id)
         if known.decision is None:
             raise Refused(
                 404,
@@ -168,15 +170,15 @@ class Reward(Command):
             raise _gone(self.event_id)
         reported = _reported(known)
         if reported is None:
-            return self._learn(desk, fold)
+            return self._learn(work, fold)
         told = Conflicted("reward", self.value, self.key)
         if reported == self.value:
-            _note(desk, fold, DUPLICATE, self.event_id, told)
+            _note(work, fold, DUPLICATE, self.event_id, told)
             return wire.RewardAnswer("duplicate")
-        _note(desk, fold, CONFLICT, self.event_id, told)
+        _note(work, fold, CONFLICT, self.event_id, told)
         return _conflict(f"event_id {self.event_id!r} has another reward, {reported!r}")
 
-    def _learn(self, desk: Desk, fold: Fold) -> wire.RewardAnswer:
+    def _learn(self, work: UnitOfWork, fold: Fold) -> wire.RewardAnswer:
         learns = fold.is_open(self.event_id) and fold.learns_from(self.event_id)
         if learns:
             low, high = fold.playing.policy.reward_range()
@@ -185,9 +187,9 @@ class Reward(Command):
                     f"value must be in [{low:g}, {high:g}] for this policy; got {self.value!r}",
                     "$.value",
                 )
-        desk.touched.add(self.policy)
-        kind = fold.reward(self.event_id, self.value, desk.at(fold))
-        desk.append(fold, kind, self.event_id, Rewarded(self.value, self.key))
+        work.touched.add(self.policy)
+        kind = fold.reward(self.event_id, self.value, work.time_for(fold))
+        work.append(fold, kind, self.event_id, Rewarded(self.value, self.key))
         if kind == LATE:
             return wire.RewardAnswer("late")
         return wire.RewardAnswer("learned" if learns else "recorded")
@@ -202,10 +204,10 @@ def _reported(known: Known) -> float | None:
     return None
 
 
-def _note(desk: Desk, fold: Fold, kind: str, event_id: str, record: Conflicted) -> None:
-    desk.touched.add(fold.policy)
-    fold.note(kind, desk.at(fold))
-    desk.append(fold, kind, event_id, record)
+def _note(work: UnitOfWork, fold: Fold, kind: str, event_id: str, record: Conflicted) -> None:
+    work.touched.add(fold.policy)
+    fold.note(kind, work.time_for(fold))
+    work.append(fold, kind, event_id, record)
 
 
 def _conflict(message: str) -> Refused:
@@ -228,15 +230,15 @@ class Many(Command):
     def event_ids(self) -> Sequence[str]:
         return [event_id for command in self._commands for event_id in command.event_ids]
 
-    def run(self, desk: Desk) -> list[Any]:
-        desk.fold(self.policy)
-        return [attempted(command, desk) for command in self._commands]
+    def run(self, work: UnitOfWork) -> list[Any]:
+        work.fold(self.policy)
+        return [attempt(command, work) for command in self._commands]
 
 
-def attempted(command: Command, desk: Desk) -> Any:
+def attempt(command: Command, work: UnitOfWork) -> Any:
     """The answer, or the refusal as a value."""
     try:
-        return command.run(desk)
+        return command.run(work)
     except Refused as refused:
         return refused
 
@@ -252,15 +254,15 @@ class Configure(Command):
         self._record = record
         self._seed = seed
 
-    def run(self, desk: Desk) -> tuple[bool, wire.PolicyAnswer]:
-        fold = desk.create(self.policy)
+    def run(self, work: UnitOfWork) -> tuple[bool, wire.PolicyAnswer]:
+        fold = work.create(self.policy)
         before = fold.version.record if fold.versions else None
         record = self._following(before)
         changed = record != before
         if changed:
-            desk.touched.add(self.policy)
-            fold.configure(record, desk.at(fold))
-            desk.append(fold, CONFIGURED, "", record)
+            work.touched.add(self.policy)
+            fold.configure(record, work.time_for(fold))
+            work.append(fold, CONFIGURED, "", record)
         return changed, policy_answer(fold)
 
     def _following(self, before: Configured | None) -> Configured:
@@ -282,7 +284,7 @@ class Configure(Command):
 
 
 class Erase(Command):
-    """Take the content out of events, and keep what was learned in an anchored snapshot."""
+    """Take the content out of events, and keep what was learned in a snapshot to go on from."""
 
     def __init__(
         self,
@@ -301,33 +303,33 @@ class Erase(Command):
         self._reason = reason
         self._key = key
 
-    def run(self, desk: Desk) -> wire.ErasureAnswer:
-        fold = desk.fold(self.policy)
-        desk.flush(self.policy)
-        session, seqs = desk.session, set[int]()
+    def run(self, work: UnitOfWork) -> wire.ErasureAnswer:
+        fold = work.fold(self.policy)
+        work.flush(self.policy)
+        session, seqs = work.session, set[int]()
         for event_id in self._event_ids:
             seqs.update(session.matching(self.policy, event_id=event_id))
         if self._prefix is not None:
             seqs.update(session.matching(self.policy, prefix=self._prefix))
         if self._older_than_ns is not None:
-            before_ns = desk.now_ns - self._older_than_ns
+            before_ns = work.now_ns - self._older_than_ns
             seqs.update(session.matching(self.policy, before_ns=before_ns))
         if not seqs:
             return wire.ErasureAnswer(0)
-        desk.touched.add(self.policy)
+        work.touched.add(self.policy)
         record = Erased(tuple(sorted(seqs)), self._reason, self._key)
-        fold.erase(record, desk.at(fold))
-        desk.append(fold, ERASED, "", record)
+        fold.erase(record, work.time_for(fold))
+        work.append(fold, ERASED, "", record)
         session.erase(self.policy, record.seqs)
-        desk.flush(self.policy)
-        desk.snapshot(fold, anchor=True)
+        work.flush(self.policy)
+        work.keep_snapshot(fold, is_foundation=True)
         return wire.ErasureAnswer(len(seqs))
 
 
-# -- looking -------------------------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------------------------
 
 
-class Look(Command):
+class View(Command):
     """Something about a policy, as of one event."""
 
     writes = False
@@ -337,5 +339,41 @@ class Look(Command):
         super().__init__(policy)
         self._answer = answer
 
-    def run(self, desk: Desk) -> Any:
-        return self._answer(desk.fold(self.policy))
+    def run(self, work: UnitOfWork) -> Any:
+        return self._answer(work.fold(self.policy))
+
+
+class ViewAll(Command):
+    """Something about every policy that may be seen, as of one moment."""
+
+    writes = False
+
+    def __init__(self, answer: Callable[[Fold], Any], *, may_see: Callable[[str], bool]) -> None:
+        super().__init__("")
+        self._answer = answer
+        self._may_see = may_see
+
+    def run(self, work: UnitOfWork) -> list[Any]:
+        names = [name for name in work.session.policies() if self._may_see(name)]
+        work.begin_reading(names)
+        answers = [attempt(View(name, self._answer), work) for name in names]
+        return [answer for answer in answers if not isinstance(answer, Refused)]
+
+
+# -- upkeep --------------------------------------------------------------------------------------
+
+
+class LearnDefaults(Command):
+    """Default rewards that have fallen due."""
+
+    def run(self, work: UnitOfWork) -> None:
+        work.learn_defaults(work.fold(self.policy))
+
+
+class KeepSnapshot(Command):
+    """The state as it is, so that the next start is short."""
+
+    def run(self, work: UnitOfWork) -> None:
+        fold = work.fold(self.policy)
+        work.flush(self.policy)
+        work.keep_snapshot(fold)

@@ -14,8 +14,8 @@ from msgspec import UNSET, UnsetType
 from driftbandits import operations, wire
 from driftbandits.policies import Policy
 from driftbandits.policies import policy as make_policy
-from driftbandits.service.fold import TICKS
-from driftbandits.service.problems import Refused, invalid
+from driftbandits.service.forgetting import arguments_by_time
+from driftbandits.service.refusals import Refused, invalid
 from driftbandits.store.records import Configured
 
 _PARAMETERS = inspect.signature(make_policy).parameters
@@ -43,8 +43,6 @@ CONFIGURE = dataclasses.replace(operations.CONFIGURE, request=PolicyRequest)
 
 
 _FORGETS_BY = {"half_life_s": "discount", "window_s": "window"}
-_PER_TICK = {"discount": 0.5 ** (1.0 / TICKS), "window": TICKS}
-"""What a policy that forgets by the clock is made with: the service lets it tick."""
 
 
 def wanted_policy(request: Any) -> Policy:
@@ -54,7 +52,8 @@ def wanted_policy(request: Any) -> Policy:
     for name, argument in by_clock.items():
         if given.get(argument) is not None:
             raise invalid(f"give {name} or {argument}, not both", f"$.{name}")
-    policy = _made({**given, **{argument: _PER_TICK[argument] for argument in by_clock.values()}})
+    by_time = arguments_by_time(half_life_s=request.half_life_s, window_s=request.window_s)
+    policy = _made({**given, **by_time})
     for name, argument in by_clock.items():
         if getattr(policy, argument) is None:
             raise invalid(f"{policy.name} forgets by no {argument}", f"$.{name}")

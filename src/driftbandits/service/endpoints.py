@@ -1,16 +1,11 @@
-"""How a request gets to its handler: key, role, limits, body; and how an answer leaves.
-
-An endpoint is a plain ASGI application, so nothing stands between the server and the handler.
-"""
+"""From a request to its handler: key, role, limits, body; and from its result to a reply."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import re
-import time
 from collections.abc import Awaitable, Callable, Mapping
-from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -21,26 +16,15 @@ from driftbandits.service.bodies import decoded
 from driftbandits.service.commands import Command
 from driftbandits.service.engine import Engine
 from driftbandits.service.metrics import Metrics
-from driftbandits.service.problems import Refused, unavailable
+from driftbandits.service.refusals import Refused, too_large, unavailable
+from driftbandits.service.replies import Reply, refusal
 from driftbandits.store import StoreError
-from driftbandits.wire import NAME_PATTERN, ErrorAnswer
-
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
+from driftbandits.wire import NAME_PATTERN
 
 logger = logging.getLogger("driftbandits.service")
 
-SHORT = 60_000
-"""Bytes of a body that uvicorn takes in without being asked for them."""
-
 _NAME = re.compile(NAME_PATTERN)
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_encode = msgspec.json.Encoder().encode
-_STATUS_LINES = {
-    int(status): f"HTTP/1.1 {int(status)} {status.phrase}\r\n".encode() for status in HTTPStatus
-}
-_OK = _STATUS_LINES[200] + b"content-type: application/json\r\ncontent-length: "
 
 
 class Limits(NamedTuple):
@@ -49,21 +33,6 @@ class Limits(NamedTuple):
     body_bytes: int = 2 * 1024 * 1024
     pending_per_key: int = 100_000
     rate_per_key: float | None = None
-
-
-class Head:
-    """What comes before the body of a request. A caller may repeat it, and is known then."""
-
-    __slots__ = ("accept", "admitted", "headers", "method", "path", "policy", "query_string")
-
-    def __init__(self, scope: Scope, policy: str) -> None:
-        self.method: str = scope["method"]
-        self.path: str = scope["path"]
-        self.policy = policy  # "" where the path names none
-        self.query_string: bytes = scope["query_string"]
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        self.accept = self.headers.get(b"accept", b"").decode("latin-1")
-        self.admitted: tuple[int, Caller] | None = None  # by which edition of the keys
 
 
 class Call(NamedTuple):
@@ -75,15 +44,6 @@ class Call(NamedTuple):
     query: Mapping[str, str]
     accept: str
     body: Any
-
-
-class Reply(NamedTuple):
-    """What a handler gives back."""
-
-    body: Any  # a struct, or bytes
-    status: int = 200
-    media_type: str = "application/json"
-    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 Handler = Callable[["Gate", Call], Awaitable[Reply]]
@@ -99,33 +59,60 @@ class Action:
         command: Callable[[Gate, Call], Command] | None = None,
         role: str | None = READER,
         request: type | None = None,
-        answer: type | None = None,
-        statuses: tuple[int, ...] = (),
         query: Mapping[str, str] | None = None,
         summary: str,
-        media_types: tuple[str, ...] = ("application/json",),
         limited: bool = True,
     ) -> None:
-        self.handler = handler or self._obey
+        self.handler = handler
         self.command = command
         self.role = role  # None: open to all
         self.request = request
-        self.answer = answer
-        self.statuses = statuses
         self.query = query or {}
         self.summary = summary
-        self.media_types = media_types
         self.limited = limited
         self.decoder: msgspec.json.Decoder[Any] | None = (
             None if request is None else msgspec.json.Decoder(request)
         )
 
-    async def _obey(self, gate: Gate, call: Call) -> Reply:
-        assert self.command is not None
-        result = await gate.engine.do(self.command(gate, call))
-        if isinstance(result, Refused):
-            raise result
-        return Reply(result)
+
+class Envelope:
+    """What comes before the body of a request. A caller may repeat it, and is known then."""
+
+    __slots__ = (
+        "accept",
+        "action",
+        "admitted",
+        "endpoint",
+        "headers",
+        "method",
+        "path",
+        "policy",
+        "query_string",
+    )
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        method: str,
+        path: str,
+        policy: str,
+        query_string: bytes,
+        headers: Mapping[bytes, bytes],
+    ) -> None:
+        self.endpoint = endpoint
+        self.action = endpoint.action(method)
+        self.method = method
+        self.path = path
+        self.policy = policy  # "" where the path names none
+        self.query_string = query_string
+        self.headers = headers
+        self.accept = headers.get(b"accept", b"").decode("latin-1")
+        self.admitted: tuple[int, Caller] | None = None  # by which edition of the keys
+
+    @property
+    def wants_body(self) -> bool:
+        return self.action is not None and self.action.decoder is not None
 
 
 class Gate:
@@ -143,22 +130,18 @@ class Gate:
         self.keyring = keyring
         self.limits = limits
         self.metrics = metrics
+        self.tasks: set[asyncio.Task[None]] = set()  # the loop itself does not hold them
         rate = limits.rate_per_key
         self.rate = RateLimit(rate) if rate is not None and keyring is not None else None
-
-    @property
-    def must_refresh(self) -> bool:
-        """Whether the keys have to be read again before a caller can be told."""
-        return self.keyring is not None and self.keyring.is_old
 
     @property
     def edition(self) -> int:
         """Changes when a caller who was let in may no longer be."""
         return 0 if self.keyring is None else self.keyring.edition
 
-    async def refresh(self) -> None:
-        if self.keyring is not None:
-            await asyncio.to_thread(self.keyring.refresh)
+    def check_keys_are_fresh(self) -> None:
+        if self.keyring is not None and self.keyring.is_old:
+            raise unavailable("storage_unavailable", "the keys cannot be read at present")
 
     def caller(self, headers: Mapping[bytes, bytes]) -> Caller:
         if self.keyring is None:
@@ -183,166 +166,104 @@ def _check_local(headers: Mapping[bytes, bytes]) -> None:
 
 
 class Endpoint:
-    """One path: an action for each method."""
+    """One path: an action for each method, and perhaps one for whatever method comes."""
 
-    def __init__(self, gate: Gate, route: str, actions: Mapping[str, Action]) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        route: str,
+        actions: Mapping[str, Action],
+        *,
+        otherwise: Action | None = None,
+    ) -> None:
         self._gate = gate
         self._route = route
         self._actions = actions
+        self._otherwise = otherwise
         self._allow = ", ".join(actions).encode()
-        self._most = gate.limits.body_bytes
-        self.most_short = min(self._most, SHORT)
+        self.most = gate.limits.body_bytes
 
-    async def __call__(self, head: Head, receive: Receive, send: Send) -> None:
-        began = time.perf_counter()
-        reply = await self._reply(head, receive)
-        if reply is None:
-            return
-        await _send(send, reply, bodiless=head.method == "HEAD")
-        self._count(head, reply.status, began)
+    def action(self, method: str) -> Action | None:
+        return self._actions.get("GET" if method == "HEAD" else method, self._otherwise)
 
-    def is_quick(self, head: Head) -> bool:
-        """Whether `begin` may be called for a request: no part of it has to be waited for."""
-        action = self._actions.get(head.method)
-        return action is not None and action.command is not None and not self._gate.must_refresh
-
-    def begin(self, head: Head, raw: bytes, answer: Callable[[bytes], None]) -> None:
-        """Begin a request that is here as a whole; `answer` is called with the reply's bytes."""
-        began = time.perf_counter()
-
-        def give(result: Any) -> None:
-            if isinstance(result, Refused):
-                reply = self._refusal(result)
-                answer(_written(reply))
-                self._count(head, reply.status, began)
-            else:
-                body = _encode(result)
-                answer(b"%b%d\r\n\r\n%b" % (_OK, len(body), body))
-                self._count(head, 200, began)
-
-        try:
-            action = self._actions[head.method]
-            call = self._call(action, self._admitted(action, head), head, raw)
-            assert action.command is not None
-            self._gate.engine.begin(action.command(self._gate, call), give)
-        except Exception as error:
-            give(self._refused(head, error))
-
-    def _count(self, head: Head, status: int, began: float) -> None:
-        seconds = time.perf_counter() - began
-        method = head.method if head.method in self._actions else "other"
-        self._gate.metrics.request(method, self._route, status, seconds)
-
-    async def _reply(self, head: Head, receive: Receive) -> Reply | None:
-        try:
-            action = self._actions.get("GET" if head.method == "HEAD" else head.method)
-            if action is None:
-                raise Refused(405, "no_such_method", f"allowed here: {self._allow.decode()}")
-            if action.role is not None and self._gate.must_refresh:
-                await self._gate.refresh()
-            caller = self._admitted(action, head)
-            raw = b""
-            if action.decoder is not None:
-                whole = await _body(receive, head.headers, self._most)
-                if whole is None:
-                    return None
-                raw = whole
-            return await action.handler(self._gate, self._call(action, caller, head, raw))
-        except Exception as error:
-            return self._refusal(self._refused(head, error))
-
-    def _admitted(self, action: Action, head: Head) -> Caller:
-        gate = self._gate
-        if head.admitted is None or head.admitted[0] != gate.edition:
-            head.admitted = gate.edition, self._checked(action, head)
-        caller = head.admitted[1]
+    def admit(self, envelope: Envelope, size: int) -> None:
+        """Let a request in, before its body of this size is here, or raise why not."""
+        action, gate = envelope.action, self._gate
+        if action is None:
+            raise Refused(405, "no_such_method", f"allowed here: {self._allow.decode()}")
+        if action.role is not None:
+            gate.check_keys_are_fresh()
+        if envelope.admitted is None or envelope.admitted[0] != gate.edition:
+            envelope.admitted = gate.edition, self._caller(action, envelope)
         if gate.rate is not None and action.limited and action.role is not None:
-            gate.rate.take(caller.key)
-        return caller
+            gate.rate.take(envelope.admitted[1].key)
+        if size > self.most and action.decoder is not None:
+            raise too_large(self.most)
 
-    def _checked(self, action: Action, head: Head) -> Caller:
-        if head.policy and not _NAME.match(head.policy):
+    def _caller(self, action: Action, envelope: Envelope) -> Caller:
+        if envelope.policy and not _NAME.match(envelope.policy):
             raise Refused(422, "invalid", f"policy must match {NAME_PATTERN}", path="policy")
         if action.role is None:
             return NOBODY
-        caller = self._gate.caller(head.headers)
-        caller.check(action.role, head.policy or None)
+        caller = self._gate.caller(envelope.headers)
+        caller.check(action.role, envelope.policy or None)
         return caller
 
-    def _call(self, action: Action, caller: Caller, head: Head, raw: bytes) -> Call:
-        body = None if action.decoder is None else decoded(raw, action.decoder)
-        query = _query(head.query_string, action.query)
-        return Call(caller, head.policy, head.path, query, head.accept, body)
+    def begin(self, envelope: Envelope, raw: bytes, answer: Callable[[Reply], None]) -> None:
+        """Do what an admitted request asks for; `answer` is called with the reply."""
+        action, gate = envelope.action, self._gate
+        assert action is not None
 
-    def _refused(self, head: Head, error: Exception) -> Refused:
+        def give(result: Any) -> None:
+            answer(self.refusal(envelope, result) if isinstance(result, Refused) else Reply(result))
+
+        try:
+            call = _call(action, envelope, raw)
+            if action.command is not None:
+                gate.engine.begin(action.command(gate, call), give)
+            else:
+                task = asyncio.create_task(self._handle(action, envelope, call, answer))
+                gate.tasks.add(task)
+                task.add_done_callback(gate.tasks.discard)
+        except Exception as error:
+            answer(self.refusal(envelope, error))
+
+    async def _handle(
+        self, action: Action, envelope: Envelope, call: Call, answer: Callable[[Reply], None]
+    ) -> None:
+        assert action.handler is not None
+        try:
+            reply = await action.handler(self._gate, call)
+        except Exception as error:
+            reply = self.refusal(envelope, error)
+        answer(reply)
+
+    def refusal(self, envelope: Envelope, error: Exception) -> Reply:
+        """What to answer where something was raised."""
         if isinstance(error, Refused):
-            return error
-        if isinstance(error, StoreError):
+            refused = error
+        elif isinstance(error, StoreError):
             logger.error("%s", error)
-            return unavailable("storage_unavailable", "the log cannot be read at present")
-        logger.error("%s %s failed", head.method, self._route, exc_info=error)
-        return Refused(500, "internal", "the request failed")
+            refused = unavailable("storage_unavailable", "the log cannot be read at present")
+        else:
+            logger.error("%s %s failed", envelope.method, self._route, exc_info=error)
+            refused = Refused(500, "internal", "the request failed")
+        return refusal(refused, allow=self._allow)
 
-    def _refusal(self, refused: Refused) -> Reply:
-        headers: list[tuple[bytes, bytes]] = []
-        if refused.retry_after_s is not None:
-            headers.append((b"retry-after", str(refused.retry_after_s).encode()))
-        if refused.status == 401:
-            headers.append((b"www-authenticate", b"Bearer"))
-        if refused.status == 405:
-            headers.append((b"allow", self._allow))
-        if refused.status == 413:
-            headers.append((b"connection", b"close"))  # the rest of the body is not wanted
-        return Reply(ErrorAnswer(refused.problem), refused.status, headers=tuple(headers))
+    def count(self, envelope: Envelope, status: int, seconds: float) -> None:
+        method = envelope.method if envelope.method in self._actions else "other"
+        self._gate.metrics.request(method, self._route, status, seconds)
 
 
-def _headers_and_body(reply: Reply) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    body = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
-    headers = [
-        (b"content-type", reply.media_type.encode()),
-        (b"content-length", b"%d" % len(body)),
-        *reply.headers,
-    ]
-    return headers, body
-
-
-async def _send(send: Send, reply: Reply, *, bodiless: bool) -> None:
-    headers, body = _headers_and_body(reply)
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if bodiless else body})
-
-
-def _written(reply: Reply) -> bytes:
-    """The reply as it goes over the wire."""
-    headers, body = _headers_and_body(reply)
-    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-    return b"%b%b\r\n%b" % (_STATUS_LINES[reply.status], lines, body)
-
-
-async def _body(receive: Receive, headers: Mapping[bytes, bytes], most: int) -> bytes | None:
-    """The body, counted as it comes; None if the caller went away."""
-    length = headers.get(b"content-length", b"")
-    if length.isdigit() and int(length) > most:
-        raise _too_large(most)
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    while message.get("more_body", False) and len(body) <= most:
-        message = await receive()
-        body += message.get("body", b"")
-    if message["type"] == "http.disconnect":
-        return None
-    if len(body) > most:
-        raise _too_large(most)
-    return body
-
-
-def _too_large(most: int) -> Refused:
-    return Refused(413, "too_large", f"a body may have {most} bytes")
+def _call(action: Action, envelope: Envelope, raw: bytes) -> Call:
+    assert envelope.admitted is not None
+    body = None if action.decoder is None else decoded(raw, action.decoder)
+    query = _query(envelope.query_string, action.query) if envelope.query_string else {}
+    caller = envelope.admitted[1]
+    return Call(caller, envelope.policy, envelope.path, query, envelope.accept, body)
 
 
 def _query(raw: bytes, known: Mapping[str, str]) -> dict[str, str]:
-    if not raw:
-        return {}
     query = {}
     for name, values in parse_qs(raw.decode("latin-1"), keep_blank_values=True).items():
         if name not in known or len(values) > 1:

@@ -9,8 +9,8 @@ import numpy as np
 from driftbandits import wire
 from driftbandits.agent import UnknownDecision
 from driftbandits.service.fold import Fold
-from driftbandits.service.looking import clock_text
-from driftbandits.service.problems import unknown_policy
+from driftbandits.service.refusals import unknown_policy
+from driftbandits.service.views import clock_text
 from driftbandits.store import DECISION, Event, Known, Store
 from driftbandits.store.records import Decided, unpacked
 

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from driftbandits.agent import Agent
 from driftbandits.policies import policy as make_policy
+from driftbandits.service.forgetting import arguments_by_time, ticks_of
 from driftbandits.service.history import History
-from driftbandits.service.readiness import ready
+from driftbandits.service.kernels import make_policy_ready
 from driftbandits.store import (
     CONFIGURED,
     CONFLICT,
@@ -37,9 +38,6 @@ from driftbandits.store import (
 from driftbandits.store.records import Configured, Decided, Erased, unpacked
 
 Floats = NDArray[np.float64]
-
-TICKS = 1000
-"""Ticks of the agent's clock in a half-life or a window that is given in seconds."""
 
 _NANOSECONDS = 1_000_000_000
 
@@ -73,14 +71,10 @@ class Offer(NamedTuple):
 
 def new_agent(record: Configured) -> Agent:
     """The agent of a version, before its first event."""
-    arguments = dict(record.arguments)
-    by_time = record.half_life_s is not None or record.window_s is not None
-    if record.half_life_s is not None:
-        arguments["discount"] = 0.5 ** (1.0 / TICKS)
-    if record.window_s is not None:
-        arguments["window"] = TICKS
+    by_time = arguments_by_time(half_life_s=record.half_life_s, window_s=record.window_s)
+    policy = make_policy(**{**record.arguments, **by_time})
     clock = "ticks" if by_time else "decisions"
-    return Agent(ready(make_policy(**arguments)), seed=record.seed, clock=clock)
+    return Agent(make_policy_ready(policy), seed=record.seed, clock=clock)
 
 
 class Fold:
@@ -163,7 +157,7 @@ class Fold:
         self.pending[event_id] = Pending(number, self.seq, at_ns, offer.key)
         self.pending_of_key[offer.key] += 1
         self._let_go()
-        self.history.decided(at_ns)
+        self.history.count_decision(at_ns)
         return Decided(
             version=version.version,
             arms=offer.arms,
@@ -181,7 +175,7 @@ class Fold:
         """Learn an outcome that the log does not have yet; REWARD, DEFAULT or LATE."""
         self._pass_time(at_ns)
         self._let_go()
-        waiting = self._closed(event_id)
+        waiting = self._close(event_id)
         if waiting is None:
             kind = LATE
         elif waiting.number:
@@ -192,7 +186,7 @@ class Fold:
                 self.learned += 1
         self._step(kind, at_ns)
         if kind != LATE:
-            self.history.rewarded(at_ns, value, self.playing)
+            self.history.count_reward(at_ns, value, self.playing)
         return kind
 
     def learns_from(self, event_id: str) -> bool:
@@ -209,7 +203,7 @@ class Fold:
         self.counts[ERASED] += len(record.seqs) - 1
         gone = set(record.seqs)
         for event_id in [id for id, waiting in self.pending.items() if waiting.seq in gone]:
-            waiting = self._closed(event_id)
+            waiting = self._close(event_id)
             if waiting is not None and waiting.number:
                 self.playing.withdraw(waiting.number)
 
@@ -231,7 +225,8 @@ class Fold:
         if self.agent is not None:
             self.history.turn_to(at_ns, self.agent)
 
-    def _closed(self, event_id: str) -> Pending | None:
+    def _close(self, event_id: str) -> Pending | None:
+        """Wait no longer for the outcome of a decision; what was waited for, if it was."""
         waiting = self.pending.pop(event_id, None)
         if waiting is not None:
             self.pending_of_key[waiting.key] -= 1
@@ -244,7 +239,7 @@ class Fold:
         seconds = record.half_life_s or record.window_s
         if seconds is None or record.mode == "frozen":
             return
-        ticks = int((at_ns - self.began_ns) * TICKS // round(seconds * _NANOSECONDS))
+        ticks = ticks_of(at_ns - self.began_ns, seconds=seconds)
         if ticks > self.playing.clock:
             self.playing.tick(ticks - self.playing.clock)
 
@@ -254,7 +249,7 @@ class Fold:
             event_id, waiting = next(iter(self.pending.items()))
             if not waiting.number or self.playing.waits_for(waiting.number):
                 return
-            self._closed(event_id)
+            self._close(event_id)
 
     # -- replay ----------------------------------------------------------------------------------
 

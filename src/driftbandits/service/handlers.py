@@ -12,15 +12,16 @@ from numpy.typing import NDArray
 
 from driftbandits import operations, wire
 from driftbandits.operations import PARQUET, PROMETHEUS
-from driftbandits.service import commands, looking
+from driftbandits.service import commands, views
 from driftbandits.service.configuring import CONFIGURE, wanted_policy, wanted_record
-from driftbandits.service.endpoints import Call, Gate, Reply, whole_number
+from driftbandits.service.endpoints import Call, Gate, whole_number
 from driftbandits.service.explaining import MOST_EXPLANATIONS, explained, last_decisions
 from driftbandits.service.fold import Offer
+from driftbandits.service.kernels import make_policy_ready
 from driftbandits.service.logs import event_answer, parquet
 from driftbandits.service.metrics import Scrape
-from driftbandits.service.problems import Refused, invalid, unknown_policy
-from driftbandits.service.readiness import ready
+from driftbandits.service.refusals import Refused, invalid, unknown_policy
+from driftbandits.service.replies import Reply
 from driftbandits.service.routes import Routes
 from driftbandits.store import Event
 
@@ -130,8 +131,8 @@ async def reward_many(gate: Gate, call: Call) -> Reply:
 
 
 @ROUTES.serve(operations.POLICY)
-def policy(gate: Gate, call: Call) -> commands.Look:
-    return commands.Look(call.policy, looking.policy_answer)
+def policy(gate: Gate, call: Call) -> commands.View:
+    return commands.View(call.policy, views.policy_answer)
 
 
 @ROUTES.serve(CONFIGURE)
@@ -139,7 +140,7 @@ async def configure(gate: Gate, call: Call) -> Reply:
     policy = wanted_policy(call.body)
     record = wanted_record(call.body, policy, key=call.caller.key)
     if gate.engine.ready:  # the writer shall not wait for a compiler
-        await asyncio.to_thread(ready, policy)
+        await asyncio.to_thread(make_policy_ready, policy)
     command = commands.Configure(call.policy, record, seed=call.body.seed)
     changed, answer = await _do(gate, command)
     return Reply(answer, 201 if changed and answer.version == 1 else 200)
@@ -147,35 +148,24 @@ async def configure(gate: Gate, call: Call) -> Reply:
 
 @ROUTES.serve(operations.POLICIES)
 async def policies(gate: Gate, call: Call) -> Reply:
-    store = gate.engine.store
-
-    def names() -> list[str]:
-        with store.read() as session:
-            return session.policies()
-
-    summaries = []
-    for name in await asyncio.to_thread(names):
-        if call.caller.may_see(name):
-            result = await gate.engine.do(commands.Look(name, looking.summary))
-            if not isinstance(result, Refused):
-                summaries.append(result)
-    return Reply(wire.PoliciesAnswer(summaries))
+    command = commands.ViewAll(views.summary, may_see=call.caller.may_see)
+    return Reply(wire.PoliciesAnswer(await _do(gate, command)))
 
 
 @ROUTES.serve(operations.VERSIONS)
-def versions(gate: Gate, call: Call) -> commands.Look:
-    return commands.Look(call.policy, looking.versions_answer)
+def versions(gate: Gate, call: Call) -> commands.View:
+    return commands.View(call.policy, views.versions_answer)
 
 
 @ROUTES.serve(operations.DIGEST)
-def digest(gate: Gate, call: Call) -> commands.Look:
-    return commands.Look(call.policy, looking.digest_answer)
+def digest(gate: Gate, call: Call) -> commands.View:
+    return commands.View(call.policy, views.digest_answer)
 
 
 @ROUTES.serve(operations.HISTORY)
-def history(gate: Gate, call: Call) -> commands.Look:
+def history(gate: Gate, call: Call) -> commands.View:
     after_s = whole_number(call.query, "after", default=0, most=2**40)
-    return commands.Look(call.policy, functools.partial(looking.history_answer, after_s=after_s))
+    return commands.View(call.policy, functools.partial(views.history_answer, after_s=after_s))
 
 
 @ROUTES.serve(operations.EXPLANATIONS)
@@ -183,7 +173,7 @@ async def explanations(gate: Gate, call: Call) -> Reply:
     limit = max(1, whole_number(call.query, "limit", default=10, most=MOST_EXPLANATIONS))
     logged = await asyncio.to_thread(last_decisions, gate.engine.store, call.policy, limit)
     look = functools.partial(explained, logged=logged)
-    return Reply(await _do(gate, commands.Look(call.policy, look)))
+    return Reply(await _do(gate, commands.View(call.policy, look)))
 
 
 # -- the log -------------------------------------------------------------------------------------

@@ -36,10 +36,10 @@ class History:
         while next(iter(self.minutes)) <= minute - MINUTES:
             del self.minutes[next(iter(self.minutes))]
 
-    def decided(self, at_ns: int) -> None:
+    def count_decision(self, at_ns: int) -> None:
         self.minutes[at_ns // _MINUTE_NS][0] += 1
 
-    def rewarded(self, at_ns: int, value: float, agent: Agent) -> None:
+    def count_reward(self, at_ns: int, value: float, agent: Agent) -> None:
         row = self.minutes[at_ns // _MINUTE_NS]
         row[1] += 1
         row[2] += value

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from driftbandits.service.fold import Version, offer_of
-from driftbandits.service.looking import clock_text, configuration
+from driftbandits.service.views import clock_text, configuration
 from driftbandits.store import (
     CONFIGURED,
     CONFLICT,

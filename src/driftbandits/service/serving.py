@@ -9,14 +9,12 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-import uvicorn
-
 from driftbandits import store
 from driftbandits.service.app import Application
-from driftbandits.service.auth import Keyring, first_admin_key
-from driftbandits.service.connections import Connection
+from driftbandits.service.auth import Keyring, make_first_admin_key
 from driftbandits.service.endpoints import Limits
 from driftbandits.service.engine import Engine
+from driftbandits.service.server import Server
 
 _SWITCH_S = 0.0005
 """How long the event loop and the writer keep the interpreter from one another."""
@@ -68,9 +66,10 @@ class Service:
         first_key, keyring = None, None
         if settings.with_keys:
             keys = store.open(settings.store, vfs=settings.vfs)
-            first_key = first_admin_key(keys, now_ns=settings.clock())
+            first_key = make_first_admin_key(keys, now_ns=settings.clock())
             keyring = Keyring(keys)
-        self._listener = _listener(settings.host, settings.port)
+            keyring.refresh()
+        listener = _listen(settings.host, settings.port)
         self.engine = Engine(
             lambda: store.open(settings.store, vfs=settings.vfs),
             clock=settings.clock,
@@ -79,36 +78,24 @@ class Service:
             retention_days=settings.retention_days,
             on_death=self.stop,
         )
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                Application(self.engine, keyring=keyring, limits=settings.limits),
-                http=Connection,
-                access_log=False,
-                proxy_headers=False,
-                date_header=False,
-                log_level="warning",
-                lifespan="on",
-                ws="none",
-                server_header=False,
-                timeout_graceful_shutdown=10,
-            )
-        )
-        host, port = self._listener.getsockname()[:2]
+        application = Application(self.engine, keyring=keyring, limits=settings.limits)
+        self._server = Server(application, listener)
+        host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         self.announcement = Announcement(f"http://{shown}:{port}", settings.store, first_key)
 
     def run(self) -> int:
         """Serve until a signal or `stop` ends it; the exit code."""
         sys.setswitchinterval(_SWITCH_S)
-        self._server.run(sockets=[self._listener])
+        self._server.run()
         return 1 if self.engine.dead else 0
 
     def stop(self) -> None:
         """Answer what waits, and end."""
-        self._server.should_exit = True
+        self._server.stop()
 
 
-def _listener(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int) -> socket.socket:
     """A socket that takes connections already, so that the address may be told."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)

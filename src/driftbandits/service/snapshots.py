@@ -14,7 +14,7 @@ import msgspec
 
 from driftbandits.agent import Agent
 from driftbandits.service.fold import Fold, Pending, Version
-from driftbandits.service.readiness import ready
+from driftbandits.service.kernels import make_policy_ready
 from driftbandits.store import Corrupt, Session, checked
 from driftbandits.store.records import Configured
 
@@ -78,7 +78,7 @@ def unpacked(data: bytes) -> Fold:
         agent = Agent.from_bytes(state.agent)
     except (msgspec.MsgspecError, ValueError) as error:
         raise BadSnapshot(str(error)) from None
-    ready(agent.policy)
+    make_policy_ready(agent.policy)
     fold = Fold(state.policy)
     fold.seq, fold.at_ns, fold.checksum = state.seq, state.at_ns, state.checksum
     fold.versions = [Version(*version) for version in state.versions]

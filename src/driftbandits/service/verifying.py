@@ -17,7 +17,7 @@ class Verdict(NamedTuple):
     policy: str
     events: int
     digest: str
-    problems: list[str]
+    faults: list[str]
 
 
 def verify(store: Store) -> list[Verdict]:
@@ -33,10 +33,10 @@ def _verdict(session: Session, policy: str) -> Verdict:
     try:
         replay.run()
     except (Corrupt, msgspec.DecodeError, snapshots.BadSnapshot) as error:
-        replay.problems.append(str(error))
+        replay.faults.append(str(error))
     fold = replay.fold
-    digest = snapshots.digest(fold) if fold.versions and not replay.problems else ""
-    return Verdict(policy, replay.seen, digest, replay.problems)
+    digest = snapshots.digest(fold) if fold.versions and not replay.faults else ""
+    return Verdict(policy, replay.seen, digest, replay.faults)
 
 
 class _Replay:
@@ -44,11 +44,11 @@ class _Replay:
         self._session = session
         self._policy = policy
         self._snapshots = {snapshot.seq: snapshot for snapshot in session.snapshots(policy)}
-        anchors = [seq for seq, snapshot in self._snapshots.items() if snapshot.anchor]
-        self._start = max(anchors, default=0)
+        kept = self._snapshots.values()
+        self._start = max((s.seq for s in kept if s.is_foundation), default=0)
         self.fold = Fold(policy)
         self.seen = 0
-        self.problems: list[str] = []
+        self.faults: list[str] = []
 
     def run(self) -> None:
         if self._session.erasures(self._policy) and not self._start:
@@ -61,19 +61,19 @@ class _Replay:
         if self._session.head(self._policy) != head:
             raise Corrupt(f"the log ends at event {head.seq}, which is not where its head is")
         if self.fold.differences:
-            self.problems.append(f"{self.fold.differences} events come out otherwise when replayed")
+            self.faults.append(f"{self.fold.differences} events come out otherwise when replayed")
 
     def _take(self, event: Event) -> None:
         self.seen += 1
         if event.seq > self._start:
             if event.is_erased:
-                raise Corrupt(f"event {event.seq} was erased after the last anchor")
+                raise Corrupt(f"event {event.seq} was erased after the last snapshot of an erasure")
             self.fold.replay([event])
         snapshot = self._snapshots.get(event.seq)
         if snapshot is not None:
-            self._compare(event, snapshot)
+            self._take_snapshot(event, snapshot)
 
-    def _compare(self, event: Event, snapshot: Snapshot) -> None:
+    def _take_snapshot(self, event: Event, snapshot: Snapshot) -> None:
         if event.seq < self._start:
             return
         kept = snapshots.unpacked(snapshot.content)
@@ -82,4 +82,4 @@ class _Replay:
         if event.seq == self._start:
             self.fold = kept
         elif snapshots.digest(kept) != snapshots.digest(self.fold):
-            self.problems.append(f"the snapshot at event {event.seq} is not what its log gives")
+            self.faults.append(f"the snapshot at event {event.seq} is not what its log gives")

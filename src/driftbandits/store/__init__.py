@@ -3,8 +3,8 @@
     with store.open("sqlite:///bandits.db") as log:
         with log.write() as session:          # one transaction; leaving it commits, durably
             session.create("news")
-            head = session.lock(["news"])["news"]
-            session.append("news", head, [Entry(...), ...])
+            session.lock(["news"])
+            session.append("news", [NewEvent(...), ...])
         with log.read() as session:
             session.events("news", after=0, limit=1000)
 
@@ -19,16 +19,15 @@ from driftbandits.store.events import (
     DEFAULT,
     DUPLICATE,
     ERASED,
-    KINDS,
     LATE,
     REWARD,
     START,
     Corrupt,
-    Entry,
     Event,
     Head,
     Key,
     Known,
+    NewEvent,
     Snapshot,
     StoreBusy,
     StoreError,
@@ -45,16 +44,15 @@ __all__ = [
     "DEFAULT",
     "DUPLICATE",
     "ERASED",
-    "KINDS",
     "LATE",
     "REWARD",
     "START",
     "Corrupt",
-    "Entry",
     "Event",
     "Head",
     "Key",
     "Known",
+    "NewEvent",
     "Session",
     "Snapshot",
     "Store",

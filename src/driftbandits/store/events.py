@@ -11,10 +11,8 @@ CONFIGURED, DECISION = "configured", "decision"
 REWARD, DEFAULT, LATE = "reward", "default", "late"
 DUPLICATE, CONFLICT, ERASED = "duplicate", "conflict", "erased"
 
-KINDS = (CONFIGURED, DECISION, REWARD, DEFAULT, LATE, DUPLICATE, CONFLICT, ERASED)
-
-PLACES = {DECISION: 1, REWARD: 2, DEFAULT: 2, LATE: 3}
-"""An event_id has at most one event in each place; the other kinds may repeat."""
+SLOTS = {DECISION: 1, REWARD: 2, DEFAULT: 2, LATE: 3}
+"""An event_id has at most one event in each slot; the other kinds may repeat."""
 
 START = bytes(16)
 """The checksum before the first event."""
@@ -46,7 +44,7 @@ class Head(NamedTuple):
     checksum: bytes
 
 
-class Entry(NamedTuple):
+class NewEvent(NamedTuple):
     """An event that is to be appended."""
 
     kind: str
@@ -82,12 +80,12 @@ class Known(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A state as of `seq`. From an anchor on, and only from there, a log can be folded."""
+    """A state as of `seq`. From a foundation on, and only from there, a log can be folded."""
 
     policy: str
     seq: int
     at_ns: int
-    anchor: bool
+    is_foundation: bool  # it holds what erased events had taught
     content: bytes
 
 
@@ -115,12 +113,12 @@ def link_checksum(
     return hashlib.blake2b(previous + text + digest, digest_size=16).digest()
 
 
-def chained(policy: str, head: Head, entries: Sequence[Entry]) -> list[Event]:
-    """The entries as events that follow `head`."""
+def chained(policy: str, head: Head, new_events: Sequence[NewEvent]) -> list[Event]:
+    """The new_events as events that follow `head`."""
     seq, _, checksum = head
-    salts = os.urandom(_SALT_SIZE * len(entries))
+    salts = os.urandom(_SALT_SIZE * len(new_events))
     events = []
-    for i, (kind, event_id, at_ns, body) in enumerate(entries):
+    for i, (kind, event_id, at_ns, body) in enumerate(new_events):
         seq += 1
         salt = salts[_SALT_SIZE * i : _SALT_SIZE * (i + 1)]
         digest = content_digest(salt, event_id, body)

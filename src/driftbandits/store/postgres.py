@@ -15,7 +15,7 @@ import psycopg
 from psycopg import errors
 
 from driftbandits.store.events import StoreBusy, StoreError, StoreUnavailable
-from driftbandits.store.session import Row, Session, Store, prepared
+from driftbandits.store.session import Row, Session, Store, prepare_tables
 
 LEASE_MS = 5000
 """How long a transaction may stand still before the server ends it."""
@@ -40,7 +40,7 @@ class PostgresSession(Session):
         self._connection = connection
 
     def run(self, sql: str, values: Row = ()) -> Iterable[Row]:
-        cursor = self._connection.execute(_placed(sql), tuple(values), binary=True)
+        cursor = self._connection.execute(_with_psycopg_marks(sql), tuple(values), binary=True)
         return cursor.fetchall() if cursor.description else ()
 
     def run_for_ids(self, sql: str, number: int, event_ids: Sequence[str]) -> Iterable[Row]:
@@ -48,10 +48,10 @@ class PostgresSession(Session):
 
     def run_many(self, sql: str, values: Sequence[Row]) -> None:
         with self._connection.cursor() as cursor:
-            cursor.executemany(_placed(sql), values)
+            cursor.executemany(_with_psycopg_marks(sql), values)
 
 
-def _placed(sql: str) -> bytes:
+def _with_psycopg_marks(sql: str) -> bytes:
     return sql.replace("?", "%s").encode()
 
 
@@ -75,7 +75,7 @@ class PostgresStore(Store):
             connection = self._write_connection()
             with connection.transaction():
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
-                self.secret = prepared(PostgresSession(connection, b""), _TYPES)
+                self.secret = prepare_tables(PostgresSession(connection, b""), _TYPES)
 
     def _connect(self) -> psycopg.Connection:
         connection = psycopg.connect(self.url, autocommit=True, connect_timeout=5)

@@ -6,7 +6,7 @@ release reads the logs of this one.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -67,8 +67,6 @@ class Erased(Record):
     reason: str  # request or retention
     key: str
 
-
-RecordType = TypeVar("RecordType", bound=Record)
 
 _encoder = msgspec.msgpack.Encoder()
 _KINDS: dict[str, type[Record]] = {

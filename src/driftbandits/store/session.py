@@ -10,14 +10,14 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Self
 
 from driftbandits.store.events import (
-    PLACES,
+    SLOTS,
     START,
     Corrupt,
-    Entry,
     Event,
     Head,
     Key,
     Known,
+    NewEvent,
     Snapshot,
     StoreError,
     chained,
@@ -35,7 +35,7 @@ SCHEMA = (
         policy BIGINT NOT NULL, seq BIGINT NOT NULL, at_ns BIGINT NOT NULL, kind {text} NOT NULL,
         event_id {text} NOT NULL, place SMALLINT, body {bytes} NOT NULL, salt {bytes} NOT NULL,
         digest {bytes} NOT NULL, checksum {bytes} NOT NULL, PRIMARY KEY (policy, seq))""",
-    # One decision and one outcome per event_id. Kinds that may repeat have no place: nulls differ.
+    # One decision and one outcome per event_id. Kinds that may repeat have none: nulls differ.
     "CREATE UNIQUE INDEX IF NOT EXISTS event_once ON event (policy, event_id, place)",
     """CREATE TABLE IF NOT EXISTS snapshot (
         policy BIGINT NOT NULL, seq BIGINT NOT NULL, at_ns BIGINT NOT NULL,
@@ -94,14 +94,10 @@ class Session(ABC):
             (policy, START),
         )
 
-    def lock(self, policies: Iterable[str]) -> dict[str, Head]:
-        """The heads of the policies that exist; until the end nobody else can append to them."""
-        heads = {}
+    def lock(self, policies: Iterable[str]) -> None:
+        """Until the end nobody else can append to those of these policies that exist."""
         for name in sorted(set(policies)):  # in one order, so that two writers never deadlock
-            row = self._read_row(name, self.for_update)
-            if row is not None:
-                heads[name] = row.head
-        return heads
+            self._read_row(name, self.for_update)
 
     def head(self, policy: str) -> Head | None:
         row = self._row(policy)
@@ -133,10 +129,10 @@ class Session(ABC):
 
     # -- the log ---------------------------------------------------------------------------------
 
-    def append(self, policy: str, entries: Sequence[Entry]) -> Head:
+    def append(self, policy: str, new_events: Sequence[NewEvent]) -> Head:
         """Add events after the head of a policy that this transaction has locked."""
         row = self._existing(policy)
-        events = chained(policy, row.head, entries)
+        events = chained(policy, row.head, new_events)
         self.insert(policy, events)
         return self._rows[policy].head
 
@@ -148,7 +144,7 @@ class Session(ABC):
         self.run_many(
             f"INSERT INTO event (policy, place, {_EVENT_COLUMNS}) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [(row.number, PLACES.get(event.kind), *event[1:]) for event in events],
+            [(row.number, SLOTS.get(event.kind), *event[1:]) for event in events],
         )
         last = events[-1]
         head = Head(last.seq, last.at_ns, last.checksum)
@@ -180,13 +176,13 @@ class Session(ABC):
         if row.erasures:
             wanted.update({self.token(policy, event_id): event_id for event_id in event_ids})
         found: dict[str, dict[int, Event]] = {}
-        for place, *values in self.run_for_ids(
+        for slot, *values in self.run_for_ids(
             f"SELECT place, {_EVENT_COLUMNS} FROM event WHERE policy = ? AND {{ids}} AND place > 0",
             row.number,
             list(wanted),
         ):
             event = Event(policy, *values)
-            found.setdefault(wanted[event.event_id], {})[place] = event
+            found.setdefault(wanted[event.event_id], {})[slot] = event
         return {id: Known(at.get(1), at.get(2), at.get(3)) for id, at in found.items()}
 
     # -- erasure ---------------------------------------------------------------------------------
@@ -241,7 +237,7 @@ class Session(ABC):
         self.run("DELETE FROM snapshot WHERE policy = ? AND seq = ?", (number, snapshot.seq))
         self.run(
             "INSERT INTO snapshot (policy, seq, at_ns, anchor, content) VALUES (?, ?, ?, ?, ?)",
-            (number, snapshot.seq, snapshot.at_ns, int(snapshot.anchor), snapshot.content),
+            (number, snapshot.seq, snapshot.at_ns, int(snapshot.is_foundation), snapshot.content),
         )
 
     def snapshots(self, policy: str) -> list[Snapshot]:
@@ -252,16 +248,16 @@ class Session(ABC):
             (number,),
         )
         return [
-            Snapshot(policy, seq, at_ns, bool(anchor), content)
-            for seq, at_ns, anchor, content in rows
+            Snapshot(policy, seq, at_ns, bool(is_foundation), content)
+            for seq, at_ns, is_foundation, content in rows
         ]
 
-    def drop_snapshots(self, policy: str, *, before: int, anchors: bool = False) -> None:
-        """Let go of the snapshots below a seq; of anchors only if told to."""
+    def drop_snapshots(self, policy: str, *, before: int, foundations: bool = False) -> None:
+        """Let go of the snapshots below a seq; of foundations only if told to."""
         number = self._existing(policy).number
         self.run(
             "DELETE FROM snapshot WHERE policy = ? AND seq < ? AND anchor <= ?",
-            (number, before, int(anchors)),
+            (number, before, int(foundations)),
         )
 
     # -- keys ------------------------------------------------------------------------------------
@@ -324,6 +320,10 @@ class Store(ABC):
     def read(self) -> AbstractContextManager[Session]:
         """One unchanging view of what has been committed."""
 
+    def read_at_once(self) -> AbstractContextManager[Session] | None:
+        """The same, with nothing to wait for; None from a store that is far."""
+        return None
+
     def maintain(self) -> None:
         """Housekeeping that may go on beside the writer, in another thread."""
         return
@@ -367,7 +367,7 @@ def _copy_policy(source: Session, copy: Session, policy: str) -> None:
         copy.save_snapshot(snapshot)
 
 
-def prepared(session: Session, types: dict[str, str]) -> bytes:
+def prepare_tables(session: Session, types: dict[str, str]) -> bytes:
     """Make the tables where they are missing, refuse those of another release; the secret."""
     for statement in SCHEMA:
         session.run(statement.format(**types))

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import apsw
 
 from driftbandits.store.events import Corrupt, StoreBusy, StoreError, StoreUnavailable
-from driftbandits.store.session import Row, Session, Store, prepared
+from driftbandits.store.session import Row, Session, Store, prepare_tables
 
 _WAIT_MS = 5000
 _CHECKPOINT_PAGES = 100_000
@@ -85,7 +85,7 @@ class SQLiteStore(Store):
             self._translated(),
             self._transaction(self._write_connection(), "IMMEDIATE") as connection,
         ):
-            self.secret = prepared(SQLiteSession(connection, b""), _TYPES)
+            self.secret = prepare_tables(SQLiteSession(connection, b""), _TYPES)
 
     def _connect(self) -> apsw.Connection:
         connection = apsw.Connection(self.path, vfs=self._vfs)
@@ -132,14 +132,21 @@ class SQLiteStore(Store):
             with suppress(apsw.Error):
                 connection.close(True)
 
+    def read(self) -> AbstractContextManager[Session]:
+        return self._read(wait_ms=_WAIT_MS)
+
+    def read_at_once(self) -> AbstractContextManager[Session]:
+        return self._read(wait_ms=0)
+
     @contextmanager
-    def read(self) -> Iterator[Session]:
+    def _read(self, *, wait_ms: int) -> Iterator[Session]:
         with self._translated():
             with self._guard:
                 connection = self._readers.pop() if self._readers else None
             if connection is None:
                 connection = self._connect()
             try:
+                connection.set_busy_timeout(wait_ms)
                 with self._transaction(connection, "DEFERRED"):
                     yield SQLiteSession(connection, self.secret)
             except BaseException:

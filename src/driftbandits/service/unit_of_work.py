@@ -8,16 +8,16 @@ import msgspec
 
 from driftbandits.service import snapshots
 from driftbandits.service.fold import Fold
-from driftbandits.service.problems import Refused, unknown_policy
+from driftbandits.service.refusals import Refused, unknown_policy
 from driftbandits.store import (
     DECISION,
     DEFAULT,
     LATE,
     REWARD,
     Corrupt,
-    Entry,
     Event,
     Known,
+    NewEvent,
     Session,
     Snapshot,
 )
@@ -29,8 +29,8 @@ NOTHING = Known()
 _PARTS = {DECISION: "decision", REWARD: "outcome", DEFAULT: "outcome", LATE: "late"}
 
 
-class Desk:
-    """What commands work with. Folds change as they work; the log follows when it is closed."""
+class UnitOfWork:
+    """What commands work with. Folds change as they work; the log follows at the end."""
 
     def __init__(
         self, session: Session, folds: dict[str, Fold], *, now_ns: int, snapshot_every: int
@@ -40,34 +40,34 @@ class Desk:
         self.touched: set[str] = set()
         self._folds = folds
         self._snapshot_every = snapshot_every
-        self._entries: dict[str, list[Entry]] = {}
-        self._known: dict[tuple[str, str], Known] = {}  # as stored
-        self._gathered: dict[tuple[str, str], list[tuple[int, Entry]]] = {}  # what this batch adds
+        self._new_events: dict[str, list[NewEvent]] = {}  # to be written, by policy
+        self._known: dict[tuple[str, str], Known] = {}  # about an event_id, as stored
+        self._added: dict[tuple[str, str], list[tuple[int, NewEvent]]] = {}  # and not yet stored
         self._broken: dict[str, Refused] = {}
 
     # -- getting ready ---------------------------------------------------------------------------
 
-    def lock(self, wanted: Mapping[str, Iterable[str]]) -> None:
-        """Lock the policies of this batch, and look up the event_ids that it is about."""
+    def begin_writing(self, wanted: Mapping[str, Iterable[str]]) -> None:
+        """Lock policies, look up the event_ids that this is about, and learn what is due."""
         self.session.lock(wanted)
         for policy, event_ids in wanted.items():
-            self._bring_up(policy)
+            self._bring_up_to_date(policy)
             fold = self._folds.get(policy)
             if fold is None or policy in self._broken:
                 continue
-            ids = [event_id for event_id in event_ids if event_id]
+            ids = list(event_ids)
             for event_id in ids:
                 self._known[policy, event_id] = NOTHING
             for event_id, known in self.session.known(policy, ids).items():
                 self._known[policy, event_id] = known
-            self.expire(fold)
+            self.learn_defaults(fold)
 
-    def look(self, policies: Iterable[str]) -> None:
+    def begin_reading(self, policies: Iterable[str]) -> None:
         """Bring folds up to date without a lock."""
         for policy in policies:
-            self._bring_up(policy)
+            self._bring_up_to_date(policy)
 
-    def _bring_up(self, policy: str) -> None:
+    def _bring_up_to_date(self, policy: str) -> None:
         head = self.session.head(policy)
         fold = self._folds.get(policy)
         if head is None:
@@ -76,21 +76,21 @@ class Desk:
         if fold is not None and fold.head == head:
             return
         try:
-            if fold is None or not self._continued(fold):
-                self._folds[policy] = self._loaded(policy)
+            if fold is None or not self._try_to_catch_up(fold):
+                self._folds[policy] = self._load(policy)
         except Corrupt as error:
             self._folds.pop(policy, None)
             self._broken[policy] = Refused(500, "corrupt_log", f"policy {policy!r}: {error}")
 
-    def _continued(self, fold: Fold) -> bool:
-        """Whether the fold could go on with what others have written."""
+    def _try_to_catch_up(self, fold: Fold) -> bool:
+        """Go on with what others have written; False if the fold is not of this log any more."""
         try:
             snapshots.catch_up(self.session, fold)
         except (Corrupt, msgspec.DecodeError):  # restored from a backup, or erased meanwhile
             return False
         return True
 
-    def _loaded(self, policy: str) -> Fold:
+    def _load(self, policy: str) -> Fold:
         try:
             return snapshots.load(self.session, policy)
         except msgspec.DecodeError as error:
@@ -112,12 +112,12 @@ class Desk:
         if policy not in self._folds and policy not in self._broken:
             self.session.create(policy)
             self.session.lock([policy])
-            self._bring_up(policy)
+            self._bring_up_to_date(policy)
         if policy in self._broken:
             raise self._broken[policy]
         return self._folds[policy]
 
-    def at(self, fold: Fold) -> int:
+    def time_for(self, fold: Fold) -> int:
         """The server's time, which never goes back in a log."""
         return max(self.now_ns, fold.at_ns)
 
@@ -127,7 +127,7 @@ class Desk:
             found = self.session.known(policy, [event_id])
             self._known[policy, event_id] = found.get(event_id, NOTHING)
         known = self._known[policy, event_id]
-        for seq, (kind, _, at_ns, body) in self._gathered.get((policy, event_id), ()):
+        for seq, (kind, _, at_ns, body) in self._added.get((policy, event_id), ()):
             if kind in _PARTS:
                 event = Event(policy, seq, at_ns, kind, event_id, body, b"-", b"", b"")
                 known = known._replace(**{_PARTS[kind]: event})
@@ -136,16 +136,16 @@ class Desk:
     def append(self, fold: Fold, kind: str, event_id: str, record: Record) -> None:
         """Write down what has just been done to a fold."""
         policy = fold.policy
-        entry = Entry(kind, event_id, fold.at_ns, packed(record))
+        new_event = NewEvent(kind, event_id, fold.at_ns, packed(record))
         self.touched.add(policy)
-        self._entries.setdefault(policy, []).append(entry)
-        self._gathered.setdefault((policy, event_id), []).append((fold.seq, entry))
+        self._new_events.setdefault(policy, []).append(new_event)
+        self._added.setdefault((policy, event_id), []).append((fold.seq, new_event))
 
-    def expire(self, fold: Fold) -> None:
+    def learn_defaults(self, fold: Fold) -> None:
         """Learn the default reward of decisions that have waited long enough."""
         if not fold.versions:
             return
-        at_ns = self.at(fold)
+        at_ns = self.time_for(fold)
         while (event_id := fold.due(at_ns)) is not None:
             self.touched.add(fold.policy)
             value = fold.version.record.default_reward
@@ -155,32 +155,33 @@ class Desk:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """Put the events into the log; the caller commits."""
-        for policy, entries in self._entries.items():
+    def finish(self) -> None:
+        """Put the events into the log, and snapshots where they are due; the caller commits."""
+        for policy, new_events in self._new_events.items():
             fold = self._folds[policy]
-            head = self.session.append(policy, entries)
+            head = self.session.append(policy, new_events)
             assert (head.seq, head.at_ns) == (fold.seq, fold.at_ns)
             fold.checksum = head.checksum
             if fold.seq - fold.snapshot_seq >= self._snapshot_every:
-                self.snapshot(fold)
-        self._entries.clear()
+                self.keep_snapshot(fold)
+        self._new_events.clear()
 
     def flush(self, policy: str) -> None:
         """Write the gathered events of a policy now, for a command that works on stored ones."""
-        if entries := self._entries.pop(policy, None):
-            self._folds[policy].checksum = self.session.append(policy, entries).checksum
+        if new_events := self._new_events.pop(policy, None):
+            self._folds[policy].checksum = self.session.append(policy, new_events).checksum
         self._known.clear()
-        self._gathered = {at: parts for at, parts in self._gathered.items() if at[0] != policy}
+        self._added = {at: parts for at, parts in self._added.items() if at[0] != policy}
 
-    def snapshot(self, fold: Fold, *, anchor: bool = False) -> None:
+    def keep_snapshot(self, fold: Fold, *, is_foundation: bool = False) -> None:
         """Keep the state as of now; older ones make room."""
         content = snapshots.packed(fold)
-        self.session.save_snapshot(Snapshot(fold.policy, fold.seq, fold.at_ns, anchor, content))
+        snapshot = Snapshot(fold.policy, fold.seq, fold.at_ns, is_foundation, content)
+        self.session.save_snapshot(snapshot)
         fold.snapshot_seq, fold.snapshot_bytes = fold.seq, len(content)
-        if anchor:
-            self.session.drop_snapshots(fold.policy, before=fold.seq, anchors=True)
+        if is_foundation:
+            self.session.drop_snapshots(fold.policy, before=fold.seq, foundations=True)
             return
-        kept = [s.seq for s in self.session.snapshots(fold.policy) if not s.anchor]
+        kept = [s.seq for s in self.session.snapshots(fold.policy) if not s.is_foundation]
         if len(kept) > KEPT_SNAPSHOTS:
             self.session.drop_snapshots(fold.policy, before=kept[KEPT_SNAPSHOTS - 1])

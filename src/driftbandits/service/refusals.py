@@ -6,7 +6,7 @@ from driftbandits.wire import Problem
 
 
 class Refused(Exception):
-    """An answer other than 2xx."""
+    """An answer other than 2xx. After the last one its connection ends."""
 
     def __init__(
         self,
@@ -16,11 +16,13 @@ class Refused(Exception):
         *,
         path: str | None = None,
         retry_after_s: int | None = None,
+        is_last: bool = False,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.problem = Problem(code, message, path)
         self.retry_after_s = retry_after_s
+        self.is_last = is_last
 
 
 def invalid(message: str, path: str | None = None) -> Refused:
@@ -35,3 +37,8 @@ def unavailable(code: str, message: str, *, retry_after_s: int = 1) -> Refused:
 
 def unknown_policy(policy: str) -> Refused:
     return Refused(404, "unknown_policy", f"there is no policy {policy!r}")
+
+
+def too_large(most: int) -> Refused:
+    """The rest of the body is not wanted, so nothing can follow it."""
+    return Refused(413, "too_large", f"a body may have {most} bytes", is_last=True)

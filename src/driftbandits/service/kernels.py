@@ -33,8 +33,8 @@ _ready: set[str] = set()
 _one_at_a_time = threading.Lock()
 
 
-def ready(made: Policy) -> Policy:
-    """A policy, once its kernels are ready."""
+def make_policy_ready(made: Policy) -> Policy:
+    """The policy itself, once its kernels are compiled or loaded."""
     make_ready([family_of(made)])
     return made
 

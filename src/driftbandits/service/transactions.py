@@ -1,0 +1,116 @@
+"""The folds, the log that they are folds of, and commands that change both or neither.
+
+If anything fails, the folds that were touched are dropped and made again from the log, so memory
+never runs ahead of the disk. What only reads takes no lock: its transaction begins after everything
+that was acknowledged before it, and folds what others have written since.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from driftbandits.service.commands import Command, attempt
+from driftbandits.service.fold import Fold
+from driftbandits.service.refusals import Refused, unavailable
+from driftbandits.service.unit_of_work import UnitOfWork
+from driftbandits.store import Corrupt, Session, Store, StoreBusy, StoreError, StoreUnavailable
+
+logger = logging.getLogger("driftbandits.service")
+
+_LARGE_SNAPSHOT = 1_000_000
+"""Bytes that take the loop more than some milliseconds."""
+
+
+class NotAtHand(StoreError):
+    """The store is far: a transaction has to be waited for."""
+
+
+class Transactions:
+    """One at a time, in any thread."""
+
+    store: Store  # from recovery on
+
+    def __init__(self, *, clock: Callable[[], int], snapshot_every: int) -> None:
+        self.folds: dict[str, Fold] = {}
+        self.clock = clock
+        self._snapshot_every = snapshot_every
+
+    def are_quick(self, commands: Sequence[Command]) -> bool:
+        """Whether nothing that they need takes long."""
+        policies = {command.policy for command in commands}
+        return (
+            all(command.is_quick for command in commands)
+            and policies <= self.folds.keys()
+            and not any(self._needs_large_snapshot(name, len(commands)) for name in policies)
+        )
+
+    def _needs_large_snapshot(self, policy: str, more: int) -> bool:
+        fold = self.folds[policy]
+        is_due = fold.seq + more - fold.snapshot_seq >= self._snapshot_every
+        return is_due and (fold.snapshot_bytes is None or fold.snapshot_bytes > _LARGE_SNAPSHOT)
+
+    def perform(self, commands: Sequence[Command], *, at_once: bool = False) -> list[Any]:
+        """Answers that are on disk; a refusal is one. `at_once` raises where it has to wait."""
+        writing = any(command.writes for command in commands)
+        touched: set[str] = set()
+        try:
+            with self._transaction(writing=writing, at_once=at_once) as session:
+                work = UnitOfWork(
+                    session,
+                    self.folds,
+                    now_ns=self.clock(),
+                    snapshot_every=self._snapshot_every,
+                )
+                touched = work.touched
+                wanted: dict[str, list[str]] = {}
+                for command in commands:
+                    if command.policy:
+                        wanted.setdefault(command.policy, []).extend(command.event_ids)
+                if writing:
+                    work.begin_writing(wanted)
+                else:
+                    work.begin_reading(wanted)
+                results = [attempt(command, work) for command in commands]
+                work.finish()
+        except BaseException:
+            for name in touched:  # what memory knows of them is not what the log says
+                self.folds.pop(name, None)
+            raise
+        return results
+
+    def _transaction(self, *, writing: bool, at_once: bool) -> AbstractContextManager[Session]:
+        store = self.store
+        if not at_once:
+            return store.write() if writing else store.read()
+        transaction = store.write_at_once() if writing else store.read_at_once()
+        if transaction is None:
+            raise NotAtHand("the store has to be waited for")
+        return transaction
+
+    def perform_or_refuse(self, commands: Sequence[Command]) -> list[Any]:
+        """Answers that are on disk, or why there are none."""
+        try:
+            return self.perform(commands)
+        except StoreBusy as error:
+            logger.warning("%s", error)
+            refused = unavailable("busy", "another process holds the lock of the log")
+        except StoreUnavailable as error:
+            logger.error("%s", error)
+            refused = unavailable("storage_unavailable", "the log cannot be written at present")
+        except StoreError as error:
+            logger.error("%s", error)
+            damaged = isinstance(error, Corrupt)
+            refused = Refused(
+                500,
+                "corrupt_log" if damaged else "storage_error",
+                "the log is damaged" if damaged else "the log refused the events",
+            )
+        except Exception:
+            logger.exception("a transaction failed")
+            if len(commands) > 1:  # one of them is to blame; the others shall not suffer
+                return [self.perform_or_refuse([command])[0] for command in commands]
+            refused = Refused(500, "internal", "the request failed; nothing was written")
+        return [refused] * len(commands)

@@ -1,0 +1,27 @@
+"""Services to ask."""
+
+import pytest
+from calls import configure, counts
+
+from servers import Served
+
+
+@pytest.fixture
+def served(tmp_path):
+    with Served(f"sqlite:///{tmp_path}/log.db") as service:
+        configure(service.client)
+        yield service
+
+
+@pytest.fixture
+def client(served):
+    return served.client
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory):
+    """A service that is asked only for what it refuses."""
+    with Served(f"sqlite:///{tmp_path_factory.mktemp('refusing')}/log.db") as service:
+        configure(service.client)
+        yield service.client
+        assert counts(service.client)["decisions"] == 0
