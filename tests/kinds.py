@@ -9,9 +9,7 @@ from collections.abc import Callable
 
 from driftbandits.estimator.model import DISCOUNT, POOL, WINDOW
 from driftbandits.policies import ALIASES, ROWS, UCB, Row
-from driftbandits.policies.adaptation import MODELS, NO_ADAPTATION, RESTARTS, WINDOWS
-from driftbandits.policies.sampling import PERTURBED, POSTERIOR, SCALED
-from driftbandits.policies.scoring import CONSTANT, DEVIATION, GREEDY, LOCAL, SELF_CONCORDANT
+from driftbandits.policies.scoring import CONSTANT, GREEDY, PERTURBED, POSTERIOR, SCALED
 
 Kind = Callable[[str], bool]
 
@@ -58,7 +56,7 @@ def remembers_as_told(name: str) -> bool:
 
 
 def restarts_by_schedule(name: str) -> bool:
-    return row_of(name).restarts
+    return row_of(name).periodic
 
 
 def memory_of(name: str, *, window: int, discount: float) -> dict:
@@ -71,11 +69,11 @@ def memory_of(name: str, *, window: int, discount: float) -> dict:
 
 
 def adapted(name: str) -> bool:
-    return row_of(name).adaptation != NO_ADAPTATION
+    return row_of(name).adaptation != "none"
 
 
 def draws_windows(name: str) -> bool:
-    return row_of(name).adaptation == WINDOWS
+    return row_of(name).adaptation == "bandit over windows"
 
 
 def pooled(name: str) -> bool:
@@ -87,11 +85,11 @@ def looks_for_changes(name: str) -> bool:
 
 
 def restarts_on_changes(name: str) -> bool:
-    return row_of(name).adaptation == RESTARTS
+    return row_of(name).adaptation == "change test"
 
 
 def judges_models(name: str) -> bool:
-    return row_of(name).adaptation == MODELS
+    return row_of(name).adaptation == "judged models"
 
 
 # -- score and confidence --------------------------------------------------------------------------
@@ -118,11 +116,11 @@ def scaled(name: str) -> bool:
 
 
 def local(name: str) -> bool:
-    return row_of(name).confidence == LOCAL
+    return row_of(name).radius == "local"
 
 
 def self_concordant(name: str) -> bool:
-    return row_of(name).confidence == SELF_CONCORDANT
+    return row_of(name).radius == "self-concordant"
 
 
 def for_drift(name: str) -> bool:
@@ -138,8 +136,8 @@ projected = no(either(linear, indifferent, pooled, self_concordant, randomised))
 def of_the_paper(name: str) -> bool:
     """One memory, an upper confidence bound and the deviation of the paper: the first six."""
     row = row_of(name)
-    plain = row.score == UCB and row.confidence == DEVIATION
-    return plain and not (row.one_matrix or row.restarts or adapted(name))
+    plain = row.score == UCB and row.radius == "deviation"
+    return plain and not (row.one_matrix or row.periodic or adapted(name))
 
 
 def later(name: str) -> bool:
@@ -152,5 +150,5 @@ def one_of_each(kind: Kind) -> list[str]:
     scores = {}
     for name in those(kind):
         row = row_of(name)
-        scores[row.linear, row.score, row.confidence, row.one_matrix, row.restarts] = name
+        scores[row.linear, row.score, row.radius, row.one_matrix, row.periodic] = name
     return list(scores.values())

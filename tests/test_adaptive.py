@@ -7,8 +7,8 @@ import pytest
 
 import driftbandits as db
 import kinds
-from driftbandits.estimator.model import BEGUN, HEAD, SPAN, TAIL, B, V
-from driftbandits.policies import restarts, windows
+from driftbandits.estimator.state import BEGUN, HEAD, SPAN, TAIL, layout_beyond, named
+from driftbandits.policies.adaptations import change_test, windows
 from driftbandits.simulation import Restarted, draw_trace, play
 from plain import g_and_J, loss, newton
 
@@ -44,13 +44,17 @@ def flip(rounds, *, seed=0, after=None):
 
 
 def state_of(agent):
-    return agent._learner.buffers
+    return named(agent._learner.buffers)
+
+
+def blocks_of(agent):
+    return layout_beyond(change_test.Blocks).in_python(agent._learner.buffers)
 
 
 def borders(agent):
     """The first round of every block, oldest first."""
-    counters = state_of(agent).counters
-    return counters[restarts.FIRSTS : restarts.FIRSTS + counters[restarts.COUNT]].tolist()
+    blocks = blocks_of(agent)
+    return blocks.firsts[: blocks.count[0]].tolist()
 
 
 def drive(agent, trace, start=0, stop=None):
@@ -116,20 +120,16 @@ def test_the_blocks_are_a_partition_of_the_rows():
     trace = flip(300)
     for t in range(300):
         drive(agent, trace, t, t + 1)
-        buffers = state_of(agent)
-        counters = buffers.counters
-        count = counters[restarts.COUNT]
-        sizes = counters[restarts.SIZES : restarts.SIZES + count]
+        blocks = blocks_of(agent)
+        count = blocks.count[0]
+        sizes, levels = blocks.sizes[:count], blocks.levels[:count]
         assert sizes.sum() == t + 1
         assert borders(agent) == (1 + np.concatenate([[0], np.cumsum(sizes)[:-1]])).tolist()
-        levels = counters[restarts.LEVELS : restarts.LEVELS + count]
         assert (sizes == 2**levels).all()
-        assert (np.bincount(levels) <= restarts.BLOCKS_OF_A_SIZE).all()
-        assert count <= restarts.BLOCKS_OF_A_SIZE * (1 + math.log2(t + 1))
-        for every, single in ((restarts.ALL_C, restarts.C), (restarts.ALL_H, restarts.H)):
-            array = buffers.vectors if every == restarts.ALL_C else buffers.matrices
-            total = array[single : single + count].sum(axis=0)
-            np.testing.assert_allclose(array[every], total, atol=1e-9)
+        assert (np.bincount(levels) <= change_test.BLOCKS_OF_A_SIZE).all()
+        assert count <= change_test.BLOCKS_OF_A_SIZE * (1 + math.log2(t + 1))
+        np.testing.assert_allclose(blocks.all_c, blocks.c[:count].sum(axis=0), atol=1e-9)
+        np.testing.assert_allclose(blocks.all_H, blocks.H[:count].sum(axis=0), atol=1e-9)
 
 
 def test_rewards_of_before_the_change_are_late():
@@ -164,20 +164,19 @@ def test_late_rows_belong_to_the_blocks_of_their_time(order):
     one, other = state_of(agent), state_of(prompt)
     rows = one.rows[:, one.counters[HEAD] : one.counters[TAIL]]
     assert (np.diff(rows[3]) > 0).all()
-    count = one.counters[restarts.COUNT]
-    ends = np.cumsum(one.counters[restarts.SIZES : restarts.SIZES + count])
+    blocks, prompt_blocks = blocks_of(agent), blocks_of(prompt)
+    ends = np.cumsum(blocks.sizes[: blocks.count[0]])
     assert ends[-1] == 60
     for block, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
         # firsts are what the blocks were opened with: none of their rows is older
-        assert rows[3, start] >= one.counters[restarts.FIRSTS + block]
+        assert rows[3, start] >= blocks.firsts[block]
         np.testing.assert_allclose(
-            one.vectors[restarts.C + block], rows[:2, start:end] @ rows[2, start:end], atol=1e-12
+            blocks.c[block], rows[:2, start:end] @ rows[2, start:end], atol=1e-12
         )
-    for array, place in ((one.vectors, restarts.ALL_C), (one.matrices, restarts.ALL_H)):
-        same = other.vectors if array is one.vectors else other.matrices
-        np.testing.assert_allclose(array[place], same[place], atol=1e-12)
-    np.testing.assert_allclose(one.vectors[B], other.vectors[B], atol=1e-12)
-    np.testing.assert_allclose(one.matrices[V], other.matrices[V], atol=1e-12)
+    np.testing.assert_allclose(blocks.all_c, prompt_blocks.all_c, atol=1e-12)
+    np.testing.assert_allclose(blocks.all_H, prompt_blocks.all_H, atol=1e-12)
+    np.testing.assert_allclose(one.b, other.b, atol=1e-12)
+    np.testing.assert_allclose(one.V, other.V, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -282,19 +281,18 @@ def test_python_players_report_detections_too():
 
 
 def test_the_numbers_of_the_bandit_over_windows():
-    adaptation = db.policy("BOB-GLUCB", dim=2, horizon=6000).adaptation
-    assert adaptation.block == math.floor(2 ** (2 / 3) * math.sqrt(6000)) == 122
-    assert adaptation.windows == math.ceil(math.log(122)) + 1 == 6
+    numbers = windows.numbers_for(db.policy("BOB-GLUCB", dim=2, horizon=6000))
+    assert numbers.block == math.floor(2 ** (2 / 3) * math.sqrt(6000)) == 122
+    assert numbers.windows == math.ceil(math.log(122)) + 1 == 6
     mixing = math.sqrt(6 * math.log(6) / ((math.e - 1) * math.ceil(6000 / 122)))
-    assert adaptation.mixing == pytest.approx(mixing)
-    assert db.policy("BOB-GLUCB", dim=2, horizon=1).adaptation.block == 1
+    assert numbers.mixing == pytest.approx(mixing)
+    assert windows.numbers_for(db.policy("BOB-GLUCB", dim=2, horizon=1)).block == 1
 
 
 def test_blocks_are_drawn_and_credited_as_exp3_does():
     """Against a plain Exp3 that is told which window was played and what the block earned."""
     policy = db.policy("BOB-GLUCB", dim=2, horizon=400, link="binomial", m=3.0)
-    adaptation = policy.adaptation
-    H, count, mixing = adaptation.block, adaptation.windows, adaptation.mixing
+    H, count, mixing, *_ = windows.numbers_for(policy)
     weights, spans = np.ones(count), set()
     agent = db.Agent(policy, seed=7)
     trace = flip(20 * H)
@@ -304,9 +302,9 @@ def test_blocks_are_drawn_and_credited_as_exp3_does():
         p = (1 - mixing) * weights / weights.sum() + mixing / count
         for t in range(H):
             decision = agent.decide(trace.actions[agent.clock])
-            counters, gauges = agent._learner.buffers.counters, agent._learner.buffers.gauges
-            drawn = int(counters[windows.DRAWN])
-            assert gauges[windows.CHANCE] == pytest.approx(p[drawn])
+            own = layout_beyond(windows.Own).in_python(agent._learner.buffers)
+            drawn, counters = int(own.drawn[0]), agent._learner.buffers.counters
+            assert own.chance[0] == pytest.approx(p[drawn])
             assert counters[SPAN] == math.floor(H ** (drawn / (count - 1)) + 1e-9)
             if t == 0:
                 assert counters[BEGUN] == decision.round - 1
@@ -323,13 +321,14 @@ def test_blocks_are_drawn_and_credited_as_exp3_does():
 def test_a_block_is_a_sliding_window_policy():
     policy = db.policy("BOB-GLUCB", dim=2, horizon=400)
     agent = db.Agent(policy, seed=7)
-    trace = flip(3 * policy.adaptation.block)
-    drive(agent, trace, 0, 2 * policy.adaptation.block)
+    block = windows.numbers_for(policy).block
+    trace = flip(3 * block)
+    drive(agent, trace, 0, 2 * block)
     agent_starts = agent.clock
     drive(agent, trace, agent_starts, agent_starts + 1)
     window = int(agent._learner.buffers.counters[SPAN])
     base = db.Agent(db.policy("SW-GLUCB", dim=2, window=window, horizon=400), seed=7)
-    rounds = range(agent_starts, 3 * policy.adaptation.block)
+    rounds = range(agent_starts, 3 * block)
     for i, t in enumerate(rounds):
         if i > 0:
             drive(agent, trace, t, t + 1)

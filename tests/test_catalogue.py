@@ -7,9 +7,7 @@ import kinds
 import policy_checks
 from driftbandits.estimator.model import DISCOUNT, EVERYTHING, SINCE_RESTART, WINDOW
 from driftbandits.policies import ROWS, UCB, Row
-from driftbandits.policies.adaptation import RESTARTS
-from driftbandits.policies.sampling import PERTURBED, POSTERIOR, SCALED
-from driftbandits.policies.scoring import GREEDY, LOCAL, SELF_CONCORDANT
+from driftbandits.policies.scoring import GREEDY, PERTURBED, POSTERIOR, SCALED
 from policy_checks import CHECKS, Case, assert_follows
 
 PUBLISHED = {
@@ -61,10 +59,10 @@ NEW_ROWS = {
     "LB-Window": Row(WINDOW, True, UCB, "a window, for drift", one_matrix=True),
     "LinTSL": Row(EVERYTHING, True, POSTERIOR, "everything and a linear posterior", votes=8),
     "SW-RandGLUCB": Row(WINDOW, False, SCALED, "a window and a bonus of random scale"),
-    "SC-GLUCB": Row(EVERYTHING, False, UCB, "everything, self-concordant", SELF_CONCORDANT),
+    "SC-GLUCB": Row(EVERYTHING, False, UCB, "everything, self-concordant", "self-concordant"),
     "D-greedy": Row(DISCOUNT, False, GREEDY, "a discount without a bonus"),
     "CD-SCB": Row(
-        SINCE_RESTART, False, UCB, "restarts, locally", LOCAL, adaptation=RESTARTS,
+        SINCE_RESTART, False, UCB, "restarts, locally", "local", adaptation="change test",
         false_alarm_rate=0.01,
     ),
 }  # fmt: skip

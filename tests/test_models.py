@@ -7,7 +7,8 @@ import pytest
 from scipy import special
 
 import driftbandits as db
-from driftbandits.policies import models
+from driftbandits.estimator.state import layout_beyond
+from driftbandits.policies.adaptations import dlinucb
 from driftbandits.simulation import play
 
 # -- a witness -----------------------------------------------------------------------------------
@@ -120,8 +121,8 @@ def graded(rounds, *, changes=(), noise=0.1, seed=0, d=2, arms=4):
 
 def starts(agent):
     """The first round of every model."""
-    counters = agent._learner.buffers.counters
-    return counters[models.STARTS : models.STARTS + counters[models.COUNT]].tolist()
+    models = layout_beyond(dlinucb.Models).in_python(agent._learner.buffers)
+    return models.starts[: models.count[0]].tolist()
 
 
 STRICT = {"delta": 0.5, "bonus_scale": 0.1, "centre": 0.5}
@@ -174,7 +175,7 @@ def test_a_run_is_the_plain_one(arguments, d, rounds, delay, clock):
         assert late > 0
     assert len(plain.detections) >= 1
     if arguments is CROWDED:
-        assert plain.most == models.MOST_MODELS
+        assert plain.most == dlinucb.MOST_MODELS
         assert plain.dropped > 10
     told = [(found.round, found.change) for found in agent.detections]
     assert told == [(clock_then, clock_then) for clock_then, _, _ in plain.detections]
@@ -185,11 +186,11 @@ def test_a_run_is_the_plain_one(arguments, d, rounds, delay, clock):
 
 
 def test_the_numbers_of_the_source():
-    adaptation = db.policy("dLinUCB", dim=2, m=3.0).adaptation
-    assert adaptation.threshold == 0.01
-    assert adaptation.surprise == pytest.approx(math.sqrt(2) * 1.5 * special.erfinv(0.99))
-    assert adaptation.doubt == pytest.approx(math.log(10) / 2)
-    assert models.TAU == 200
+    numbers = dlinucb.numbers_for(db.policy("dLinUCB", dim=2, m=3.0))
+    assert numbers.most_bad == 0.01
+    assert numbers.surprise == pytest.approx(math.sqrt(2) * 1.5 * special.erfinv(0.99))
+    assert numbers.doubt == pytest.approx(math.log(10) / 2)
+    assert dlinucb.TAU == 200
 
 
 def test_a_bad_reward_teaches_nothing():

@@ -15,8 +15,7 @@ from scipy import optimize, special, stats
 import driftbandits as db
 import kinds
 from driftbandits import policies
-from driftbandits.estimator import new_buffers
-from driftbandits.estimator.model import copy_of
+from driftbandits.estimator.state import copy_of
 from driftbandits.jit import handle_of
 from reference import Played, Reference
 
@@ -51,7 +50,7 @@ def decisions(name: str, seeds: int, **more) -> tuple[np.ndarray, np.ndarray]:
     """Choice and propensity for each seed, after the history."""
     policy = db.policy(name, **{**arguments_of(name), **more})
     kernels = policies.kernels_of(policies.family_of(policy))
-    buffers = new_buffers(policy.numbers, 2 * ROUNDS)
+    buffers = policy.new_buffers(2 * ROUNDS)
     for played in history():
         kernels.tick(handle_of(buffers), 1)
         kernels.update(handle_of(buffers), played.action[None, :], 0, played.reward, played.round)
