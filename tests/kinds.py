@@ -55,7 +55,7 @@ def remembers_as_told(name: str) -> bool:
     return row_of(name).memory is None
 
 
-def restarts_by_schedule(name: str) -> bool:
+def periodic(name: str) -> bool:
     return row_of(name).periodic
 
 

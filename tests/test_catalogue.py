@@ -22,7 +22,7 @@ PUBLISHED = {
     "SCB-WeightUCB": {"discounted", "for_drift", "local"},
     "SC-SW-GLUCB": {"windowed", "self_concordant"},
     "SC-D-GLUCB": {"discounted", "self_concordant"},
-    "Restart-GLUCB": {"windowed", "restarts_by_schedule"},
+    "Restart-GLUCB": {"windowed", "periodic"},
     "GLM-TSL": {"posterior"},
     "SW-GLM-TSL": {"windowed", "posterior"},
     "D-GLM-TSL": {"discounted", "posterior"},

@@ -204,7 +204,7 @@ def test_greedy_is_the_mean(memory):
 # -- memory and compiled code --------------------------------------------------------------------
 
 
-slides_or_restarts = both(kinds.windowed, either(kinds.of_the_paper, kinds.restarts_by_schedule))
+slides_or_restarts = both(kinds.windowed, either(kinds.of_the_paper, kinds.periodic))
 FORGETFUL = [
     Case(name, {**arguments, **memory})
     for name, memory in [
