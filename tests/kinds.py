@@ -55,7 +55,7 @@ def remembers_as_told(name: str) -> bool:
     return row_of(name).memory is None
 
 
-def periodic(name: str) -> bool:
+def forgets_by_schedule(name: str) -> bool:
     return row_of(name).periodic
 
 
@@ -84,7 +84,7 @@ def looks_for_changes(name: str) -> bool:
     return row_of(name).false_alarm_rate > 0
 
 
-def restarts_on_changes(name: str) -> bool:
+def forgets_on_changes(name: str) -> bool:
     return row_of(name).adaptation == "change test"
 
 

@@ -134,7 +134,7 @@ class Reference:
 
     def begun(self, clock):
         """The round after which everything was forgotten last, for the decision that comes."""
-        return clock // self.window * self.window if kinds.periodic(self.name) else 0
+        return clock // self.window * self.window if kinds.forgets_by_schedule(self.name) else 0
 
     def rows(self, actions):
         table = np.asarray(actions, dtype=float).reshape(-1, self.dim)

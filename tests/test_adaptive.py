@@ -7,7 +7,7 @@ import pytest
 
 import driftbandits as db
 import kinds
-from driftbandits.estimator.state import BEGUN, HEAD, SPAN, TAIL, layout_beyond, named
+from driftbandits.estimator.state import BEGUN, HEAD, SPAN, TAIL, named
 from driftbandits.policies.adaptations import change_test, windows
 from driftbandits.simulation import Restarted, draw_trace, play
 from plain import g_and_J, loss, newton
@@ -44,17 +44,17 @@ def flip(rounds, *, seed=0, after=None):
 
 
 def state_of(agent):
-    return named(agent._learner.buffers)
+    return agent._learner.buffers
 
 
 def blocks_of(agent):
-    return layout_beyond(change_test.Blocks).in_python(agent._learner.buffers)
+    return change_test.LAYOUT.in_python(state_of(agent))
 
 
 def borders(agent):
     """The first round of every block, oldest first."""
     blocks = blocks_of(agent)
-    return blocks.firsts[: blocks.count[0]].tolist()
+    return blocks.firsts[: blocks.number[0]].tolist()
 
 
 def drive(agent, trace, start=0, stop=None):
@@ -63,7 +63,7 @@ def drive(agent, trace, start=0, stop=None):
         agent.update(decision, trace.rewards[t, decision.index])
 
 
-@pytest.mark.parametrize("name", kinds.those(kinds.restarts_on_changes))
+@pytest.mark.parametrize("name", kinds.those(kinds.forgets_on_changes))
 def test_a_detection_is_the_strongest_evidence(name):
     """At the round of a detection, the statistic is that of the definition, and the largest."""
     trace = flip(400, after=200)
@@ -95,7 +95,7 @@ def test_a_detection_is_the_strongest_evidence(name):
         assert found.statistic == pytest.approx(sum(parts) - laplace_evidence(A, X), abs=1e-4)
 
 
-@pytest.mark.parametrize("name", kinds.those(kinds.restarts_on_changes))
+@pytest.mark.parametrize("name", kinds.those(kinds.forgets_on_changes))
 def test_what_is_left_is_what_a_new_agent_would_know(name):
     trace = flip(500, after=250, seed=1)
     agent = db.Agent(db.policy(name, dim=2, bonus_scale=0.1, false_alarm_rate=1e-3))
@@ -121,10 +121,11 @@ def test_the_blocks_are_a_partition_of_the_rows():
     for t in range(300):
         drive(agent, trace, t, t + 1)
         blocks = blocks_of(agent)
-        count = blocks.count[0]
-        sizes, levels = blocks.sizes[:count], blocks.levels[:count]
+        count = blocks.number[0]
+        sizes = blocks.sizes[:count]
         assert sizes.sum() == t + 1
         assert borders(agent) == (1 + np.concatenate([[0], np.cumsum(sizes)[:-1]])).tolist()
+        levels = blocks.levels[:count]
         assert (sizes == 2**levels).all()
         assert (np.bincount(levels) <= change_test.BLOCKS_OF_A_SIZE).all()
         assert count <= change_test.BLOCKS_OF_A_SIZE * (1 + math.log2(t + 1))
@@ -164,8 +165,8 @@ def test_late_rows_belong_to_the_blocks_of_their_time(order):
     one, other = state_of(agent), state_of(prompt)
     rows = one.rows[:, one.counters[HEAD] : one.counters[TAIL]]
     assert (np.diff(rows[3]) > 0).all()
-    blocks, prompt_blocks = blocks_of(agent), blocks_of(prompt)
-    ends = np.cumsum(blocks.sizes[: blocks.count[0]])
+    blocks, others = blocks_of(agent), blocks_of(prompt)
+    ends = np.cumsum(blocks.sizes[: blocks.number[0]])
     assert ends[-1] == 60
     for block, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
         # firsts are what the blocks were opened with: none of their rows is older
@@ -173,10 +174,10 @@ def test_late_rows_belong_to_the_blocks_of_their_time(order):
         np.testing.assert_allclose(
             blocks.c[block], rows[:2, start:end] @ rows[2, start:end], atol=1e-12
         )
-    np.testing.assert_allclose(blocks.all_c, prompt_blocks.all_c, atol=1e-12)
-    np.testing.assert_allclose(blocks.all_H, prompt_blocks.all_H, atol=1e-12)
-    np.testing.assert_allclose(one.b, other.b, atol=1e-12)
-    np.testing.assert_allclose(one.V, other.V, atol=1e-12)
+    np.testing.assert_allclose(blocks.all_c, others.all_c, atol=1e-12)
+    np.testing.assert_allclose(blocks.all_H, others.all_H, atol=1e-12)
+    np.testing.assert_allclose(named(one).b, named(other).b, atol=1e-12)
+    np.testing.assert_allclose(named(one).V, named(other).V, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -281,12 +282,12 @@ def test_python_players_report_detections_too():
 
 
 def test_the_numbers_of_the_bandit_over_windows():
-    numbers = windows.numbers_for(db.policy("BOB-GLUCB", dim=2, horizon=6000))
-    assert numbers.block == math.floor(2 ** (2 / 3) * math.sqrt(6000)) == 122
-    assert numbers.windows == math.ceil(math.log(122)) + 1 == 6
+    adaptation = db.policy("BOB-GLUCB", dim=2, horizon=6000).adaptation
+    assert adaptation.block == math.floor(2 ** (2 / 3) * math.sqrt(6000)) == 122
+    assert adaptation.windows == math.ceil(math.log(122)) + 1 == 6
     mixing = math.sqrt(6 * math.log(6) / ((math.e - 1) * math.ceil(6000 / 122)))
-    assert numbers.mixing == pytest.approx(mixing)
-    assert windows.numbers_for(db.policy("BOB-GLUCB", dim=2, horizon=1)).block == 1
+    assert adaptation.mixing == pytest.approx(mixing)
+    assert db.policy("BOB-GLUCB", dim=2, horizon=1).adaptation.block == 1
 
 
 def test_blocks_are_drawn_and_credited_as_exp3_does():
@@ -302,8 +303,9 @@ def test_blocks_are_drawn_and_credited_as_exp3_does():
         p = (1 - mixing) * weights / weights.sum() + mixing / count
         for t in range(H):
             decision = agent.decide(trace.actions[agent.clock])
-            own = layout_beyond(windows.Own).in_python(agent._learner.buffers)
-            drawn, counters = int(own.drawn[0]), agent._learner.buffers.counters
+            counters = state_of(agent).counters
+            own = windows.LAYOUT.in_python(state_of(agent))
+            drawn = own.drawn[0]
             assert own.chance[0] == pytest.approx(p[drawn])
             assert counters[SPAN] == math.floor(H ** (drawn / (count - 1)) + 1e-9)
             if t == 0:
@@ -321,14 +323,13 @@ def test_blocks_are_drawn_and_credited_as_exp3_does():
 def test_a_block_is_a_sliding_window_policy():
     policy = db.policy("BOB-GLUCB", dim=2, horizon=400)
     agent = db.Agent(policy, seed=7)
-    block = windows.numbers_for(policy).block
-    trace = flip(3 * block)
-    drive(agent, trace, 0, 2 * block)
+    trace = flip(3 * policy.adaptation.block)
+    drive(agent, trace, 0, 2 * policy.adaptation.block)
     agent_starts = agent.clock
     drive(agent, trace, agent_starts, agent_starts + 1)
     window = int(agent._learner.buffers.counters[SPAN])
     base = db.Agent(db.policy("SW-GLUCB", dim=2, window=window, horizon=400), seed=7)
-    rounds = range(agent_starts, 3 * block)
+    rounds = range(agent_starts, 3 * policy.adaptation.block)
     for i, t in enumerate(rounds):
         if i > 0:
             drive(agent, trace, t, t + 1)

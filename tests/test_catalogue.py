@@ -22,7 +22,7 @@ PUBLISHED = {
     "SCB-WeightUCB": {"discounted", "for_drift", "local"},
     "SC-SW-GLUCB": {"windowed", "self_concordant"},
     "SC-D-GLUCB": {"discounted", "self_concordant"},
-    "Restart-GLUCB": {"windowed", "periodic"},
+    "Restart-GLUCB": {"windowed", "forgets_by_schedule"},
     "GLM-TSL": {"posterior"},
     "SW-GLM-TSL": {"windowed", "posterior"},
     "D-GLM-TSL": {"discounted", "posterior"},
@@ -31,8 +31,8 @@ PUBLISHED = {
     "D-GLM-FPL": {"discounted", "perturbed"},
     "D-RandLinUCB": {"linear", "discounted", "scaled"},
     "D-LinTS": {"linear", "discounted", "perturbed"},
-    "CD-GLUCB": {"looks_for_changes", "restarts_on_changes"},
-    "CD-LinUCB": {"linear", "looks_for_changes", "restarts_on_changes"},
+    "CD-GLUCB": {"looks_for_changes", "forgets_on_changes"},
+    "CD-LinUCB": {"linear", "looks_for_changes", "forgets_on_changes"},
     "dLinUCB": {"linear", "looks_for_changes", "judges_models"},
     "BOB-GLUCB": {"draws_windows"},
     "mixture": {"pooled"},
@@ -62,7 +62,7 @@ NEW_ROWS = {
     "SC-GLUCB": Row(EVERYTHING, False, UCB, "everything, self-concordant", "self-concordant"),
     "D-greedy": Row(DISCOUNT, False, GREEDY, "a discount without a bonus"),
     "CD-SCB": Row(
-        SINCE_RESTART, False, UCB, "restarts, locally", "local", adaptation="change test",
+        SINCE_RESTART, False, UCB, "a change test, locally", "local", adaptation="change test",
         false_alarm_rate=0.01,
     ),
 }  # fmt: skip

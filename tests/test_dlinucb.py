@@ -7,7 +7,6 @@ import pytest
 from scipy import special
 
 import driftbandits as db
-from driftbandits.estimator.state import layout_beyond
 from driftbandits.policies.adaptations import dlinucb
 from driftbandits.simulation import play
 
@@ -121,8 +120,8 @@ def graded(rounds, *, changes=(), noise=0.1, seed=0, d=2, arms=4):
 
 def starts(agent):
     """The first round of every model."""
-    models = layout_beyond(dlinucb.Models).in_python(agent._learner.buffers)
-    return models.starts[: models.count[0]].tolist()
+    models = dlinucb.LAYOUT.in_python(agent._learner.buffers)
+    return models.starts[: models.number[0]].tolist()
 
 
 STRICT = {"delta": 0.5, "bonus_scale": 0.1, "centre": 0.5}
@@ -186,10 +185,10 @@ def test_a_run_is_the_plain_one(arguments, d, rounds, delay, clock):
 
 
 def test_the_numbers_of_the_source():
-    numbers = dlinucb.numbers_for(db.policy("dLinUCB", dim=2, m=3.0))
-    assert numbers.most_bad == 0.01
-    assert numbers.surprise == pytest.approx(math.sqrt(2) * 1.5 * special.erfinv(0.99))
-    assert numbers.doubt == pytest.approx(math.log(10) / 2)
+    adaptation = db.policy("dLinUCB", dim=2, m=3.0).adaptation
+    assert adaptation.threshold == 0.01
+    assert adaptation.surprise == pytest.approx(math.sqrt(2) * 1.5 * special.erfinv(0.99))
+    assert adaptation.doubt == pytest.approx(math.log(10) / 2)
     assert dlinucb.TAU == 200
 
 

@@ -86,5 +86,5 @@ def test_an_age_passes_in_one_step(name):
     np.testing.assert_allclose(agent.theta_hat, expected.theta_hat, atol=1e-8)
     np.testing.assert_allclose(decision.scores, expected.scores, rtol=1e-7)
     agent.update(decision, 1.0)
-    restarts = kinds.periodic(name) and agent.clock % case.given["window"] == 0
+    restarts = kinds.forgets_by_schedule(name) and agent.clock % case.given["window"] == 0
     assert agent.theta_hat.any() != restarts

@@ -88,7 +88,7 @@ _PATIENCE = 20
 def damping(length: float) -> float:
     """What to multiply a Newton step with that moves some a_s.theta by `length`.
 
-    The damped step is the one that lowers the penalised loss most, for all that |mu''| <= mu' tells.
+    A damped step is the one that lowers the penalised loss most, for all that |mu''| <= mu' tells.
     """
     return math.log1p(length) / length if length > REACH else 1.0
 

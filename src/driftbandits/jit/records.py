@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 def reader_of(record: type[R], *, first: int = 0, given: Sequence[str] = ()) -> Callable[..., R]:
-    """A kernel that reads a NamedTuple of ints and floats from an array of numbers, from `first` on.
+    """A kernel that reads a NamedTuple of ints and floats from numbers, from the `first` on.
 
     Fields that are `given` come from the caller instead, as further arguments: a constant that
     the compiler knows is worth more than a number that it reads.

@@ -1,6 +1,7 @@
 """The policies: a catalogue of rows, and the kernels that play them."""
 
 from driftbandits.policies.catalogue import ALIASES, ROWS, Row, policy_names
+from driftbandits.policies.configuration import Policy, policy
 from driftbandits.policies.detection import Detection, last_detection, record_detection
 from driftbandits.policies.kernels import (
     ANY,
@@ -12,7 +13,6 @@ from driftbandits.policies.kernels import (
     family_of,
     kernels_of,
 )
-from driftbandits.policies.policy import Policy, policy
 from driftbandits.policies.scoring import (
     ACCEPTED,
     NOT_FINITE,

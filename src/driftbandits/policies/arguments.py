@@ -81,12 +81,10 @@ _MAY_BE_MISSING = (
 
 def checked(given: Mapping[str, Any]) -> Arguments:
     """The arguments, each as what it should be; the name of an alias is that of its row."""
-    values = {
-        label: None
-        if value is None and label in _MAY_BE_MISSING
-        else _CHECKS[label](label, value)
-        for label, value in given.items()
-    }
+    values: dict[str, Any] = {}
+    for label, value in given.items():
+        missing = value is None and label in _MAY_BE_MISSING
+        values[label] = None if missing else _CHECKS[label](label, value)
     values["name"] = ALIASES.get(values["name"], values["name"])
     if values["false_alarm_rate"] is None:
         values["false_alarm_rate"] = ROWS[values["name"]].false_alarm_rate

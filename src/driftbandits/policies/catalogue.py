@@ -76,6 +76,7 @@ _FORGETTING = (
     "with Forgetting"
 )
 _RESTART = "Zhao, Zhang, Jiang, Zhou (2020), A Simple Approach for Non-stationary Linear Bandits"
+_CHANGE_TEST = "forgets what is before a detected change, docs/decisions/0007"
 
 _VOTES = 64
 _REFITTED_VOTES = 8  # each costs a fit
@@ -139,7 +140,7 @@ ROWS: Mapping[str, Row] = {
         SINCE_RESTART,
         False,
         UCB,
-        "forgets what is before a detected change, docs/decisions/0007; base of Filippi et al. (2010)",
+        f"{_CHANGE_TEST}; base of Filippi et al. (2010)",
         adaptation="change test",
         false_alarm_rate=5e-4,
     ),
@@ -147,7 +148,7 @@ ROWS: Mapping[str, Row] = {
         SINCE_RESTART,
         True,
         UCB,
-        "forgets what is before a detected change, docs/decisions/0007; base of Abbasi-Yadkori et al. (2011)",
+        f"{_CHANGE_TEST}; base of Abbasi-Yadkori et al. (2011)",
         adaptation="change test",
         false_alarm_rate=5e-4,
     ),

@@ -117,7 +117,7 @@ def project_in_curvature(model: Model, state: State) -> None:
 
 @inlined
 def _look_from_theta(model: Model, state: State) -> float:
-    """||b - g(theta)||^2 in the norm of H^-1, and scratch.residual, scratch.step, scratch.inverse."""
+    """||b - g(theta)||^2 in the norm of H^-1; sets residual, step and inverse of scratch."""
     scratch = state.scratch
     sum_at(model, state, state.theta)
     cholesky(scratch.J, scratch.factor)

@@ -44,7 +44,7 @@ from driftbandits.policies.scoring import (
 )
 
 if TYPE_CHECKING:
-    from driftbandits.policies.policy import Policy
+    from driftbandits.policies.configuration import Policy
 
 FAMILIES = PLAIN, POOLED, SPECIAL = "plain", "pooled", "special"
 """One memory and a bonus; a pool of memories; all that samples, adapts, or projects otherwise."""
@@ -91,7 +91,9 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
     """
     pooled, special = family == POOLED, family == SPECIAL
     label = family if known_d == ANY else f"{family}-{known_d}"
-    advance, estimate, learn = (_of_family(name, family) for name in ("advance", "estimate", "learn"))
+    advance, estimate, learn = (
+        _of_family(name, family) for name in ("advance", "estimate", "learn")
+    )
 
     @compiled_for(label)
     def decide(
@@ -112,7 +114,11 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         """
         numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
         d = known_d if known_d > 0 else int(numbers[0])
-        model, scoring, confidence = model_of(numbers, d), scoring_of(numbers), confidence_of(numbers)
+        model, scoring, confidence = (
+            model_of(numbers, d),
+            scoring_of(numbers),
+            confidence_of(numbers),
+        )
         state = state_of(handle, d)
         verdict = verdict_on(scoring, actions)
         if verdict != ACCEPTED:
@@ -161,7 +167,11 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         """Learn the reward of an action of round s; `rows` must have room and s be young enough."""
         numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
         d = known_d if known_d > 0 else int(numbers[0])
-        model, scoring, confidence = model_of(numbers, d), scoring_of(numbers), confidence_of(numbers)
+        model, scoring, confidence = (
+            model_of(numbers, d),
+            scoring_of(numbers),
+            confidence_of(numbers),
+        )
         state = state_of(handle, d)
         set_row(scoring, actions, index, state)
         learn(scoring.adaptation, model, scoring, confidence, numbers, state, reward, s)

@@ -197,7 +197,7 @@ def _vote(
 
 @inlined
 def _sample(model: Model, score: int, state: State) -> None:
-    """scratch.point := a sample of the parameter, from the A z in scratch.noise, which is used up."""
+    """scratch.point := a sample of the parameter, from A z in scratch.noise, which is used up."""
     scratch = state.scratch
     noise = scratch.noise
     if score == PERTURBED:

@@ -62,7 +62,7 @@ from driftbandits.policies.scoring import OWN_NUMBERS, Scoring
 from driftbandits.theory import Confidence
 
 if TYPE_CHECKING:
-    from driftbandits.policies.policy import Policy
+    from driftbandits.policies.configuration import Policy
 
 __all__ = ["advance", "estimate", "learn", "weights_of_ages", "window_for"]
 
@@ -86,7 +86,7 @@ class Numbers(NamedTuple):
 class Blocks(NamedTuple):
     """The rows in blocks, oldest first, and room for the test."""
 
-    count: Annotated[Ints, Share("counters")]
+    number: Annotated[Ints, Share("counters")]
     newest: Annotated[Ints, Share("counters")]  # round
     expanded: Annotated[Ints, Share("counters")]  # rows at the last expansion; 0: never
     patience: Annotated[Ints, Share("counters")]  # rows before which no border is tested
@@ -106,8 +106,8 @@ class Blocks(NamedTuple):
     H: Annotated[Floats, Share("matrices", BLOCKS)]
 
 
-_LAYOUT = layout_beyond(Blocks)
-_blocks_of, _numbers_of = _LAYOUT.of, reader_of(Numbers, first=OWN_NUMBERS)
+LAYOUT = layout_beyond(Blocks)
+_blocks_of, _numbers_of = LAYOUT.of, reader_of(Numbers, first=OWN_NUMBERS)
 
 
 def numbers_for(policy: Policy) -> Numbers:
@@ -118,7 +118,7 @@ def numbers_for(policy: Policy) -> Numbers:
 
 
 def sizes_for(policy: Policy) -> dict[str, int]:
-    return dict(_LAYOUT.sizes)
+    return dict(LAYOUT.sizes)
 
 
 @inlined
@@ -156,16 +156,16 @@ def _rows(state: State) -> int:
 
 @internal
 def _file_row(model: Model, state: State, blocks: Blocks, reward: float, s: int) -> None:
-    if blocks.count[0] == 0 or s > blocks.newest[0]:
-        block = blocks.count[0]
+    if blocks.number[0] == 0 or s > blocks.newest[0]:
+        block = blocks.number[0]
         _clear(blocks.c[block], blocks.H[block])
         blocks.sizes[block] = 0
         blocks.levels[block] = 0
         blocks.firsts[block] = s
         blocks.newest[0] = s
-        blocks.count[0] += 1
+        blocks.number[0] += 1
     else:  # late: it belongs to the block of its time
-        block = blocks.count[0] - 1
+        block = blocks.number[0] - 1
         while block > 0 and blocks.firsts[block] > s:
             block -= 1
         blocks.firsts[block] = min(blocks.firsts[block], s)
@@ -212,7 +212,7 @@ def _move_block(blocks: Blocks, source: int, target: int) -> None:
 @inlined
 def _merge(blocks: Blocks) -> None:
     """Where a size has one block too many, its two oldest become one of the next size."""
-    end = blocks.count[0]
+    end = blocks.number[0]
     for level in range(LARGEST_SIZE + 1):
         oldest = end
         while oldest > 0 and blocks.levels[oldest - 1] == level:
@@ -222,9 +222,9 @@ def _merge(blocks: Blocks) -> None:
         _add_block(blocks, oldest + 1, blocks.c[oldest], blocks.H[oldest])
         blocks.sizes[oldest] += blocks.sizes[oldest + 1]
         blocks.levels[oldest] = min(level + 1, LARGEST_SIZE)
-        for block in range(oldest + 2, blocks.count[0]):
+        for block in range(oldest + 2, blocks.number[0]):
             _move_block(blocks, block, block - 1)
-        blocks.count[0] -= 1
+        blocks.number[0] -= 1
         end = oldest + 1
 
 
@@ -271,7 +271,7 @@ def _laplace_evidence(model: Model, state: State, blocks: Blocks, first: int, la
 
 @inlined
 def _climb(model: Model, state: State, blocks: Blocks, first: int, last: int) -> float:
-    """The penalised log-likelihood at the peak; solved := its gradient, root := minus its Hessian."""
+    """Penalised log-likelihood at the peak; solved := its gradient, root := minus its Hessian."""
     rows, row, d = state.rows, state.scratch.row, model.d
     peak, gradient = blocks.peak, blocks.solved
     height = -0.5 * model.lam * dot(peak, peak)
@@ -317,7 +317,7 @@ def _strongest_border(model: Model, phi: float, blocks: Blocks, rows: int) -> tu
     whole = _evidence(model, phi, blocks, blocks.all_c, blocks.all_H)
     strongest, border = -math.inf, 0
     _clear(blocks.after_c, blocks.after_H)
-    for block in range(blocks.count[0] - 1, 0, -1):
+    for block in range(blocks.number[0] - 1, 0, -1):
         _add_block(blocks, block, blocks.after_c, blocks.after_H)
         if rows % max(1, (1 << blocks.levels[block]) // _LOOKS):
             continue
@@ -335,9 +335,9 @@ def _strongest_border(model: Model, phi: float, blocks: Blocks, rows: int) -> tu
 @internal
 def _forget_before(model: Model, state: State, blocks: Blocks, border: int, gone: int) -> None:
     """Forget the blocks before a border, which hold `gone` rows."""
-    for block in range(border, blocks.count[0]):
+    for block in range(border, blocks.number[0]):
         _move_block(blocks, block, block - border)
-    blocks.count[0] -= border
+    blocks.number[0] -= border
     state.counters[BEGUN] = blocks.firsts[0] - 1
     blocks.expanded[0] = 0
     blocks.patience[0] = 0
@@ -349,7 +349,7 @@ def _expand(model: Model, state: State, blocks: Blocks) -> None:
     """Sum every block anew about theta-hat."""
     _clear(blocks.all_c, blocks.all_H)
     s = state.counters[HEAD]
-    for block in range(blocks.count[0]):
+    for block in range(blocks.number[0]):
         _clear(blocks.c[block], blocks.H[block])
         for _ in range(blocks.sizes[block]):
             load_row(model, state, s)

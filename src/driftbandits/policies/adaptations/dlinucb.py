@@ -72,7 +72,7 @@ from driftbandits.policies.scoring import OWN_NUMBERS, Scoring, measured_rows
 from driftbandits.theory import Confidence, bonus_radius
 
 if TYPE_CHECKING:
-    from driftbandits.policies.policy import Policy
+    from driftbandits.policies.configuration import Policy
 
 __all__ = ["advance", "estimate", "learn", "weights_of_ages", "window_for"]
 
@@ -95,7 +95,7 @@ class Numbers(NamedTuple):
 class Models(NamedTuple):
     """The models, oldest first."""
 
-    count: Annotated[Ints, Share("counters")]
+    number: Annotated[Ints, Share("counters")]
     starts: Annotated[Ints, Share("counters", MOST_MODELS)]  # their first rounds
     judged: Annotated[Ints, Share("counters", MOST_MODELS)]  # rewards
     bad: Annotated[Ints, Share("counters", MOST_MODELS)]  # how many of the last tau
@@ -105,8 +105,8 @@ class Models(NamedTuple):
     C: Annotated[Floats, Share("matrices", MOST_MODELS)]
 
 
-_LAYOUT = layout_beyond(Models)
-_models_of, _numbers_of = _LAYOUT.of, reader_of(Numbers, first=OWN_NUMBERS)
+LAYOUT = layout_beyond(Models)
+_models_of, _numbers_of = LAYOUT.of, reader_of(Numbers, first=OWN_NUMBERS)
 
 
 def numbers_for(policy: Policy) -> Numbers:
@@ -119,7 +119,7 @@ def numbers_for(policy: Policy) -> Numbers:
 
 
 def sizes_for(policy: Policy) -> dict[str, int]:
-    return dict(_LAYOUT.sizes)
+    return dict(LAYOUT.sizes)
 
 
 @internal
@@ -135,10 +135,10 @@ def learn(
     """Let every model judge the reward of scratch.row, of round s, and see which remain."""
     judgement, models = _numbers_of(numbers), _models_of(state.stores)
     outcome = reward - scoring.centre
-    if models.count[0] == 0:
+    if models.number[0] == 0:
         _begin_model(model, models, 0)
     playing = _soundest(judgement, models)
-    for m in range(models.count[0]):
+    for m in range(models.number[0]):
         if m == 0 or s >= models.starts[m]:
             is_bad = _is_bad(model, confidence, judgement, state, models, m, outcome)
             _note(models, m, is_bad)
@@ -227,22 +227,20 @@ def _surely_bad(judgement: Numbers, models: Models, m: int) -> float:
 def _soundest(judgement: Numbers, models: Models) -> int:
     """The model that plays; of equals the oldest."""
     best = 0
-    for m in range(1, models.count[0]):
+    for m in range(1, models.number[0]):
         if _surely_bad(judgement, models, m) < _surely_bad(judgement, models, best):
             best = m
     return best
 
 
 @inlined
-def _sort_out(
-    model: Model, judgement: Numbers, state: State, models: Models, playing: int
-) -> None:
+def _sort_out(model: Model, judgement: Numbers, state: State, models: Models, playing: int) -> None:
     """Discard what is bad; make a new model where none is sound; report what changes the play."""
     counters = state.counters
     statistic = _share_of_bad(models, playing)
     threshold = _margin(judgement, models, playing)
     sound, fallen, kept = False, False, 0
-    for m in range(models.count[0]):
+    for m in range(models.number[0]):
         bad = _surely_bad(judgement, models, m)
         sound = sound or bad < _SOONER * judgement.most_bad
         if bad < judgement.most_bad:
@@ -250,7 +248,7 @@ def _sort_out(
             kept += 1
         elif m == playing:
             fallen = True
-    models.count[0] = kept
+    models.number[0] = kept
     if not sound:
         if kept == MOST_MODELS:
             _drop_worst(judgement, models)
@@ -269,12 +267,12 @@ def _drop_worst(judgement: Numbers, models: Models) -> None:
             worst = m
     for m in range(worst + 1, MOST_MODELS):
         _move_model(models, m, m - 1)
-    models.count[0] -= 1
+    models.number[0] -= 1
 
 
 @internal
 def _begin_model(model: Model, models: Models, start: int) -> None:
-    m = models.count[0]
+    m = models.number[0]
     models.starts[m] = start
     models.judged[m] = 0
     models.bad[m] = 0
@@ -284,7 +282,7 @@ def _begin_model(model: Model, models: Models, start: int) -> None:
         models.b[m, i] = 0.0
     set_to_identity(models.A[m], model.lam)
     set_to_identity(models.C[m], 1.0 / math.sqrt(model.lam))
-    models.count[0] += 1
+    models.number[0] += 1
 
 
 @internal

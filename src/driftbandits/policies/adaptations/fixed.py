@@ -15,7 +15,7 @@ from driftbandits.policies.scoring import Scoring
 from driftbandits.theory import Confidence
 
 if TYPE_CHECKING:
-    from driftbandits.policies.policy import Policy
+    from driftbandits.policies.configuration import Policy
 
 FAMILY = "plain"
 

@@ -69,7 +69,7 @@ from driftbandits.policies.scoring import OWN_NUMBERS, Scoring, mean_square
 from driftbandits.theory import Confidence
 
 if TYPE_CHECKING:
-    from driftbandits.policies.policy import Policy
+    from driftbandits.policies.configuration import Policy
 
 __all__ = ["window_for"]
 
@@ -99,7 +99,6 @@ OPTIMISM = 0.6
 """Standard deviations of a.theta that a score adds to its mean."""
 
 
-
 class Numbers(NamedTuple):
     """The test for a change."""
 
@@ -123,8 +122,8 @@ class Pool(NamedTuple):
     precision: Annotated[Floats, Share("matrices", _FILTERS)]
 
 
-_LAYOUT = layout_beyond(Pool)
-_pool_of, _numbers_of = _LAYOUT.of, reader_of(Numbers, first=OWN_NUMBERS)
+LAYOUT = layout_beyond(Pool)
+_pool_of, _numbers_of = LAYOUT.of, reader_of(Numbers, first=OWN_NUMBERS)
 
 
 def numbers_for(policy: Policy) -> Numbers:
@@ -133,12 +132,12 @@ def numbers_for(policy: Policy) -> Numbers:
 
 
 def sizes_for(policy: Policy) -> dict[str, int]:
-    return dict(_LAYOUT.sizes)
+    return dict(LAYOUT.sizes)
 
 
 def weights_of_ages(policy: Policy, buffers: Buffers, ages: Floats) -> Floats:
     """The mean over the forecasts."""
-    pool: Pool = _LAYOUT.in_python(buffers)
+    pool: Pool = LAYOUT.in_python(buffers)
     weights = np.zeros_like(ages)
     for c in range(_MIXTURES):
         for k in range(_FORECASTS):
@@ -238,7 +237,7 @@ def settled(model: Model, reward: float, z: float, q: float, weight: float) -> f
     """
     surprise = weight * (reward - links.mean(model.link, model.m, z))
     low, high = min(surprise, 0.0), max(surprise, 0.0)
-    t = surprise / (1.0 + q * weight * links.slope(model.link, model.m, z))
+    t: float = surprise / (1.0 + q * weight * links.slope(model.link, model.m, z))
     for _ in range(_MOST_ROOT_STEPS):
         rise = t - weight * (reward - links.mean(model.link, model.m, z + q * t))
         if rise > 0.0:
@@ -259,7 +258,7 @@ def evidence(model: Model, reward: float, z: float, q: float, phi: float) -> flo
     """Log-likelihood of a reward whose a.theta is believed N(z, phi q), by Laplace's method."""
     t = settled(model, reward, z, q, 1.0)
     mode = z + q * t
-    fit = reward * mode - links.log_partition(model.link, model.m, mode) - 0.5 * q * t * t
+    fit: float = reward * mode - links.log_partition(model.link, model.m, mode) - 0.5 * q * t * t
     return fit / phi - 0.5 * math.log1p(q * links.slope(model.link, model.m, mode))
 
 

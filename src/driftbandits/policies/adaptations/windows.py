@@ -30,7 +30,7 @@ from driftbandits.policies.scoring import OWN_NUMBERS, Scoring
 from driftbandits.theory import Confidence
 
 if TYPE_CHECKING:
-    from driftbandits.policies.policy import Policy
+    from driftbandits.policies.configuration import Policy
 
 __all__ = ["advance", "estimate", "learn", "weights_of_ages"]
 
@@ -57,8 +57,8 @@ class Own(NamedTuple):
     log_weights: Annotated[Floats, Share("gauges", None)]  # one for each window
 
 
-_LAYOUT = layout_beyond(Own)
-_own_of, _numbers_of = _LAYOUT.of, reader_of(Numbers, first=OWN_NUMBERS)
+LAYOUT = layout_beyond(Own)
+_own_of, _numbers_of = LAYOUT.of, reader_of(Numbers, first=OWN_NUMBERS)
 
 
 def numbers_for(policy: Policy) -> Numbers:
@@ -72,7 +72,7 @@ def numbers_for(policy: Policy) -> Numbers:
 
 
 def sizes_for(policy: Policy) -> dict[str, int]:
-    sizes = dict(_LAYOUT.sizes)
+    sizes = dict(LAYOUT.sizes)
     sizes["gauges"] += numbers_for(policy).windows
     return sizes
 

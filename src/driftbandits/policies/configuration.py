@@ -108,8 +108,8 @@ class Policy:
             discount=self.discount,
             projection=self.projection if self.row.projected and not self._in_curvature else "none",
         )
-        adapted = self.row.memory in (SINCE_RESTART, POOL)
-        return made._replace(memory=self.row.memory) if adapted else made
+        memory = self.row.memory
+        return made._replace(memory=memory) if memory in (SINCE_RESTART, POOL) else made
 
     @property
     def _in_curvature(self) -> bool:
@@ -225,7 +225,7 @@ def policy(
                    their source asks for (of SCB-* and SC-*: given the horizon)
     S, L           bounds of ||theta|| (the intercept included) and of an action's length
     delta          probability that a confidence bound fails; of dLinUCB also that of a bad reward,
-                   so that 0.01 finds none among rewards of 0 and m (see policies/adaptations/dlinucb.py)
+                   so that 0.01 finds none among rewards of 0 and m (see adaptations/dlinucb.py)
     bonus_scale    multiplies the bonus of the theory, which is several times too wide in practice
     intercept      append a constant 1 to every action
     centre         rewards are centre + mu(a.theta) + noise: 1/2 lets a linear model fit 0/1 rewards
