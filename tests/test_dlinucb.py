@@ -185,10 +185,10 @@ def test_a_run_is_the_plain_one(arguments, d, rounds, delay, clock):
 
 
 def test_the_numbers_of_the_source():
-    adaptation = db.policy("dLinUCB", dim=2, m=3.0).adaptation
-    assert adaptation.threshold == 0.01
-    assert adaptation.surprise == pytest.approx(math.sqrt(2) * 1.5 * special.erfinv(0.99))
-    assert adaptation.doubt == pytest.approx(math.log(10) / 2)
+    numbers = dlinucb.numbers_for(db.policy("dLinUCB", dim=2, m=3.0))
+    assert numbers.most_bad == 0.01
+    assert numbers.surprise == pytest.approx(math.sqrt(2) * 1.5 * special.erfinv(0.99))
+    assert numbers.doubt == pytest.approx(math.log(10) / 2)
     assert dlinucb.TAU == 200
 
 
