@@ -282,12 +282,12 @@ def test_python_players_report_detections_too():
 
 
 def test_the_numbers_of_the_bandit_over_windows():
-    adaptation = db.policy("BOB-GLUCB", dim=2, horizon=6000).adaptation
-    assert adaptation.block == math.floor(2 ** (2 / 3) * math.sqrt(6000)) == 122
-    assert adaptation.windows == math.ceil(math.log(122)) + 1 == 6
+    numbers = windows.numbers_for(db.policy("BOB-GLUCB", dim=2, horizon=6000))
+    assert numbers.block == math.floor(2 ** (2 / 3) * math.sqrt(6000)) == 122
+    assert numbers.windows == math.ceil(math.log(122)) + 1 == 6
     mixing = math.sqrt(6 * math.log(6) / ((math.e - 1) * math.ceil(6000 / 122)))
-    assert adaptation.mixing == pytest.approx(mixing)
-    assert db.policy("BOB-GLUCB", dim=2, horizon=1).adaptation.block == 1
+    assert numbers.mixing == pytest.approx(mixing)
+    assert windows.numbers_for(db.policy("BOB-GLUCB", dim=2, horizon=1)).block == 1
 
 
 def test_blocks_are_drawn_and_credited_as_exp3_does():
@@ -323,13 +323,14 @@ def test_blocks_are_drawn_and_credited_as_exp3_does():
 def test_a_block_is_a_sliding_window_policy():
     policy = db.policy("BOB-GLUCB", dim=2, horizon=400)
     agent = db.Agent(policy, seed=7)
-    trace = flip(3 * policy.adaptation.block)
-    drive(agent, trace, 0, 2 * policy.adaptation.block)
+    block = windows.numbers_for(policy).block
+    trace = flip(3 * block)
+    drive(agent, trace, 0, 2 * block)
     agent_starts = agent.clock
     drive(agent, trace, agent_starts, agent_starts + 1)
     window = int(agent._learner.buffers.counters[SPAN])
     base = db.Agent(db.policy("SW-GLUCB", dim=2, window=window, horizon=400), seed=7)
-    rounds = range(agent_starts, 3 * policy.adaptation.block)
+    rounds = range(agent_starts, 3 * block)
     for i, t in enumerate(rounds):
         if i > 0:
             drive(agent, trace, t, t + 1)
