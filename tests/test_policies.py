@@ -10,7 +10,7 @@ import pytest
 import driftbandits as db
 import kinds
 import policy_checks
-from driftbandits import policies
+from driftbandits import policies, theory
 from kinds import both, either, no, those
 from policy_checks import CHECKS, Case, World, all_same, assert_follows, digest, play
 
@@ -346,12 +346,12 @@ def test_the_self_concordant_radius_is_much_wider_than_the_papers():
     """80, and 13 where theta-hat lies in the ball, against 6.5: it pays where c is very small."""
     tuned = {"dim": 2, "horizon": 6000, "changes": 3}
     agent = db.Agent(db.policy("SC-D-GLUCB", **tuned))
-    anywhere = policies.radius(agent.policy.model, agent.policy.scoring, 3000)
+    anywhere = theory.radius(agent.policy.confidence, 3001.0)
     assert anywhere == pytest.approx(80.4, abs=0.1)
     inside = agent.explain(agent.decide([[1.0, 0.0]])).radius
     assert inside == pytest.approx(13.5, abs=0.1)
     paper = db.policy("D-GLUCB", **tuned)
-    assert policies.radius(paper.model, paper.scoring, 3000) == pytest.approx(6.5, abs=0.1)
+    assert theory.radius(paper.confidence, 3001.0) == pytest.approx(6.5, abs=0.1)
 
 
 def test_a_restart_forgets_and_makes_late():
