@@ -323,13 +323,14 @@ def test_blocks_are_drawn_and_credited_as_exp3_does():
 def test_a_block_is_a_sliding_window_policy():
     policy = db.policy("BOB-GLUCB", dim=2, horizon=400)
     agent = db.Agent(policy, seed=7)
-    trace = flip(3 * policy.model.span)
-    drive(agent, trace, 0, 2 * policy.model.span)
+    block = windows.numbers_for(policy).block
+    trace = flip(3 * block)
+    drive(agent, trace, 0, 2 * block)
     agent_starts = agent.clock
     drive(agent, trace, agent_starts, agent_starts + 1)
     window = int(agent._learner.buffers.counters[SPAN])
     base = db.Agent(db.policy("SW-GLUCB", dim=2, window=window, horizon=400), seed=7)
-    rounds = range(agent_starts, 3 * policy.model.span)
+    rounds = range(agent_starts, 3 * block)
     for i, t in enumerate(rounds):
         if i > 0:
             drive(agent, trace, t, t + 1)

@@ -103,12 +103,12 @@ def test_the_radius_is_measured():
             made = agent.explain(i + 1).decision
             length = float(np.square(row[made.index]).sum())
             weights += 0.97 ** (2 * 3 * (40 - i)) * length
-    r = p.confidence
-    n = weights / p.L**2
-    wide = r.sigma * math.sqrt(
-        2 * math.log(1 / p.delta) + p.model.d * math.log(1 + r.coefficient * n)
+    c = p.confidence
+    n = weights / p.model_L**2
+    wide = c.sigma * math.sqrt(
+        2 * math.log(1 / c.delta) + p.model_dim * math.log(1 + c.coefficient * n)
     )
-    assert agent.radius == pytest.approx(r.scale * (wide + r.offset), rel=1e-10)
+    assert agent.radius == pytest.approx(c.scale * (wide + c.offset), rel=1e-10)
     choice = agent.decide(ACTIONS)
     assert agent.explain(choice).radius == agent.radius
 
