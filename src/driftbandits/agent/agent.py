@@ -31,7 +31,7 @@ from driftbandits.agent.decisions import (
 )
 from driftbandits.agent.learner import Learner
 from driftbandits.agent.ledger import EXPLAINED_DECISIONS, Ledger
-from driftbandits.policies import Detection, Policy, policy
+from driftbandits.policies import Detection, Policy, recorded_policy
 
 CLOCKS = ("decisions", "ticks")
 """What the clock counts: decisions and ticks, or ticks alone."""
@@ -363,7 +363,7 @@ class Agent:
         arrays, meta = savefile.unpacked(content, source)
         apart = meta.get("apart")
         clock = "decisions" if apart is None else "ticks"
-        agent = cls(policy(**meta["policy"]), seed=meta["seed"], clock=clock)
+        agent = cls(recorded_policy(meta["policy"]), seed=meta["seed"], clock=clock)
         issued, last_expired = apart or (0, 0)
         agent._learner.revive(arrays, issued)
         agent._ledger.revive(arrays, last_expired)

@@ -50,6 +50,7 @@ class Model(NamedTuple):
     c: float
     projection: int
     order: int  # of the Taylor expansions of g, see expansion.py
+    fast: int = 0  # whether the ways for large models are used
 
 
 MODEL_SIZE = len(Model._fields)

@@ -1,7 +1,7 @@
 """The policies: a catalogue of rows, and the kernels that play them."""
 
 from driftbandits.policies.catalogue import ALIASES, ROWS, Row, policy_names
-from driftbandits.policies.configuration import Policy, policy
+from driftbandits.policies.configuration import Policy, policy, recorded_policy
 from driftbandits.policies.detection import Detection, last_detection, record_detection
 from driftbandits.policies.kernels import (
     ANY,
@@ -46,4 +46,5 @@ __all__ = [
     "policy",
     "policy_names",
     "record_detection",
+    "recorded_policy",
 ]

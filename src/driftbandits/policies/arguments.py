@@ -34,6 +34,7 @@ class Arguments(NamedTuple):
     epsilon: float
     too_long: str
     false_alarm_rate: float | None
+    tolerance: float | None
 
 
 _positive = partial(checks.number, above=0.0)
@@ -67,6 +68,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "epsilon": partial(checks.number, at_least=0.0, at_most=1.0),
     "too_long": partial(checks.choice, allowed=("refuse", "rescale")),
     "false_alarm_rate": _within_0_and_1,
+    "tolerance": _positive,
 }
 _MAY_BE_MISSING = (
     "window",
@@ -76,6 +78,7 @@ _MAY_BE_MISSING = (
     "path_length",
     "lam",
     "false_alarm_rate",
+    "tolerance",
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
@@ -26,6 +27,10 @@ from driftbandits.policies.tuning import Setting, tuned_memory, tuned_penalty
 LENGTH_TOLERANCE = 1e-9
 """An action is too long only if it exceeds L by more than rounding does."""
 LONGEST_AT_ALL = 1e150
+EXACT = 1e-8
+"""The tolerance with which every model is computed as small ones always are."""
+LARGE = 16
+"""Models of this many dimensions are computed in ways that pay off for large ones."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,7 @@ class Policy:
     epsilon: float
     too_long: str
     false_alarm_rate: float
+    tolerance: float | None
 
     @property
     def row(self) -> Row:
@@ -92,6 +98,11 @@ class Policy:
         )
 
     @property
+    def fast(self) -> bool:
+        """Whether the ways for large models are used."""
+        return self.tolerance is None and self.model_dim >= LARGE
+
+    @property
     def adaptation(self) -> ModuleType:
         """What changes the memory as it goes."""
         return ADAPTATIONS[self.row.adaptation]
@@ -108,8 +119,8 @@ class Policy:
             discount=self.discount,
             projection=self.projection if self.row.projected and not self._in_curvature else "none",
         )
-        memory = self.row.memory
-        return made._replace(memory=memory) if memory in (SINCE_RESTART, POOL) else made
+        memory = self.row.memory if self.row.memory in (SINCE_RESTART, POOL) else made.memory
+        return made._replace(memory=memory, fast=int(self.fast))
 
     @property
     def _in_curvature(self) -> bool:
@@ -176,6 +187,8 @@ class Policy:
         own = {name: getattr(self, name) for name in self.__dataclass_fields__}
         own["link"], own["m"] = self.link.name, self.link.m
         own["false_alarm_rate"] = self.false_alarm_rate or None
+        if self.tolerance == EXACT or (self.tolerance is None and not self.fast):
+            del own["tolerance"]  # as records had none before there was one, see `recorded_policy`
         return own
 
     def reward_range(self) -> tuple[float, float]:
@@ -211,6 +224,7 @@ def policy(
     epsilon: float = 0.0,
     too_long: str = "refuse",
     false_alarm_rate: float | None = None,
+    tolerance: float | None = None,
 ) -> Policy:
     """A policy by its name, see `policy_names`.
 
@@ -235,6 +249,8 @@ def policy(
     false_alarm_rate  of CD-* and auto: while nothing changes, reports come at least 1/rate rounds
                    apart in the mean, as far as rewards are distributed as the model says;
                    of dLinUCB: with which a judgement may discard a sound model
+    tolerance      how far the estimate may be from the exact one; unless given it is 1e-8 for
+                   models of up to 15 dimensions, and a ten-thousandth of every width for larger ones
 
     >>> policy("SW-GLUCB", dim=2, horizon=6000, changes=3).window
     252
@@ -274,4 +290,10 @@ def policy(
         epsilon=given.epsilon,
         too_long=given.too_long,
         false_alarm_rate=given.false_alarm_rate or 0.0,
+        tolerance=given.tolerance,
     )
+
+
+def recorded_policy(arguments: Mapping[str, Any]) -> Policy:
+    """The policy of which these are the `arguments`; a record without a tolerance is exact."""
+    return policy(**{"tolerance": EXACT, **arguments})
