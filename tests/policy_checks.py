@@ -612,6 +612,7 @@ REACH: dict[str, list[tuple[dict, dict, kinds.Kind]]] = {
     "centre": [({}, {"centre": 0.25}, informed)],
     "epsilon": [({}, {"epsilon": 0.6}, informed)],
     "too_long": [({}, {"too_long": "rescale"}, bounded)],
+    "tolerance": [({}, {"tolerance": 1e-8}, nowhere)],
     "false_alarm_rate": [
         (
             {"false_alarm_rate": 0.99},

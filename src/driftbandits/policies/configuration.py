@@ -100,7 +100,7 @@ class Policy:
     @property
     def fast(self) -> bool:
         """Whether the ways for large models are used."""
-        return self.tolerance is None and self.model_dim >= LARGE
+        return self.tolerance is None
 
     @property
     def adaptation(self) -> ModuleType:
@@ -187,7 +187,7 @@ class Policy:
         own = {name: getattr(self, name) for name in self.__dataclass_fields__}
         own["link"], own["m"] = self.link.name, self.link.m
         own["false_alarm_rate"] = self.false_alarm_rate or None
-        if self.tolerance == EXACT or (self.tolerance is None and not self.fast):
+        if self.tolerance == EXACT:
             del own["tolerance"]  # as records had none before there was one, see `recorded_policy`
         return own
 
@@ -290,7 +290,7 @@ def policy(
         epsilon=given.epsilon,
         too_long=given.too_long,
         false_alarm_rate=given.false_alarm_rate or 0.0,
-        tolerance=given.tolerance,
+        tolerance=EXACT if given.tolerance is None and setting.d < LARGE else given.tolerance,
     )
 
 
