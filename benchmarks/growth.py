@@ -19,7 +19,7 @@ from speed import best_in_turns, whole_run, yardstick_run
 
 import driftbandits as db
 from driftbandits.environments import Abrupt
-from driftbandits.simulate import draw_trace
+from driftbandits.simulation import draw_trace
 
 GLM = ("SW-GLUCB", "D-GLUCB", "LogisticUCB")
 YARDSTICK = "yardstick"

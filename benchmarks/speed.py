@@ -27,7 +27,7 @@ from yardstick import play_plain_linucb
 
 import driftbandits as db
 from driftbandits.environments import Abrupt, abrupt2d
-from driftbandits.simulate import draw_trace, play
+from driftbandits.simulation import draw_trace, play
 
 WINDOW, DISCOUNT = 252, 0.996
 FIGURE_1 = ("LogisticUCB", "SW-GLUCB", "D-GLUCB", "LinUCB", "SW-LinUCB", "D-LinUCB")

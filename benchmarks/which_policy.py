@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 from tables import with_table
 
 import driftbandits as db
-from driftbandits.report import suite
-from driftbandits.report.prints import SETTINGS, WIDTH
-from driftbandits.report.studies import find_studies
+from driftbandits.report import hindsight
+from driftbandits.report.formats import ratio
+from driftbandits.report.print_charts import SETTINGS, WIDTH
+from driftbandits.report.recordings import find_recordings
+from driftbandits.report.sections.many_worlds import point_words
 from driftbandits.report.style import INK, QUIET
-from driftbandits.report.suite_section import point_words, short
-from driftbandits.simulate import draw_trace
+from driftbandits.simulation import draw_trace
 
 PAGE = Path("docs/which-policy.md")
 PICTURE = Path("docs/figures/one-run.svg")
@@ -124,21 +125,21 @@ def picture(name: str, bonus_scale: float | None) -> list[str]:
     return [f"`{label}` in one run of the paper's world: regret {regret:.0f}.{reported}"]
 
 
-def ratios_table(worlds: list[suite.World]) -> list[str]:
+def ratios_table(worlds: list[hindsight.World]) -> list[str]:
     names = [world.name for world in worlds]
-    restarted = suite.restarted_line(worlds)
+    restarted = hindsight.restarted_standing(worlds)
     heading = ["policy", "geometric mean", "worst", *names, "cost over D-GLUCB"]
     lines = [_markdown(heading), _markdown(["---"] * len(heading))]
-    for line in [*suite.lines_of(worlds), *([] if restarted is None else [restarted])]:
-        ratios = [short(line.ratios[name].mean) if name in line.ratios else "–" for name in names]
-        worst = short(line.ratios[line.worst].mean)
+    for line in [*hindsight.standings_of(worlds), *([] if restarted is None else [restarted])]:
+        ratios = [ratio(line.ratios[name].mean) if name in line.ratios else "–" for name in names]
+        worst = ratio(line.ratios[line.worst].mean)
         lines.append(
-            _markdown([line.policy, short(line.overall), worst, *ratios, short(line.cost)])
+            _markdown([line.policy, ratio(line.overall), worst, *ratios, ratio(line.cost)])
         )
     return lines
 
 
-def worlds_table(worlds: list[suite.World]) -> list[str]:
+def worlds_table(worlds: list[hindsight.World]) -> list[str]:
     lines = [
         _markdown(["world", "what it is", "best single memory in hindsight", "its regret"]),
         _markdown(["---"] * 4),
@@ -146,7 +147,7 @@ def worlds_table(worlds: list[suite.World]) -> list[str]:
     for world in worlds:
         best = " / ".join(point_words(point) for point in world.best.points)
         regret = f"{world.best.regret.mean():.3g}"
-        lines.append(_markdown([world.name, world.study.title, best, regret]))
+        lines.append(_markdown([world.name, world.recording.title, best, regret]))
     return lines
 
 
@@ -161,7 +162,7 @@ def main() -> None:
     given = parser.parse_args()
     page = PAGE.read_text(encoding="utf-8")
     page = with_table(page, "one run", picture(given.policy, given.bonus_scale))
-    worlds = suite.worlds_of(find_studies(RESULTS)) if RESULTS.is_dir() else []
+    worlds = hindsight.worlds_of(find_recordings(RESULTS)) if RESULTS.is_dir() else []
     if worlds:
         page = with_table(page, "suite", ratios_table(worlds))
         page = with_table(page, "worlds", worlds_table(worlds))

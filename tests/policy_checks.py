@@ -18,29 +18,19 @@ import numpy as np
 import pytest
 
 import driftbandits as db
+import kinds
 from driftbandits.links import Link
-from reference import (
-    DISCOUNTED,
-    DRIFT,
-    LINEAR,
-    PERTURBED,
-    POSTERIOR,
-    SELF_CONCORDANT,
-    WINDOWED,
-)
-
-RANDOMISED = (*POSTERIOR, *PERTURBED, "D-RandLinUCB")
+from kinds import both, either, no
+from reference import Played, Reference
 
 
 def memory_of(name: str) -> dict:
     """A memory short enough to be felt within a check."""
-    if name in WINDOWED:
-        return {"window": 12}
-    if name.startswith("CD-") or name in ("auto", "dLinUCB"):
+    if kinds.looks_for_changes(name):
         return {"false_alarm_rate": 0.5}
-    if name.startswith("BOB-"):
+    if kinds.draws_windows(name):
         return {"horizon": 300}  # blocks of 27 rounds in the plane
-    return {"discount": 0.8} if name in DISCOUNTED else {}
+    return kinds.memory_of(name, window=12, discount=0.8)
 
 
 @dataclass(frozen=True)
@@ -63,7 +53,7 @@ class Case:
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        linear = self.name in LINEAR or self.given.get("link") == "identity"
+        linear = kinds.linear(self.name) or self.given.get("link") == "identity"
         shift = 0.0 if linear else self.given.get("centre", 0.0)
         return shift, self.given.get("m", 1.0) + shift
 
@@ -269,7 +259,7 @@ def check_works_before_any_reward(case: Case, folder: Path) -> None:
         assert np.ptp(decision.means) == 0.0  # nothing is known: every action has the same mean
         lengths = np.linalg.norm(case_rows(case, actions), axis=1)
         widths = decision.widths
-        if case.name in POOLS:
+        if kinds.pooled(case.name):
             widths = argument_of_mean(agent.policy.link, decision.scores - agent.policy.centre)
         assert widths == pytest.approx(lengths * (widths / lengths).max(), rel=1e-9)
         assert not agent.theta_hat.any()
@@ -304,7 +294,7 @@ def check_permuting_the_arms_permutes_the_choice(case: Case, folder: Path) -> No
         if alone_at_the_top and not case.given.get("epsilon"):
             assert order[permuted.index] == plain.index
             assert plain.propensity == permuted.propensity
-            if case.name not in RANDOMISED:
+            if not kinds.randomised(case.name):
                 assert plain.index == plain.scores.argmax()
                 assert plain.propensity == 1.0
         agent.tick(1)
@@ -418,7 +408,7 @@ def check_propensities_are_frequencies(case: Case, folder: Path) -> None:
     dim = case.given["dim"]
     actions = np.vstack([np.eye(dim), np.eye(dim), np.full((1, dim), 0.1)])
     K, epsilon = len(actions), case.given.get("epsilon", 0.0)
-    if case.name in RANDOMISED:
+    if kinds.randomised(case.name):
         assert_weights_are_fair(agent, actions, every_action_possible=epsilon > 0)
         return
     surplus, variance = np.zeros(K), np.zeros(K)
@@ -526,72 +516,109 @@ def check_a_save_holds_no_pickle(case: Case, folder: Path) -> None:
     assert meta["seed"] == agent.seed
 
 
+# -- against the definitions ---------------------------------------------------------------------
+
+
+def assert_follows(name: str, arguments: dict, *, rounds: int, seed: int = 0) -> dict:
+    """Agent and reference side by side on the same actions and rewards."""
+    oracle = Reference(name, **arguments)
+    agent = db.Agent(db.policy(name, **arguments), seed=1)
+    world = World(Case(name, arguments), rounds, seed=seed)
+    played: list[Played] = []
+    counts = {"projected": 0, "compared": 0}
+    for t, actions in enumerate(world.sets):
+        expected = oracle.score(t, played, actions)
+        decision = agent.decide(actions)
+        np.testing.assert_allclose(agent.theta_hat, expected.theta_hat, rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(agent.theta, expected.theta, rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(decision.means, expected.means, rtol=1e-7, atol=1e-7)
+        # the spread of a sample has J in it, which is as exact as theta-hat
+        rtol = 1e-7 if kinds.samples_parameters(name) and not kinds.linear(name) else 1e-9
+        np.testing.assert_allclose(decision.widths, expected.widths, rtol=rtol, atol=1e-9)
+        counts["projected"] += expected.theta is not expected.theta_hat
+        ranked = np.sort(expected.scores)
+        if decision.propensity == 1 and len(actions) > 1 and ranked[-1] - ranked[-2] > 1e-8:
+            counts["compared"] += 1
+            assert decision.index == expected.scores.argmax()
+        reward = world.reward(t, actions[decision.index])
+        played.append(Played(t + 1, actions[decision.index], reward))
+        agent.update(decision, reward)
+    return counts
+
+
 # -- every parameter reaches the model -----------------------------------------------------------
 
-RESTARTING = ("CD-GLUCB", "CD-LinUCB", "auto")
-JUDGING = (*RESTARTING, "dLinUCB")
 STRICT = {"delta": 0.5, "S": 0.5, "lam": 5.0}
-"""With which dLinUCB finds many rewards bad, and restarts within 60 rounds."""
-POOLS = ("mixture", "auto")
-EVERY = db.policy_names()
-NOT_RANDOM = tuple(name for name in EVERY if name != "random")
-WITH_BONUS = tuple(name for name in NOT_RANDOM if name != "greedy")
-GLM = tuple(name for name in EVERY if name not in LINEAR)
-BOUNDED = tuple(name for name in EVERY if name not in POOLS)
-PROJECTED = tuple(
-    name for name in GLM if name in BOUNDED and name not in (*SELF_CONCORDANT, *RANDOMISED)
+"""With which models that are judged find many rewards bad, and are given up within 60 rounds."""
+
+
+def everywhere(name: str) -> bool:
+    return True
+
+
+nowhere, has_link = no(everywhere), no(kinds.linear)
+bounded, informed, with_bonus = no(kinds.pooled), no(kinds.indifferent), no(kinds.without_bonus)
+tuned = either(kinds.windowed, kinds.discounted)
+counts_on_the_horizon = either(
+    kinds.windowed, kinds.self_concordant, kinds.local, kinds.draws_windows
 )
-TUNED = (*WINDOWED, *DISCOUNTED)
+
 
 # Where a changed argument must be felt (`base` is what it is changed from); elsewhere it must not.
-REACH: dict[str, list[tuple[dict, dict, tuple[str, ...]]]] = {
-    "dim": [({}, {"dim": 3}, EVERY)],
+REACH: dict[str, list[tuple[dict, dict, kinds.Kind]]] = {
+    "dim": [({}, {"dim": 3}, everywhere)],
     "link": [
-        ({}, {"link": "binomial", "m": 1.0}, ()),
-        ({}, {"link": "identity"}, GLM),
-        ({"m": 3.0, "link": "poisson"}, {"link": "binomial"}, GLM),
+        ({}, {"link": "binomial", "m": 1.0}, nowhere),
+        ({}, {"link": "identity"}, has_link),
+        ({"m": 3.0, "link": "poisson"}, {"link": "binomial"}, has_link),
     ],
-    "window": [({"window": 12}, {"window": 6}, (*WINDOWED, "greedy"))],
-    "discount": [({"discount": 0.8}, {"discount": 0.7}, (*DISCOUNTED, "greedy"))],
+    "window": [({"window": 12}, {"window": 6}, either(kinds.windowed, kinds.remembers_as_told))],
+    "discount": [
+        ({"discount": 0.8}, {"discount": 0.7}, either(kinds.discounted, kinds.remembers_as_told))
+    ],
     "horizon": [
-        ({}, {"horizon": 5000}, (*WINDOWED, "SC-D-GLUCB", "SCB-WeightUCB", "BOB-GLUCB")),
+        ({}, {"horizon": 5000}, counts_on_the_horizon),
         (
             {"window": None, "discount": None, "horizon": 900},
             {"horizon": 4000},
-            (*TUNED, "BOB-GLUCB"),
+            either(tuned, counts_on_the_horizon),
         ),
     ],
     "changes": [
-        ({"horizon": 5000}, {"changes": 90}, ()),
-        ({"window": None, "discount": None, "horizon": 900}, {"changes": 90}, TUNED),
+        ({"horizon": 5000}, {"changes": 90}, nowhere),
+        ({"window": None, "discount": None, "horizon": 900}, {"changes": 90}, tuned),
     ],
     "path_length": [
-        ({"horizon": 5000}, {"path_length": 90.0}, ()),
+        ({"horizon": 5000}, {"path_length": 90.0}, nowhere),
         (
             {"window": None, "discount": None, "horizon": 900},
             {"path_length": 90.0},
-            (*DRIFT, "Restart-GLUCB"),
+            either(both(kinds.for_drift, kinds.discounted), kinds.forgets_by_schedule),
         ),
     ],
-    "lam": [({}, {"lam": 3.0}, NOT_RANDOM)],
-    "S": [({}, {"S": 0.3}, tuple(name for name in NOT_RANDOM if name in BOUNDED))],
-    "L": [({}, {"L": 2.0}, BOUNDED)],
+    "lam": [({}, {"lam": 3.0}, informed)],
+    "S": [({}, {"S": 0.3}, both(informed, bounded))],
+    "L": [({}, {"L": 2.0}, bounded)],
     "m": [
-        ({"link": "binomial", "m": 2.0}, {"m": 4.0}, EVERY),
+        ({"link": "binomial", "m": 2.0}, {"m": 4.0}, everywhere),
     ],
-    "delta": [({}, {"delta": 0.2}, tuple(name for name in WITH_BONUS if name in BOUNDED))],
-    "bonus_scale": [({}, {"bonus_scale": 0.25}, WITH_BONUS)],
-    "intercept": [({}, {"intercept": True}, NOT_RANDOM)],
+    "delta": [({}, {"delta": 0.2}, both(with_bonus, bounded))],
+    "bonus_scale": [({}, {"bonus_scale": 0.25}, with_bonus)],
+    "intercept": [({}, {"intercept": True}, informed)],
     "projection": [
-        ({"S": 0.05}, {"projection": "radial"}, PROJECTED),
-        ({"S": 0.05}, {"projection": "none"}, PROJECTED),
+        ({"S": 0.05}, {"projection": "radial"}, kinds.projected),
+        ({"S": 0.05}, {"projection": "none"}, kinds.projected),
     ],
-    "centre": [({}, {"centre": 0.25}, NOT_RANDOM)],
-    "epsilon": [({}, {"epsilon": 0.6}, NOT_RANDOM)],
-    "too_long": [({}, {"too_long": "rescale"}, BOUNDED)],
+    "centre": [({}, {"centre": 0.25}, informed)],
+    "epsilon": [({}, {"epsilon": 0.6}, informed)],
+    "too_long": [({}, {"too_long": "rescale"}, bounded)],
     "false_alarm_rate": [
-        ({"false_alarm_rate": 0.99}, {"false_alarm_rate": 1e-6}, RESTARTING),
-        ({"false_alarm_rate": 0.99, **STRICT}, {"false_alarm_rate": 1e-6}, JUDGING),
+        (
+            {"false_alarm_rate": 0.99},
+            {"false_alarm_rate": 1e-6},
+            both(kinds.looks_for_changes, no(kinds.judges_models)),
+        ),
+        ({"false_alarm_rate": 0.99, **STRICT}, {"false_alarm_rate": 1e-6}, kinds.looks_for_changes),
     ],
 }
 
@@ -636,7 +663,7 @@ def check_every_parameter_reaches_the_model(case: Case, folder: Path) -> None:
             felt = len(before) != len(after) or not np.allclose(
                 before, after, rtol=1e-12, atol=1e-12
             )
-            assert felt == (case.name in where), f"{name}: {base} -> {change}"
+            assert felt == where(case.name), f"{name}: {base} -> {change}"
 
 
 CHECKS = [

@@ -12,19 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import optimize, special
 
-LINEAR = (
-    *("LinUCB", "SW-LinUCB", "D-LinUCB", "CD-LinUCB", "dLinUCB"),
-    *("LB-WeightUCB", "D-RandLinUCB", "D-LinTS", "random"),
-)
-DRIFT = ("GLB-WeightUCB", "LB-WeightUCB", "SCB-WeightUCB")
-SELF_CONCORDANT = ("SC-SW-GLUCB", "SC-D-GLUCB")
-POSTERIOR = ("GLM-TSL", "SW-GLM-TSL", "D-GLM-TSL")
-PERTURBED = ("GLM-FPL", "SW-GLM-FPL", "D-GLM-FPL", "D-LinTS")
-WINDOWED = ("SW-GLUCB", "SW-LinUCB", "SC-SW-GLUCB", "SW-GLM-TSL", "SW-GLM-FPL", "Restart-GLUCB")
-DISCOUNTED = (
-    *("D-GLUCB", "D-LinUCB", "SC-D-GLUCB", "D-GLM-TSL", "D-GLM-FPL", "D-RandLinUCB", "D-LinTS"),
-    *DRIFT,
-)
+import kinds
 
 
 class Played(NamedTuple):
@@ -74,9 +62,9 @@ class Reference:
             object.__setattr__(self, "lam", self._rule_of_the_source())
 
     def _rule_of_the_source(self):
-        if self.name in ("GLB-WeightUCB", "LB-WeightUCB"):
+        if kinds.for_drift(self.name) and not kinds.local(self.name):
             return self.d / self.c
-        if self.name in ("SCB-WeightUCB", *SELF_CONCORDANT) and self.horizon is not None:
+        if kinds.either(kinds.local, kinds.self_concordant)(self.name) and self.horizon is not None:
             return self.d * np.log(self.horizon)
         return 1.0
 
@@ -84,7 +72,7 @@ class Reference:
 
     @property
     def is_linear(self):
-        return self.name in LINEAR
+        return kinds.linear(self.name)
 
     @property
     def model(self):
@@ -137,15 +125,16 @@ class Reference:
     @property
     def memory(self):
         """everything, window or discount."""
-        if self.name in WINDOWED or (self.name == "greedy" and self.window is not None):
+        told = kinds.remembers_as_told(self.name)
+        if kinds.windowed(self.name) or (told and self.window is not None):
             return "window"
-        if self.name in DISCOUNTED or (self.name == "greedy" and self.discount is not None):
+        if kinds.discounted(self.name) or (told and self.discount is not None):
             return "discount"
         return "everything"
 
     def begun(self, clock):
         """The round after which everything was forgotten last, for the decision that comes."""
-        return clock // self.window * self.window if self.name == "Restart-GLUCB" else 0
+        return clock // self.window * self.window if kinds.forgets_by_schedule(self.name) else 0
 
     def rows(self, actions):
         table = np.asarray(actions, dtype=float).reshape(-1, self.dim)
@@ -192,8 +181,7 @@ class Reference:
 
     @property
     def projects(self):
-        free = (*LINEAR, *SELF_CONCORDANT, *POSTERIOR, *PERTURBED)
-        return self.name not in free and self.projection != "none"
+        return kinds.projected(self.name) and self.projection != "none"
 
     def theta(self, clock, played, theta_hat):
         """argmin of ||g(theta_hat) - g(theta)|| over the ball.
@@ -206,9 +194,9 @@ class Reference:
         if self.projection == "radial":
             return theta_hat * (self.S / length)
         A, _, w = self.weighted(clock, played)
-        squared = self.memory == "discount" and self.name != "GLB-WeightUCB"
+        squared = self.memory == "discount" and not kinds.for_drift(self.name)
         M_inverse = np.linalg.inv(self.design(clock, played, power=2 if squared else 1))
-        local = self.name == "SCB-WeightUCB"
+        local = kinds.local(self.name)
 
         def g(theta):
             return A.T @ (w * self.mean(A @ theta)) + self.lam * theta
@@ -272,10 +260,10 @@ class Reference:
             n = min(n, self.window)
         if self.memory == "discount":
             n = (1 - self.discount ** (2 * n)) / (1 - self.discount**2)
-        if self.name in SELF_CONCORDANT:
+        if kinds.self_concordant(self.name):
             return self._self_concordant_radius(n, T, theta_hat)
         d, L, lam, S, k = self.d, self.longest, self.lam, self.S, self.k
-        if self.name == "SCB-WeightUCB":
+        if kinds.local(self.name):
             # written for L = 1 in the source; for another L, actions and parameter are rescaled
             wide = self._local_deviation(n, log_confidence) + np.sqrt(lam) / L * (S * L)
             return 2 * np.sqrt(1 + 2 * S * L) * k / np.sqrt(self.c) * wide
@@ -285,15 +273,15 @@ class Reference:
         if self.is_linear:
             return np.sqrt(lam) * S + c_t
         bias = 0.0
-        if self.memory == "discount" and self.name not in DRIFT:
+        if self.memory == "discount" and not kinds.for_drift(self.name):
             gamma = self.discount
             D = np.log(1 / (1 - gamma)) / (1 - gamma)
             tail = gamma**D / (1 - gamma)
             bias = 2 * L**2 * S * k * np.sqrt(self.c / lam) * tail
         factor = 2 * k / self.c
-        if self.name in POSTERIOR:
+        if kinds.posterior(self.name):
             factor = k * np.sqrt(k) / self.c
-        if self.name in PERTURBED:
+        if kinds.perturbed(self.name):
             factor = k * k / self.c
         return factor * (c_t + np.sqrt(self.c * lam) * S + bias)
 
@@ -324,11 +312,11 @@ class Reference:
         V = self.design(clock, played)
         C = self.design(clock, played, power=2) if self.memory == "discount" else V
         J = self.curvature(clock, played, theta_hat)
-        if self.name in POSTERIOR:
+        if kinds.posterior(self.name):
             return np.linalg.inv(J)
-        if self.name in PERTURBED:
+        if kinds.perturbed(self.name):
             return np.linalg.inv(J) @ C @ np.linalg.inv(J)
-        if self.name in ("D-LinUCB", "D-RandLinUCB"):
+        if self.is_linear and self.memory == "discount" and not kinds.for_drift(self.name):
             return np.linalg.inv(V) @ C @ np.linalg.inv(V)
         return np.linalg.inv(V)
 
@@ -337,10 +325,10 @@ class Reference:
         theta_hat = self.theta_hat(clock, played)
         theta = self.theta(clock, played, theta_hat)
         A = self.rows(actions)
-        if self.name == "random":
+        if kinds.indifferent(self.name):
             return Scores(theta_hat, theta, np.zeros(len(A)), np.zeros(len(A)))
         means = self.centre + self.mean(A @ theta)
-        if self.name == "greedy":
+        if kinds.greedy(self.name):
             return Scores(theta_hat, theta, means, np.zeros(len(A)))
         B = self.spread(clock, played, theta_hat)
         norms = np.sqrt(np.einsum("ki,ij,kj->k", A, B, A))

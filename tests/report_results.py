@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 from driftbandits.experiments import run_experiment
 from driftbandits.experiments.spec import experiments_of
+from driftbandits.policies import ROWS
 
 SIX = ("LogisticUCB", "SW-GLUCB", "D-GLUCB", "LinUCB", "SW-LinUCB", "D-LinUCB")
+"""The policies that the paper compares."""
 NASTY = '<script>document.title = "broken"</script> & "quoted" <b>bold</b>'
 
 
@@ -116,17 +120,20 @@ def own(out: Path) -> None:
     )
 
 
+SUITE_POLICIES: list[dict[str, Any]] = [
+    {"name": "D-GLUCB"},
+    {"name": "SW-GLUCB", "label": "SW-GLUCB x0.1", "bonus_scale": 0.1},
+    {"name": "CD-GLUCB", "bonus_scale": 0.1},
+    {"name": "random", "knows": []},
+]
+
+
 def suite(out: Path) -> None:
     """Three small worlds with grids: one that jumps, one that turns, one that rests."""
     spec: dict[str, Any] = {
         "experiment": {"name": "suite", "runs": 6, "every": 50, "theta_every": 100},
         "environment": {"name": "abrupt", "horizon": 200, "changes": 2},
-        "policies": [
-            {"name": "D-GLUCB"},
-            {"name": "SW-GLUCB", "label": "SW-GLUCB x0.1", "bonus_scale": 0.1},
-            {"name": "CD-GLUCB", "bonus_scale": 0.1},
-            {"name": "random", "knows": []},
-        ],
+        "policies": SUITE_POLICIES,
         "axes": {"window": [40, 80], "discount": [0.95, 0.98], "bonus_scale": [0.0, 0.1]},
         "grid": [
             {"name": "SW-GLUCB", "over": ["window", "bonus_scale"]},
@@ -140,7 +147,7 @@ def suite(out: Path) -> None:
             },
         ],
         "sweep": [
-            {"name": "paper", "title": NASTY, "environment": {"norm": 5.0, "horizon": 600}},
+            {"name": "paper", "title": NASTY, "environment": {"name": "abrupt2d", "horizon": 600}},
             {"name": "turn", "environment": {"name": "drift", "horizon": 200}},
             {
                 "name": "stationary",
@@ -151,5 +158,25 @@ def suite(out: Path) -> None:
     }
     for experiment in experiments_of(spec):
         run_experiment(experiment, out=out)
+    at_rest(out)
+
+
+def at_rest(out: Path) -> None:
+    """Nothing changes, and the policies look for changes."""
     rest = {"name": "stationary", "horizon": 300}
-    run(out, "suite-false-alarms", rest, [{"name": "CD-GLUCB", "bonus_scale": 0.1}])
+    run(out, "suite-false-alarms", rest, [p for p in SUITE_POLICIES if looks_for_changes(p)])
+
+
+def looks_for_changes(policy: dict[str, Any]) -> bool:
+    return ROWS[policy["name"]].false_alarm_rate > 0
+
+
+def renamed(results: Path, out: Path) -> None:
+    """The same results under names that say nothing; a sweep keeps what binds it together."""
+    for number, path in enumerate(sorted(results.glob("*/spec.json"))):
+        name = f"e{number}"
+        shutil.copytree(path.parent, out / name)
+        spec = json.loads(path.read_text(encoding="utf-8"))
+        sweep = spec["sweep"] and f"s{sum(spec['sweep'].encode())}"
+        spec |= {"name": name, "sweep": sweep}
+        (out / name / "spec.json").write_text(json.dumps(spec), encoding="utf-8")

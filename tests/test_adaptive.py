@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import driftbandits as db
-from driftbandits.estimator.model import BEGUN, HEAD, SPAN, TAIL, B, V
-from driftbandits.policies import restarts, windows
-from driftbandits.simulate import Restarted, draw_trace, play
+import kinds
+from driftbandits.estimator.state import BEGUN, HEAD, SPAN, TAIL, named
+from driftbandits.policies.adaptations import change_test, windows
+from driftbandits.simulation import Restarted, draw_trace, play
 from plain import g_and_J, loss, newton
 
 # -- a witness: the evidence from the definition, over the same borders ---------------------------
@@ -43,13 +44,17 @@ def flip(rounds, *, seed=0, after=None):
 
 
 def state_of(agent):
-    return agent._buffers
+    return agent._learner.buffers
+
+
+def blocks_of(agent):
+    return change_test.LAYOUT.in_python(state_of(agent))
 
 
 def borders(agent):
     """The first round of every block, oldest first."""
-    counters = state_of(agent).counters
-    return counters[restarts.FIRSTS : restarts.FIRSTS + counters[restarts.COUNT]].tolist()
+    blocks = blocks_of(agent)
+    return blocks.firsts[: blocks.number[0]].tolist()
 
 
 def drive(agent, trace, start=0, stop=None):
@@ -58,7 +63,7 @@ def drive(agent, trace, start=0, stop=None):
         agent.update(decision, trace.rewards[t, decision.index])
 
 
-@pytest.mark.parametrize("name", ["CD-GLUCB", "CD-LinUCB"])
+@pytest.mark.parametrize("name", kinds.those(kinds.forgets_on_changes))
 def test_a_detection_is_the_strongest_evidence(name):
     """At the round of a detection, the statistic is that of the definition, and the largest."""
     trace = flip(400, after=200)
@@ -79,7 +84,7 @@ def test_a_detection_is_the_strongest_evidence(name):
     assert 150 < found.change <= 230
     assert found.change in [*tried, found.round]
     A, X = np.array(A), np.array(X)
-    if name == "CD-LinUCB":  # no expansion: the statistic is exact
+    if kinds.linear(name):  # no expansion: the statistic is exact
         w, y, phi = np.ones(len(X)), X, 0.25
         k = found.change - 1
         parts = [evidence(A[p], y[p], w[p], 1.0, phi) for p in (slice(k), slice(k, None))]
@@ -90,7 +95,7 @@ def test_a_detection_is_the_strongest_evidence(name):
         assert found.statistic == pytest.approx(sum(parts) - laplace_evidence(A, X), abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ["CD-GLUCB", "CD-LinUCB"])
+@pytest.mark.parametrize("name", kinds.those(kinds.forgets_on_changes))
 def test_what_is_left_is_what_a_new_agent_would_know(name):
     trace = flip(500, after=250, seed=1)
     agent = db.Agent(db.policy(name, dim=2, bonus_scale=0.1, false_alarm_rate=1e-3))
@@ -98,7 +103,7 @@ def test_what_is_left_is_what_a_new_agent_would_know(name):
     found = agent.detections[-1]
     chosen = [agent.explain(t).decision.index for t in range(1, 501)]
     rounds = np.arange(found.change - 1, 500)
-    fresh = db.Agent(db.policy(name.replace("CD-GLUCB", "LogisticUCB").replace("CD-", ""), dim=2))
+    fresh = db.Agent(db.policy("LinUCB" if kinds.linear(name) else "LogisticUCB", dim=2))
     fresh.learn(
         trace.actions[rounds, np.array(chosen)[rounds]],
         trace.rewards[rounds, np.array(chosen)[rounds]],
@@ -115,20 +120,17 @@ def test_the_blocks_are_a_partition_of_the_rows():
     trace = flip(300)
     for t in range(300):
         drive(agent, trace, t, t + 1)
-        buffers = state_of(agent)
-        counters = buffers.counters
-        count = counters[restarts.COUNT]
-        sizes = counters[restarts.SIZES : restarts.SIZES + count]
+        blocks = blocks_of(agent)
+        count = blocks.number[0]
+        sizes = blocks.sizes[:count]
         assert sizes.sum() == t + 1
         assert borders(agent) == (1 + np.concatenate([[0], np.cumsum(sizes)[:-1]])).tolist()
-        levels = counters[restarts.LEVELS : restarts.LEVELS + count]
+        levels = blocks.levels[:count]
         assert (sizes == 2**levels).all()
-        assert (np.bincount(levels) <= restarts.BLOCKS_OF_A_SIZE).all()
-        assert count <= restarts.BLOCKS_OF_A_SIZE * (1 + math.log2(t + 1))
-        for every, single in ((restarts.ALL_C, restarts.C), (restarts.ALL_H, restarts.H)):
-            array = buffers.vectors if every == restarts.ALL_C else buffers.matrices
-            total = array[single : single + count].sum(axis=0)
-            np.testing.assert_allclose(array[every], total, atol=1e-9)
+        assert (np.bincount(levels) <= change_test.BLOCKS_OF_A_SIZE).all()
+        assert count <= change_test.BLOCKS_OF_A_SIZE * (1 + math.log2(t + 1))
+        np.testing.assert_allclose(blocks.all_c, blocks.c[:count].sum(axis=0), atol=1e-9)
+        np.testing.assert_allclose(blocks.all_H, blocks.H[:count].sum(axis=0), atol=1e-9)
 
 
 def test_rewards_of_before_the_change_are_late():
@@ -163,20 +165,19 @@ def test_late_rows_belong_to_the_blocks_of_their_time(order):
     one, other = state_of(agent), state_of(prompt)
     rows = one.rows[:, one.counters[HEAD] : one.counters[TAIL]]
     assert (np.diff(rows[3]) > 0).all()
-    count = one.counters[restarts.COUNT]
-    ends = np.cumsum(one.counters[restarts.SIZES : restarts.SIZES + count])
+    blocks, others = blocks_of(agent), blocks_of(prompt)
+    ends = np.cumsum(blocks.sizes[: blocks.number[0]])
     assert ends[-1] == 60
     for block, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
         # firsts are what the blocks were opened with: none of their rows is older
-        assert rows[3, start] >= one.counters[restarts.FIRSTS + block]
+        assert rows[3, start] >= blocks.firsts[block]
         np.testing.assert_allclose(
-            one.vectors[restarts.C + block], rows[:2, start:end] @ rows[2, start:end], atol=1e-12
+            blocks.c[block], rows[:2, start:end] @ rows[2, start:end], atol=1e-12
         )
-    for array, place in ((one.vectors, restarts.ALL_C), (one.matrices, restarts.ALL_H)):
-        same = other.vectors if array is one.vectors else other.matrices
-        np.testing.assert_allclose(array[place], same[place], atol=1e-12)
-    np.testing.assert_allclose(one.vectors[B], other.vectors[B], atol=1e-12)
-    np.testing.assert_allclose(one.matrices[V], other.matrices[V], atol=1e-12)
+    np.testing.assert_allclose(blocks.all_c, others.all_c, atol=1e-12)
+    np.testing.assert_allclose(blocks.all_H, others.all_H, atol=1e-12)
+    np.testing.assert_allclose(named(one).b, named(other).b, atol=1e-12)
+    np.testing.assert_allclose(named(one).V, named(other).V, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -281,19 +282,18 @@ def test_python_players_report_detections_too():
 
 
 def test_the_numbers_of_the_bandit_over_windows():
-    adaptation = db.policy("BOB-GLUCB", dim=2, horizon=6000).adaptation
-    assert adaptation.block == math.floor(2 ** (2 / 3) * math.sqrt(6000)) == 122
-    assert adaptation.windows == math.ceil(math.log(122)) + 1 == 6
+    numbers = windows.numbers_for(db.policy("BOB-GLUCB", dim=2, horizon=6000))
+    assert numbers.block == math.floor(2 ** (2 / 3) * math.sqrt(6000)) == 122
+    assert numbers.windows == math.ceil(math.log(122)) + 1 == 6
     mixing = math.sqrt(6 * math.log(6) / ((math.e - 1) * math.ceil(6000 / 122)))
-    assert adaptation.mixing == pytest.approx(mixing)
-    assert db.policy("BOB-GLUCB", dim=2, horizon=1).adaptation.block == 1
+    assert numbers.mixing == pytest.approx(mixing)
+    assert windows.numbers_for(db.policy("BOB-GLUCB", dim=2, horizon=1)).block == 1
 
 
 def test_blocks_are_drawn_and_credited_as_exp3_does():
     """Against a plain Exp3 that is told which window was played and what the block earned."""
     policy = db.policy("BOB-GLUCB", dim=2, horizon=400, link="binomial", m=3.0)
-    adaptation = policy.adaptation
-    H, count, mixing = adaptation.block, adaptation.windows, adaptation.mixing
+    H, count, mixing, *_ = windows.numbers_for(policy)
     weights, spans = np.ones(count), set()
     agent = db.Agent(policy, seed=7)
     trace = flip(20 * H)
@@ -303,9 +303,10 @@ def test_blocks_are_drawn_and_credited_as_exp3_does():
         p = (1 - mixing) * weights / weights.sum() + mixing / count
         for t in range(H):
             decision = agent.decide(trace.actions[agent.clock])
-            counters, gauges = agent._buffers.counters, agent._buffers.gauges
-            drawn = int(counters[windows.DRAWN])
-            assert gauges[windows.CHANCE] == pytest.approx(p[drawn])
+            counters = state_of(agent).counters
+            own = windows.LAYOUT.in_python(state_of(agent))
+            drawn = own.drawn[0]
+            assert own.chance[0] == pytest.approx(p[drawn])
             assert counters[SPAN] == math.floor(H ** (drawn / (count - 1)) + 1e-9)
             if t == 0:
                 assert counters[BEGUN] == decision.round - 1
@@ -322,13 +323,14 @@ def test_blocks_are_drawn_and_credited_as_exp3_does():
 def test_a_block_is_a_sliding_window_policy():
     policy = db.policy("BOB-GLUCB", dim=2, horizon=400)
     agent = db.Agent(policy, seed=7)
-    trace = flip(3 * policy.adaptation.block)
-    drive(agent, trace, 0, 2 * policy.adaptation.block)
+    block = windows.numbers_for(policy).block
+    trace = flip(3 * block)
+    drive(agent, trace, 0, 2 * block)
     agent_starts = agent.clock
     drive(agent, trace, agent_starts, agent_starts + 1)
-    window = int(agent._buffers.counters[SPAN])
+    window = int(agent._learner.buffers.counters[SPAN])
     base = db.Agent(db.policy("SW-GLUCB", dim=2, window=window, horizon=400), seed=7)
-    rounds = range(agent_starts, 3 * policy.adaptation.block)
+    rounds = range(agent_starts, 3 * block)
     for i, t in enumerate(rounds):
         if i > 0:
             drive(agent, trace, t, t + 1)
@@ -350,7 +352,7 @@ def test_the_draw_is_a_function_of_seed_and_block():
         seen = []
         for t in range(200):
             decision = agent.decide(trace.actions[t])
-            seen.append(int(agent._buffers.counters[SPAN]))
+            seen.append(int(agent._learner.buffers.counters[SPAN]))
             agent.update(decision, trace.rewards[t, decision.index])
         return seen
 

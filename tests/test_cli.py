@@ -87,6 +87,7 @@ def test_without_click_one_line_names_the_extra(tmp_path: Path) -> None:
     [
         ("polars", ["run", "{file}", "--out", "{out}"], "Results need polars"),
         ("rich", ["policies"], "rich is not installed"),
+        ("msgspec", ["simulate"], "msgspec is not installed"),
         (
             "distributed",
             ["run", "{file}", "--out", "{out}", "--cluster", "tcp://127.0.0.1:1"],
@@ -147,7 +148,7 @@ def test_a_bad_spec_is_one_line_and_code_2(
     file.write_text(file.read_text(encoding="utf-8").replace("every", "evry"), encoding="utf-8")
     assert run(["run", str(file), "--out", str(tmp_path)]) == BAD_USAGE
     (line,) = said(capsys)[1]
-    assert line.startswith("Error: experiment.evry: unknown key; allowed: name,")
+    assert line.startswith(f"Error: {file}: experiment.evry: unknown key, perhaps every; allowed:")
 
 
 def test_a_failed_run_is_one_line_and_code_1(

@@ -291,8 +291,8 @@ def test_arm_sets_shrink_and_grow():
         ("abrupt", {"arms": True}, "arms must be an integer of at least 1; got True"),
         ("abrupt", {"link": "probit"}, "link must be one of .*; got 'probit'"),
         ("abrupt", {"link": "poisson"}, "m must be given for the poisson model"),
-        ("abrupt", {"norm": -1}, "norm must be a positive finite number; got -1"),
-        ("abrupt", {"radius": np.inf}, "radius must be a positive finite number; got inf"),
+        ("abrupt", {"norm": -1}, "norm must be a finite number greater than 0; got -1"),
+        ("abrupt", {"radius": np.inf}, "radius must be a finite number greater than 0; got inf"),
         ("abrupt", {"base_rate": 1.0}, "base_rate must be a share between 0 and 1"),
         ("abrupt", {"base_rate": 0.1, "dim": 1}, "dim must be an integer of at least 2; got 1"),
         (
@@ -300,13 +300,13 @@ def test_arm_sets_shrink_and_grow():
             {"base_rate": 9, "link": "poisson", "m": 9},
             "base_rate must be below m=9; got 9",
         ),
-        ("abrupt", {"fewest_arms": 7}, "fewest_arms must be an integer 1..6; got 7"),
-        ("abrupt", {"changes": 6000}, "changes must be an integer 0..5999; got 6000"),
-        ("abrupt", {"changes": [1]}, "changes must be an integer 2..6000; got 1"),
+        ("abrupt", {"fewest_arms": 7}, "fewest_arms must be an integer from 1 to 6; got 7"),
+        ("abrupt", {"changes": 6000}, "changes must be an integer from 0 to 5999; got 6000"),
+        ("abrupt", {"changes": [1]}, "changes must be an integer from 2 to 6000; got 1"),
         ("abrupt", {"changes": [9, 5]}, "changes must be increasing rounds"),
         ("abrupt", {"changes": 1.5}, "changes must be a list of rounds; got 1.5"),
         ("abrupt", {"parameters": [[1, 0]]}, "parameters must be one more than the changes, so 4"),
-        ("abrupt", {"parameters": [[1], [0, 1]]}, "parameters must be a 2-dimensional array"),
+        ("abrupt", {"parameters": [[1], [0, 1]]}, "parameters must be an array of numbers: "),
         (
             "abrupt",
             {"parameters": [[1, 0]], "changes": 0, "dim": 3},
@@ -322,9 +322,9 @@ def test_arm_sets_shrink_and_grow():
             {"parameters": [[1, 0]], "changes": 0, "coordinate": 1},
             "coordinate must be left out when parameters are given",
         ),
-        ("abrupt", {"coordinate": 2}, "coordinate must be an integer 0..1; got 2"),
+        ("abrupt", {"coordinate": 2}, "coordinate must be an integer from 0 to 1; got 2"),
         ("abrupt", {"coordinate": 0, "dim": 1}, "coordinate needs at least 2 drawn features"),
-        ("drift", {"speed": 0}, "speed must be a positive finite number; got 0"),
+        ("drift", {"speed": 0}, "speed must be a finite number greater than 0; got 0"),
         ("drift", {"dim": 1}, "dim must leave at least 2 drawn features to turn in; got 1"),
         ("seasonal", {"seasons": 1}, "seasons must be an integer of at least 2; got 1"),
         ("seasonal", {"period": 3}, "period must be an integer of at least 4; got 3"),
@@ -342,7 +342,7 @@ def test_arm_sets_shrink_and_grow():
         ("paired", {"table": "iris"}, "table must be one of fair, pima, randhie; got 'iris'"),
         ("paired", {"path": "x.csv"}, "path is only for the table pima; got 'x.csv' for fair"),
         ("paired", {"table": SMALL_TABLE, "path": "x"}, "path is only for the table pima"),
-        ("paired", {"switch": 2001}, "switch must be an integer 1..2000; got 2001"),
+        ("paired", {"switch": 2001}, "switch must be an integer from 1 to 2000; got 2001"),
         ("paired", {"horizon": 0}, "horizon must be an integer of at least 1; got 0"),
         (
             "paired",
@@ -405,7 +405,7 @@ GOOD = {"actions": np.zeros((3, 2, 4)), "rewards": np.zeros((3, 2))}
         ({"actions": np.zeros((3, 2))}, r"actions must be a 3-dimensional array.*\(3, 2\)"),
         ({"actions": np.zeros((0, 2, 4))}, "actions must be .* not empty"),
         ({"actions": np.full((3, 2, 4), np.nan)}, "actions must be finite"),
-        ({"actions": "text"}, "actions must be a 3-dimensional array of numbers"),
+        ({"actions": "text"}, "actions must be an array of numbers: .*; got 'text'"),
         ({"rewards": np.zeros((3, 3))}, r"rewards must have shape \(3, 2\).*got \(3, 3\)"),
         ({"rewards": np.full((3, 2), np.nan)}, "rewards must be finite.*partial=True"),
         ({"rewards": np.full((3, 2), np.inf), "partial": True}, "rewards must be finite"),
@@ -415,7 +415,7 @@ GOOD = {"actions": np.zeros((3, 2, 4)), "rewards": np.zeros((3, 2))}
         ({"available": np.ones((3, 1), bool)}, r"available must have shape \(3, 2\)"),
         ({"available": np.array([[1, 1], [0, 0], [1, 0]], bool)}, "got none in round 2"),
         ({"theta": np.zeros((3, 3))}, r"theta must have shape \(3, 4\)"),
-        ({"changes": (4,)}, "changes must be an integer 2..3; got 4"),
+        ({"changes": (4,)}, "changes must be an integer from 2 to 3; got 4"),
         ({"changes": (2, 2)}, "changes must be increasing"),
     ],
 )
@@ -770,7 +770,10 @@ def test_a_table_that_is_no_log_is_refused(tmp_path, text, message):
             "rewards and chosen must have one value for each of the 1 rounds",
         ),
         ({"actions": [[1.0]], "rewards": [[1.0]], "chosen": [0]}, "chosen must be left out"),
-        ({"actions": [[1.0], [1.0, 2.0]], "rewards": [[1.0]]}, "actions must be a 3-dimensional"),
+        (
+            {"actions": [[1.0], [1.0, 2.0]], "rewards": [[1.0]]},
+            "actions must be an array of numbers",
+        ),
         ({"actions": [[1.0]], "rewards": [[1.0]], "shuffle": 1}, "shuffle must be true or false"),
     ],
 )
@@ -828,7 +831,7 @@ def test_an_unavailable_arm_pays_nothing():
     env = as_gymnasium(world)
     observation, _ = env.reset(seed=0)
     assert observation["available"].tolist() == [1, 0]
-    with pytest.raises(ValueError, match=r"action must be an integer 0\.\.1; got 2"):
+    with pytest.raises(ValueError, match=r"action must be an integer from 0 to 1; got 2"):
         env.step(2)
     _, reward, _, _, info = env.step(1)
     assert (reward, info["mean"], info["regret"], info["available"]) == (0.0, 0.0, 2.0, False)

@@ -17,7 +17,7 @@ import driftbandits as db
 from driftbandits.environments import Trace
 from driftbandits.estimator import estimate
 from driftbandits.links import link
-from driftbandits.simulate import play
+from driftbandits.simulation import play
 
 EPS = np.finfo(float).eps
 MODELS = {

@@ -24,7 +24,7 @@ from driftbandits.evaluate.estimators import (
     student_quantile,
     weighted_mean,
 )
-from driftbandits.simulate import play
+from driftbandits.simulation import play
 
 THETA = np.array([1.6, -1.0, 0.6])
 TASTE = np.array([0.8, 0.8, -0.8])  # of the logging policy
@@ -342,10 +342,10 @@ def test_as_a_dictionary_it_is_plain_json():
         ({"log": [1]}, "log must be a Log"),
         ({"target": "D-GLUCB"}, "target must be a policy or an agent; got 'D-GLUCB'"),
         ({"target": db.policy("greedy", dim=2)}, "target has dim=2, but the log's actions have 3"),
-        ({"windows": 0}, r"windows must be an integer 1\.\.10; got 0"),
-        ({"windows": 11}, r"windows must be an integer 1\.\.10; got 11"),
-        ({"level": 1.0}, "level must be less than 1; got 1.0"),
-        ({"level": -1}, "level must be a positive finite number; got -1"),
+        ({"windows": 0}, r"windows must be an integer from 1 to 10; got 0"),
+        ({"windows": 11}, r"windows must be an integer from 1 to 10; got 11"),
+        ({"level": 1.0}, "level must be a finite number greater than 0 and less than 1; got 1.0"),
+        ({"level": -1}, "level must be a finite number greater than 0 and less than 1; got -1"),
         ({"seed": -1}, "seed must be an integer"),
     ],
 )

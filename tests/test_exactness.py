@@ -16,9 +16,9 @@ import driftbandits as db
 import plain
 from driftbandits.environments import Abrupt, abrupt2d
 from driftbandits.estimator import estimate
-from driftbandits.estimator.model import ANCHOR, FOR_THETA_HAT, VALID
+from driftbandits.estimator.state import FOR_THETA_HAT, VALID, named
 from driftbandits.links import link
-from driftbandits.simulate import draw_trace, play, player_seed
+from driftbandits.simulation import draw_trace, play, player_seed
 from reference import Played, Reference
 
 POLICIES = {
@@ -129,7 +129,7 @@ def test_the_sums_kept_from_round_to_round_are_the_sums(name, options):
         choice = agent.decide(trace.actions[t])
         agent.update(choice, trace.rewards[t, choice.index])
         chosen.append(choice.index)
-    state = agent._buffers
+    state = named(agent._learner.buffers)
     remembered = min(T, policy.window or T)
     A = trace.actions[np.arange(T), chosen][-remembered:]
     w = (policy.discount or 1.0) ** np.arange(remembered)[::-1]
@@ -139,7 +139,7 @@ def test_the_sums_kept_from_round_to_round_are_the_sums(name, options):
     assert state.counters[VALID]
     assert agent.work["anchors"] < T / 2, "most sums were carried over, not made anew"
     for i, power in enumerate(powers[1:], start=1):
-        expected = plain.moment(A, w, state.vectors[ANCHOR], power)
+        expected = plain.moment(A, w, state.anchors[FOR_THETA_HAT], power)
         assert abs(state.moments[FOR_THETA_HAT, i] - expected) <= 1e-11 * w.sum()
 
 

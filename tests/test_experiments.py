@@ -1,14 +1,11 @@
 """Experiments: what a spec may say, what is recorded, and that nothing finished is ever lost."""
 
 import json
-import multiprocessing
 import os
-import select
 import signal
 import subprocess
 import sys
 import zipfile
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +16,10 @@ import pytest
 
 import driftbandits as db
 from driftbandits import experiments, theory
-from driftbandits.experiments import LocalWorkers, RunFailed, SpecError, run_experiment
-from driftbandits.experiments import run as running
+from driftbandits.experiments import SpecError, run_experiment
 from driftbandits.experiments.spec import experiments_of
-from driftbandits.simulate import Restarted, draw_trace
+from driftbandits.simulation import Restarted, draw_trace
+from driftbandits.workers import LocalWorkers
 from experiment_checks import (
     LONG,
     assert_same_results,
@@ -41,14 +38,23 @@ ROOT = Path(__file__).resolve().parent.parent
 
 HEADING = spec()["experiment"]
 REFUSED = [
-    ({"experimnt": {}}, "experimnt: unknown key; allowed: experiment, environment, defaults"),
+    (
+        {"experimnt": {}},
+        "experimnt: unknown key, perhaps experiment; allowed: experiment, environment, defaults",
+    ),
     ({"experiment": None}, "experiment: must be a table; got nothing"),
     ({"experiment": 3}, "experiment: must be a table; got 3"),
-    ({"experiment": {**HEADING, "run": 3}}, "experiment.run: unknown key; allowed: name, title"),
-    ({"experiment": {"runs": 3}}, "experiment.name: must be a name .*; got None"),
+    (
+        {"experiment": {**HEADING, "run": 3}},
+        "experiment.run: unknown key, perhaps runs; allowed: name",
+    ),
+    ({"experiment": {"runs": 3}}, "experiment.name: must be a name .*; got nothing"),
     ({"experiment": {**HEADING, "name": "../x"}}, "experiment.name: must be a name .*; got '../x'"),
     ({"experiment": {**HEADING, "title": 3}}, "experiment.title: must be a text; got 3"),
-    ({"experiment": {"name": "x"}}, "experiment.runs: must be an integer of at least 1; got None"),
+    (
+        {"experiment": {"name": "x"}},
+        "experiment.runs: must be an integer of at least 1; got nothing",
+    ),
     ({"experiment": {**HEADING, "runs": 0}}, "experiment.runs: must be an integer .*; got 0"),
     ({"experiment": {**HEADING, "runs": True}}, "experiment.runs: must be an integer .*; got True"),
     ({"experiment": {**HEADING, "seed": -1}}, "experiment.seed: must be an integer of at least 0"),
@@ -67,7 +73,7 @@ REFUSED = [
     ({"environment": {"name": "mars"}}, "environment.name: must be one of abrupt, .*; got 'mars'"),
     (
         {"environment": {"name": "abrupt2d", "horizn": 9}},
-        "environment.horizn is not an option of the world abrupt2d; it has",
+        "environment.horizn is not an option of the world abrupt2d, perhaps horizon; it has",
     ),
     (
         {"environment": {"name": "abrupt2d", "horizon": 0}},
@@ -80,11 +86,11 @@ REFUSED = [
     ({"policies": None}, r"policies: must be at least one \[\[policies\]\] table; got nothing"),
     ({"policies": []}, r"policies: must be at least one"),
     ({"policies": {"name": "LinUCB"}}, r"policies: must be at least one"),
-    ({"policies": [{"window": 3}]}, r"policies\[1\].name: must be given"),
+    ({"policies": [{"window": 3}]}, r"policies\[1\].name: must be the name of a policy"),
     ({"policies": [{"name": "UCB"}]}, r"policies\[1\].name must be one of SW-GLUCB, .*'UCB'"),
     (
         {"policies": [{"name": "LinUCB"}, {"name": "SW-GLUCB", "windw": 3}]},
-        r"policies\[2\].windw: unknown key; allowed: label, name, restart, knows, dim",
+        r"policies\[2\].windw: unknown key, perhaps window; allowed: label, name, restart, knows",
     ),
     (
         {"policies": [{"name": "SW-GLUCB", "window": 0}]},
@@ -113,16 +119,19 @@ REFUSED = [
         r"policies\[1\].knows: must be a list out of dim, link, .*; got 'link'",
     ),
     ({"policies": [{"name": "LinUCB", "knows": ["lnk"]}]}, r"policies\[1\].knows: must be a list"),
-    ({"axes": {"windw": [3]}, "grid": []}, "axes.windw: unknown key; allowed: dim, link"),
-    ({"axes": {"window": 3}, "grid": []}, "axes.window: must be a list of numbers; got 3"),
-    ({"axes": {"window": []}, "grid": []}, r"axes.window: must be a list of numbers; got \[\]"),
-    ({"axes": {"window": ["3"]}, "grid": []}, r"axes.window: must be a list of numbers"),
+    ({"axes": {"windw": [3]}}, "axes.windw: unknown key, perhaps window; allowed: dim, link"),
+    ({"axes": {"window": 3}}, "axes.window: must be a list of numbers; got 3"),
+    ({"axes": {"window": []}}, r"axes.window: must be a list of numbers; got \[\]"),
+    ({"axes": {"window": ["3"]}}, r"axes.window: must be a list of numbers"),
     ({"grid": []}, r"grid: must be at least one \[\[grid\]\] table"),
     (
         {"axes": {"window": [3]}, "grid": [{"name": "SW-GLUCB", "over": ["discount"]}]},
         r"grid\[1\].over: must be a list out of window; got \['discount'\]",
     ),
-    ({"axes": {"window": [3]}, "grid": [{"over": ["window"]}]}, r"grid\[1\].name: must be given"),
+    (
+        {"axes": {"window": [3]}, "grid": [{"over": ["window"]}]},
+        r"grid\[1\].name: must be the name",
+    ),
     (
         {"axes": {"window": [3, 0]}, "grid": [{"name": "SW-GLUCB", "over": ["window"]}]},
         r"grid\[2\].window must be an integer of at least 1; got 0",
@@ -131,8 +140,14 @@ REFUSED = [
     ({"defaults": {"name": "LinUCB"}}, "defaults.name: unknown key; allowed: dim, link"),
     ({"defaults": 3}, "defaults: must be a table; got 3"),
     ({"sweep": []}, r"sweep: must be at least one \[\[sweep\]\] table"),
-    ({"sweep": [{"environment": {}}]}, r"sweep\[1\].name: must be a name .*; got None"),
+    ({"sweep": [{"environment": {}}]}, r"sweep\[1\].name: must be a name .*; got nothing"),
     ({"sweep": [{"name": "a", "horizon": 3}]}, r"sweep\[1\].horizon: unknown key; allowed: name"),
+    ({"sweep": [{"name": "a"}, 3]}, r"sweep\[2\]: must be a table; got 3"),
+    ({"sweep": [{"name": "a", "titel": 3}]}, r"sweep\[1\].titel: unknown key, perhaps title; "),
+    ({"sweep": [{"name": "a", "title": 3}]}, r"sweep\[1\].title: must be a text; got 3"),
+    ({"policies": [3]}, r"policies: must be at least one \[\[policies\]\] table; got \[3\]"),
+    ({"experiment": {**HEADING, "name": "a\n"}}, r"experiment.name: must be a name .*; got 'a\\n'"),
+    ({"experiment": {**HEADING, "runs": 2.0}}, "experiment.runs: must be an integer .*; got 2.0"),
     ({"sweep": [{"name": "a"}, {"name": "a"}]}, r"sweep\[2\].name: must differ from the others"),
     ({"sweep": [{"name": "a", "environment": 3}]}, r"sweep\[1\].environment: must be a table"),
     (
@@ -159,6 +174,14 @@ def test_restarting_in_a_world_that_tells_no_changes_is_refused(tmp_path: Path) 
     )
     with pytest.raises(SpecError, match=r"^policies\[1\].restart: must be a list of rounds"):
         experiments_of(given)
+
+
+def test_a_refusal_names_the_file(tmp_path: Path) -> None:
+    path = toml(tmp_path)
+    path.write_text(path.read_text("utf-8").replace("every", "evry"), encoding="utf-8")
+    message = r"small\.toml: experiment\.evry: unknown key, perhaps every; allowed: name"
+    with pytest.raises(SpecError, match=message):
+        experiments.read_experiments(path)
 
 
 @pytest.mark.parametrize("content", [b"[experiment\n", b"\xff\xfe"])
@@ -272,6 +295,14 @@ def test_a_published_experiment_can_be_read(name: str) -> None:
         assert experiment.name.startswith(name)
         assert experiment.runs == 2
         assert json.loads(json.dumps(experiment.spec)) == experiment.spec
+
+
+def test_results_of_earlier_releases_are_still_found() -> None:
+    """Results are kept under the hash of their spec; a new one would have all played again."""
+    pinned = json.loads((ROOT / "tests/fixtures/experiment_hashes.json").read_text("utf-8"))
+    files = [experiments.published()[name] for name in NEEDS_NO_TABLE]
+    found = [made for file in files for made in experiments.read_experiments(file)]
+    assert {made.name: made.spec["hash"] for made in found} == pinned
 
 
 def test_the_paper_s_experiment_is_tuned_as_the_paper_says() -> None:
@@ -407,7 +438,7 @@ def test_coverage_is_of_every_arm_in_every_covered_round(tmp_path: Path) -> None
         assert trace.means is not None
         assert trace.theta is not None
         assert trace.available is not None
-        from driftbandits.simulate import play, player_seed
+        from driftbandits.simulation import play, player_seed
 
         player = experiment.players["LogisticUCB"]
         run = play(player, trace, player_seed(0, replicate), ("intervals",))
@@ -490,83 +521,6 @@ def test_results_do_not_depend_on_the_workers(tmp_path: Path) -> None:
     with LocalWorkers(2) as workers:
         folder = run_experiment(small(), out=tmp_path / "two", executor=workers)
     assert_same_results(folder, run_experiment(small(), out=tmp_path / "one"))
-
-
-def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
-    killed: list[int] = []
-
-    def kill_one(done: int, wanted: int) -> None:
-        if done and not killed:
-            victim = multiprocessing.active_children()[0].pid
-            assert victim is not None
-            killed.append(victim)
-            os.kill(victim, signal.SIGKILL)
-
-    experiment = small(runs=24, horizon=LONG)
-    with LocalWorkers(2) as workers:
-        folder = run_experiment(
-            experiment, out=tmp_path / "killed", executor=workers, progress=kill_one
-        )
-    assert killed
-    assert_same_results(folder, run_experiment(experiment, out=tmp_path / "whole"))
-
-
-class Deadly:
-    """A world that kills whoever works in it."""
-
-    def draw(self, rng: np.random.Generator) -> db.Trace:
-        if multiprocessing.parent_process() is not None:
-            os._exit(1)
-        return db.environment("abrupt2d", horizon=30).draw(rng)
-
-
-def test_workers_that_always_die_end_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from dataclasses import replace
-
-    monkeypatch.setattr(running, "MOST_BREAKDOWNS", 1)
-    with LocalWorkers(1) as workers, pytest.raises(RunFailed, match="workers died 2 times"):
-        run_experiment(replace(small(runs=2), world=Deadly()), out=tmp_path, executor=workers)
-
-
-def die_in_the_middle_of_large_messages() -> None:
-    """From now on this process writes half of what no pipe takes in one piece, and is gone."""
-    send = Connection._send
-
-    def half(self: Any, content: Any, *rest: Any) -> None:
-        if len(content) > select.PIPE_BUF:
-            os.write(self.fileno(), bytes(content[: len(content) // 2]))
-            os._exit(1)
-        send(self, content, *rest)
-
-    Connection._send = half
-
-
-def large_result() -> bytes:
-    return bytes(10 * select.PIPE_BUF)
-
-
-def test_nobody_waits_for_the_other_half_of_a_result() -> None:
-    with LocalWorkers(1) as workers:
-        workers.submit(die_in_the_middle_of_large_messages).result(60.0)
-        assert workers.submit(large_result).result(60.0) == large_result()
-
-
-class Hostile:
-    """A world that breaks after the spec was read."""
-
-    def draw(self, rng: np.random.Generator) -> db.Trace:
-        if multiprocessing.parent_process() is not None:
-            raise ValueError("rewards must exist")
-        return db.environment("abrupt2d", horizon=30).draw(rng)
-
-
-def test_an_error_in_a_worker_is_told(tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    with LocalWorkers(1) as workers, pytest.raises(ValueError, match="rewards must exist"):
-        run_experiment(replace(small(runs=2), world=Hostile()), out=tmp_path, executor=workers)
 
 
 def test_a_killed_program_is_finished_by_running_it_again(tmp_path: Path) -> None:

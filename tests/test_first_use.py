@@ -48,16 +48,16 @@ DECIDE = REPORT.format(
     body="""
     agent = db.Agent(db.policy("SW-GLUCB", dim=2, window=50), seed=3)
     choice = agent.decide([[1.0, 0.0], [0.0, 0.5], [-0.6, 0.6]])
-    decide = agent._play""",
+    decide = agent._learner.kernels.decide""",
     outcome="""[choice.index, choice.scores.tolist(), sum(decide.stats.cache_hits.values()),
                 sum(decide.stats.cache_misses.values())]""",
 )
 # A kernel of one file that is made of kernels of another, and is compiled in a moment.
 RADIUS = REPORT.format(
     body="""
-    from driftbandits.policies import radius
+    from driftbandits.theory import radius
     policy = db.policy("LinUCB", dim=2)""",
-    outcome="radius(policy.model, policy.scoring, 5)",
+    outcome="radius(policy.confidence, 6.0)",
 )
 
 
@@ -105,8 +105,10 @@ def test_processes_that_start_together_compile_once_and_the_next_not_at_all(tmp_
     )
     assert notice.count(NOTICE) == 1
     assert "driftbandits.estimator.solve" in compiler["modules"]
-    for other in ("pool", "restarts", "windows"):
-        assert f"driftbandits.policies.{other}" not in compiler["modules"], "of another family"
+    for other in ("pool", "change_test", "windows", "dlinucb"):
+        assert f"driftbandits.policies.adaptations.{other}" not in compiler["modules"], (
+            "of another family"
+        )
     assert all(err.count(NOTICE) <= 1 for err in errors)
 
     later, err = finish(start(DECIDE, DRIFTBANDITS_CACHE_DIR=tmp_path))
@@ -166,14 +168,14 @@ def test_an_edit_in_another_file_is_not_served_stale(tmp_path):
     assert before["compiled"] != []
     assert (again["compiled"], again["outcome"]) == ([], before["outcome"])
 
-    theory = place / "driftbandits" / "theory.py"
-    source = theory.read_text()
+    radii = place / "driftbandits" / "theory" / "radii.py"
+    source = radii.read_text()
     line = next(line for line in source.splitlines() if "return sigma * math.sqrt(" in line)
-    theory.write_text(source.replace(line, line.replace("return", "return 2.0 *")))
+    radii.write_text(source.replace(line, line.replace("return", "return 2.0 *")))
     edited, _ = finish(start(RADIUS, **settings))
     assert edited["outcome"] != before["outcome"]
 
-    theory.write_text(source)
+    radii.write_text(source)
     restored, _ = finish(start(RADIUS, **settings))
     assert (restored["compiled"], restored["outcome"]) == ([], before["outcome"])
 

@@ -22,45 +22,48 @@ def positive_definite(d, *, seed=0, condition=1e3):
     return (matrix + matrix.T) / 2, rng
 
 
-# Kernels work on places in a stack of matrices and a stack of vectors. What they may not touch is
-# NaN, so that reading it shows.
+# What kernels write to is NaN before, so that reading it shows.
 
 
-def stack(*matrices, room=3):
-    """The matrices, and room for results."""
-    d = len(matrices[0])
-    return np.concatenate([np.array(matrices, dtype=float), np.full((room, d, d), np.nan)])
-
-
-def vectors(*rows, room=3):
-    return np.concatenate([np.array(rows, dtype=float), np.full((room, len(rows[0])), np.nan)])
+def room(d):
+    return np.full((d, d), np.nan)
 
 
 def factored(A):
-    """A at place 0 and its factor at place 1."""
-    Ms = stack(A)
-    assert linalg.cholesky(Ms, 0, 1)
-    return Ms
+    C = room(len(A))
+    assert linalg.cholesky(A, C)
+    return C
 
 
 def has_a_factor(A):
-    return linalg.cholesky(stack(A), 0, 1)
+    A = np.array(A, dtype=float)
+    return linalg.cholesky(A, room(len(A)))
 
 
 def minimise_in_ball(A, c, S, guess=0.0):
-    Ms, xs = stack(A), vectors(c)
-    sound = linalg.minimise_in_ball(Ms, 0, 1, 2, xs, 0, S, 1, 2, guess, 0.0)
-    np.testing.assert_array_equal(Ms[0], A)
-    np.testing.assert_array_equal(xs[0], c)
-    return sound, xs[1]
+    d = len(c)
+    kept_A, kept_c, x = A.copy(), c.copy(), np.full(d, np.nan)
+    scratch = room(d), room(d), np.full(d, np.nan)
+    sound = linalg.minimise_in_ball(A, c, S, guess, 0.0, x, *scratch)
+    np.testing.assert_array_equal(A, kept_A)
+    np.testing.assert_array_equal(c, kept_c)
+    return sound, x
 
 
 @every_size
 def test_the_factor_is_that_of_numpy_with_its_diagonal_inverted(d):
     A, _ = positive_definite(d)
-    C = np.tril(factored(A)[1])
+    C = np.tril(factored(A))
     np.fill_diagonal(C, 1.0 / np.diag(C))
     np.testing.assert_allclose(C, np.linalg.cholesky(A), rtol=1e-9, atol=1e-11)
+
+
+@every_size
+def test_a_factor_may_take_the_place_of_its_matrix(d):
+    A, _ = positive_definite(d)
+    C = factored(A)
+    assert linalg.cholesky(A, A)
+    np.testing.assert_array_equal(np.tril(A), np.tril(C))
 
 
 @pytest.mark.parametrize(
@@ -92,17 +95,21 @@ def test_a_negative_eigenvalue_anywhere_is_seen(d, seed):
 def test_solves_and_inverses_are_those_of_numpy(d):
     A, rng = positive_definite(d)
     lower = np.linalg.cholesky(A)
-    Ms = factored(A)
+    C = factored(A)
     x = rng.normal(size=d)
     for kernel, matrix in ((linalg.forward_solve, lower), (linalg.backward_solve, lower.T)):
-        xs = vectors(x)
-        kernel(Ms, 1, xs, 0)
-        np.testing.assert_allclose(xs[0], np.linalg.solve(matrix, x), rtol=1e-9, atol=1e-11)
-    trace = linalg.invert_factor(Ms, 1, 2)
-    np.testing.assert_allclose(np.tril(Ms[2]), np.linalg.inv(lower), rtol=1e-8, atol=1e-12)
+        solved = x.copy()
+        kernel(C, solved)
+        np.testing.assert_allclose(solved, np.linalg.solve(matrix, x), rtol=1e-9, atol=1e-11)
+    product = x.copy()
+    linalg.multiply_by_factor(C, product)
+    np.testing.assert_allclose(product, lower @ x, rtol=1e-9, atol=1e-11)
+    out = room(d)
+    trace = linalg.invert_factor(C, out)
+    np.testing.assert_allclose(np.tril(out), np.linalg.inv(lower), rtol=1e-8, atol=1e-12)
     assert trace == pytest.approx(np.trace(np.linalg.inv(A)), rel=1e-9)
-    linalg.inverse(Ms, 1, 3)
-    np.testing.assert_allclose(Ms[3], np.linalg.inv(A), rtol=1e-8, atol=1e-12)
+    linalg.inverse(C, out)
+    np.testing.assert_allclose(out, np.linalg.inv(A), rtol=1e-8, atol=1e-12)
 
 
 @every_size
@@ -110,27 +117,31 @@ def test_products_are_those_of_numpy(d):
     A, rng = positive_definite(d)
     B, _ = positive_definite(d, seed=1)
     x, y = rng.normal(size=d), rng.normal(size=d)
-    Ms, xs = stack(A, B), vectors(x, y)
-    assert linalg.dot(xs, 0, 1) == pytest.approx(x @ y, rel=1e-12, abs=1e-13)
-    assert linalg.norm(xs, 0) == pytest.approx(np.linalg.norm(x), rel=1e-14)
-    assert linalg.distance(xs, 0, 1) == pytest.approx(np.linalg.norm(x - y), rel=1e-14)
-    assert linalg.quadratic_form(Ms, 0, xs, 0) == pytest.approx(x @ A @ x, rel=1e-12)
-    linalg.multiply(Ms, 0, xs, 0, 2)
-    np.testing.assert_allclose(xs[2], A @ x, rtol=1e-12, atol=1e-10)
-    linalg.copy(xs, 1, 2)
-    np.testing.assert_array_equal(xs[2], y)
-    linalg.sandwich(Ms, 0, 1, 2, 3)
-    np.testing.assert_allclose(Ms[3], A @ B @ A, rtol=1e-10, atol=1e-6)
-    linalg.add_outer(Ms, 0, -0.3, xs, 0)
-    np.testing.assert_allclose(Ms[0], A - 0.3 * np.outer(x, x), rtol=1e-12, atol=1e-12)
+    out, vector = room(d), np.full(d, np.nan)
+    assert linalg.dot(x, y) == pytest.approx(x @ y, rel=1e-12, abs=1e-13)
+    assert linalg.norm(x) == pytest.approx(np.linalg.norm(x), rel=1e-14)
+    assert linalg.distance(x, y) == pytest.approx(np.linalg.norm(x - y), rel=1e-14)
+    linalg.multiply(A, x, vector)
+    np.testing.assert_allclose(vector, A @ x, rtol=1e-12, atol=1e-10)
+    linalg.copy(y, vector)
+    np.testing.assert_array_equal(vector, y)
+    linalg.add_scaled(vector, -0.3, x)
+    np.testing.assert_allclose(vector, y - 0.3 * x, rtol=1e-14, atol=1e-15)
+    linalg.sandwich(A, B, room(d), out)
+    np.testing.assert_allclose(out, A @ B @ A, rtol=1e-10, atol=1e-6)
+    linalg.copy_matrix(A, out)
+    linalg.add_outer(out, -0.3, x)
+    np.testing.assert_allclose(out, A - 0.3 * np.outer(x, x), rtol=1e-12, atol=1e-12)
+    linalg.set_to_identity(out, 2.5)
+    np.testing.assert_array_equal(out, 2.5 * np.eye(d))
 
 
 def test_a_product_of_matrices_need_not_be_symmetric():
     rng = np.random.default_rng(4)
     A, B = rng.normal(size=(2, 5, 5))
-    Ms = stack(A, B)
-    linalg.multiply_matrices(Ms, 0, 1, 2)
-    np.testing.assert_allclose(Ms[2], A @ B, rtol=1e-12, atol=1e-13)
+    out = room(5)
+    linalg.multiply_matrices(A, B, out)
+    np.testing.assert_allclose(out, A @ B, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 8])
@@ -152,11 +163,6 @@ def test_a_product_of_rows_adds_in_its_own_order():
         lanes = lanes + block
     a, b, c, d = ((lanes[0:4] + lanes[4:8]) + lanes[8:12]) + lanes[12:16]
     assert row_product(x, 1, y, 0) == (a + b) + (c + d)
-
-
-def test_a_quadratic_form_is_never_negative():
-    A = [[1.0, -1.0], [-1.0, 1.0 - 1e-12]]
-    assert linalg.quadratic_form(stack(A), 0, vectors([1.0, 1.0]), 0) == 0.0
 
 
 def multiplier_by_bisection(A, c, S):

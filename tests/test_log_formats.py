@@ -225,12 +225,15 @@ def test_the_chosen_action_is_told_in_three_ways(
         (changed(_outcomes=[]), "one choice from one set"),
         (changed(EventId=7), "EventId must be a text; got 7"),
         (changed(Timestamp="yesterday"), "Timestamp must be like .*; got 'yesterday'"),
-        (changed(_label_probability=...), "_label_probability must be a number .*; got None"),
-        (changed(_label_probability="1"), "_label_probability must be a number .*; got '1'"),
-        (changed(_label_cost=True), "_label_cost must be a number; got True"),
+        (
+            changed(_label_probability=...),
+            "_label_probability must be a finite number .*; got None",
+        ),
+        (changed(_label_probability="1"), "_label_probability must be a finite number .*; got '1'"),
+        (changed(_label_cost=True), "_label_cost must be a finite number; got True"),
         (changed(_labelIndex=0), "must name one of the 3 actions"),
         (changed(_labelIndex=3, _label_Action=4), "must name one of the 3 actions"),
-        (changed(pdrop=-0.1), "pdrop must be a number of at least 0"),
+        (changed(pdrop=-0.1), "pdrop must be a finite number of at least 0"),
     ],
 )
 def test_a_line_that_is_no_decision_is_refused(event: object, message: str, tmp_path: Path) -> None:

@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 
 import driftbandits as db
+import kinds
 import policy_checks
-from driftbandits import policies
-from policy_checks import CHECKS, Case, World, all_same, digest, play
-from reference import DISCOUNTED, WINDOWED, Played, Reference
+from driftbandits import policies, theory
+from kinds import both, either, no, those
+from policy_checks import CHECKS, Case, World, all_same, assert_follows, digest, play
 
-GLM = ("SW-GLUCB", "D-GLUCB", "LogisticUCB")
-LINEAR = ("LinUCB", "SW-LinUCB", "D-LinUCB")
-SIX = (*GLM, *LINEAR)
-LATER_GLM = ("GLB-WeightUCB", "SCB-WeightUCB", "SC-SW-GLUCB", "SC-D-GLUCB", "Restart-GLUCB")
-SAMPLERS = ("GLM-TSL", "SW-GLM-TSL", "D-GLM-TSL", "GLM-FPL", "SW-GLM-FPL", "D-GLM-FPL")
-LATER = (*LATER_GLM, *SAMPLERS, "LB-WeightUCB", "D-RandLinUCB", "D-LinTS")
+SIX = those(kinds.of_the_paper)
+SIX_GLM = those(both(kinds.of_the_paper, no(kinds.linear)))
+LATER = those(kinds.later)
+TOLD = those(kinds.remembers_as_told)
 
 CONFIGURATIONS = {
     "plain": {},
@@ -37,58 +36,51 @@ GLM_CONFIGURATIONS = {
     "poisson": {"link": "poisson", "m": 8.0, "intercept": True},
     "identity": {"link": "identity", "m": 2.0, "S": 0.5},
 }
-GREEDY_CONFIGURATIONS = {
+TOLD_CONFIGURATIONS = {
     "window": {"window": 12},
     "discount": {"discount": 0.8, "S": 0.3},
 }
-
-ADAPTIVE = ("CD-GLUCB", "CD-LinUCB", "dLinUCB", "BOB-GLUCB", "mixture", "auto")
 
 PLAIN = [Case(name) for name in db.policy_names()]
 CASES = [
     Case(name, arguments, label)
     for name in db.policy_names()
     for label, arguments in CONFIGURATIONS.items()
-    if name != "GLM-UCB" or label == "plain"  # the same policy as LogisticUCB, see below
+    if name in policies.ROWS or label == "plain"  # an alias is the same policy, see below
     if name not in LATER or label == "plain"
 ]
 # The rows share most of what they do: one of each kind, in what is most different from plain.
 CASES += [
     Case(name, {**CONFIGURATIONS["d3"], "epsilon": 0.3, "intercept": True}, "d4-epsilon")
-    for name in ("SCB-WeightUCB", "Restart-GLUCB", "D-GLM-TSL", "SW-GLM-FPL", "D-RandLinUCB")
+    for name in kinds.one_of_each(kinds.later)
 ]
 CASES += [
     Case(name, GLM_CONFIGURATIONS[label], label)
-    for name, label in [
-        ("GLB-WeightUCB", "projected"),
-        ("SCB-WeightUCB", "projected"),
-        ("D-GLM-FPL", "poisson"),
-    ]
+    for name in kinds.one_of_each(both(kinds.later, no(kinds.linear)))
+    for label in ["projected" if kinds.projected(name) else "poisson"]
 ]
 CASES += [
     Case(name, arguments, label)
-    for name in (*GLM, "CD-GLUCB", "BOB-GLUCB", "greedy")
+    for name in those(both(no(kinds.linear), no(kinds.later), no(kinds.pooled)))
     for label, arguments in GLM_CONFIGURATIONS.items()
 ]
 CASES += [
     Case(name, GLM_CONFIGURATIONS[label], label)
-    for name in ("mixture", "auto")
+    for name in those(kinds.pooled)
     for label in ("binomial", "poisson", "identity")
 ]
-CASES += [Case("dLinUCB", policy_checks.STRICT, "strict")]
-CASES += [Case("greedy", arguments, label) for label, arguments in GREEDY_CONFIGURATIONS.items()]
+CASES += [Case(name, policy_checks.STRICT, "strict") for name in those(kinds.judges_models)]
+CASES += [
+    Case(name, arguments, label)
+    for name in TOLD
+    for label, arguments in TOLD_CONFIGURATIONS.items()
+]
 
 # Without compilation one configuration of each policy has to do.
 MARKED = [
     pytest.param(case, marks=() if case.label == "plain" else pytest.mark.compiled, id=str(case))
     for case in CASES
 ]
-
-
-def test_the_names():
-    assert sorted(db.policy_names()) == sorted(
-        [*SIX, *LATER, *ADAPTIVE, "GLM-UCB", "greedy", "random"]
-    )
 
 
 def test_no_check_is_left_out():
@@ -119,47 +111,15 @@ def test_the_alias_is_the_policy():
 # -- against the definitions ---------------------------------------------------------------------
 
 
-def assert_follows(name: str, arguments: dict, *, rounds: int, seed: int = 0) -> dict:
-    """Agent and reference side by side on the same actions and rewards."""
-    oracle = Reference(name, **arguments)
-    agent = db.Agent(db.policy(name, **arguments), seed=1)
-    world = World(Case(name, arguments), rounds, seed=seed)
-    played: list[Played] = []
-    counts = {"projected": 0, "compared": 0}
-    for t, actions in enumerate(world.sets):
-        expected = oracle.score(t, played, actions)
-        decision = agent.decide(actions)
-        np.testing.assert_allclose(agent.theta_hat, expected.theta_hat, rtol=1e-7, atol=1e-7)
-        np.testing.assert_allclose(agent.theta, expected.theta, rtol=1e-7, atol=1e-7)
-        np.testing.assert_allclose(decision.means, expected.means, rtol=1e-7, atol=1e-7)
-        # the spread of a sample has J in it, which is as exact as theta-hat
-        rtol = 1e-7 if name in SAMPLERS else 1e-9
-        np.testing.assert_allclose(decision.widths, expected.widths, rtol=rtol, atol=1e-9)
-        counts["projected"] += expected.theta is not expected.theta_hat
-        ranked = np.sort(expected.scores)
-        if decision.propensity == 1 and len(actions) > 1 and ranked[-1] - ranked[-2] > 1e-8:
-            counts["compared"] += 1
-            assert decision.index == expected.scores.argmax()
-        reward = world.reward(t, actions[decision.index])
-        played.append(Played(t + 1, actions[decision.index], reward))
-        agent.update(decision, reward)
-    return counts
-
-
-MEMORIES = {
-    "SW-GLUCB": {"window": 25},
-    "D-GLUCB": {"discount": 0.93},
-    "LogisticUCB": {},
-    "LinUCB": {},
-    "SW-LinUCB": {"window": 25},
-    "D-LinUCB": {"discount": 0.93},
-}
+MEMORIES = {"window": 25, "discount": 0.93}
 
 
 @pytest.mark.parametrize("name", SIX)
 def test_the_paper(name):
     rounds = 150 if numba.config.DISABLE_JIT == 0 else 60
-    counts = assert_follows(name, {"dim": 2, "bonus_scale": 0.1, **MEMORIES[name]}, rounds=rounds)
+    counts = assert_follows(
+        name, {"dim": 2, "bonus_scale": 0.1, **kinds.memory_of(name, **MEMORIES)}, rounds=rounds
+    )
     assert counts["compared"] > rounds / 2
 
 
@@ -171,9 +131,9 @@ def test_the_paper(name):
     pytest.param({"dim": 2, "S": 0.3, "lam": 0.1, "intercept": True}, id="intercept"),
     pytest.param({"dim": 2, "S": 0.3, "lam": 0.2, "projection": "radial"}, id="radial"),
 ])  # fmt: skip
-@pytest.mark.parametrize("name", GLM)
+@pytest.mark.parametrize("name", SIX_GLM)
 def test_the_projection_of_the_paper(name, arguments):
-    given = {"bonus_scale": 0.05, **MEMORIES[name], **arguments}
+    given = {"bonus_scale": 0.05, **kinds.memory_of(name, **MEMORIES), **arguments}
     counts = assert_follows(name, given, rounds=80, seed=3)
     assert counts["projected"] >= 20
 
@@ -192,7 +152,8 @@ VARIANTS = {
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", SIX)
 def test_variants(name, variant):
-    assert_follows(name, {"bonus_scale": 0.2, **MEMORIES[name], **VARIANTS[variant]}, rounds=50)
+    memory = kinds.memory_of(name, **MEMORIES)
+    assert_follows(name, {"bonus_scale": 0.2, **memory, **VARIANTS[variant]}, rounds=50)
 
 
 LINKS = {
@@ -206,9 +167,9 @@ LINKS = {
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("variant", LINKS)
-@pytest.mark.parametrize("name", [*GLM, "greedy"])
+@pytest.mark.parametrize("name", [*SIX_GLM, *TOLD])
 def test_links(name, variant):
-    given = {"bonus_scale": 0.02, **MEMORIES.get(name, {}), **LINKS[variant]}
+    given = {"bonus_scale": 0.02, **kinds.memory_of(name, **MEMORIES), **LINKS[variant]}
     assert_follows(name, given, rounds=60, seed=2)
 
 
@@ -228,10 +189,10 @@ LATER_SETTINGS = {
 @pytest.mark.parametrize("name", LATER)
 def test_the_later_policies(name, setting):
     """Estimate, projection in the norm of the row, radius and norm of the bonus."""
-    memory = {"window": 15} if name in WINDOWED else {"discount": 0.9} if name in DISCOUNTED else {}
+    memory = kinds.memory_of(name, window=15, discount=0.9)
     arguments = {"dim": 2, "bonus_scale": 0.05, **memory, **LATER_SETTINGS[setting]}
     counts = assert_follows(name, arguments, rounds=40)
-    if name in ("GLB-WeightUCB", "SCB-WeightUCB", "Restart-GLUCB") and setting == "projected":
+    if kinds.projected(name) and setting == "projected":
         assert counts["projected"] >= 20
 
 
@@ -243,15 +204,12 @@ def test_greedy_is_the_mean(memory):
 # -- memory and compiled code --------------------------------------------------------------------
 
 
+slides_or_restarts = both(kinds.windowed, either(kinds.of_the_paper, kinds.forgets_by_schedule))
 FORGETFUL = [
     Case(name, {**arguments, **memory})
     for name, memory in [
-        ("SW-GLUCB", {"window": 50}),
-        ("D-GLUCB", {"discount": 0.7}),
-        ("SW-LinUCB", {"window": 50}),
-        ("D-LinUCB", {"discount": 0.7}),
-        ("greedy", {"window": 50}),
-        ("Restart-GLUCB", {"window": 50}),
+        *((name, {"window": 50}) for name in [*those(slides_or_restarts), *TOLD]),
+        *((name, {"discount": 0.7}) for name in those(both(kinds.of_the_paper, kinds.discounted))),
     ]
     for arguments in ({}, {"intercept": True})
 ]
@@ -388,12 +346,12 @@ def test_the_self_concordant_radius_is_much_wider_than_the_papers():
     """80, and 13 where theta-hat lies in the ball, against 6.5: it pays where c is very small."""
     tuned = {"dim": 2, "horizon": 6000, "changes": 3}
     agent = db.Agent(db.policy("SC-D-GLUCB", **tuned))
-    anywhere = policies.radius(agent.policy.model, agent.policy.scoring, 3000)
+    anywhere = theory.radius(agent.policy.confidence, 3001.0)
     assert anywhere == pytest.approx(80.4, abs=0.1)
     inside = agent.explain(agent.decide([[1.0, 0.0]])).radius
     assert inside == pytest.approx(13.5, abs=0.1)
     paper = db.policy("D-GLUCB", **tuned)
-    assert policies.radius(paper.model, paper.scoring, 3000) == pytest.approx(6.5, abs=0.1)
+    assert theory.radius(paper.confidence, 3001.0) == pytest.approx(6.5, abs=0.1)
 
 
 def test_a_restart_forgets_and_makes_late():
@@ -413,14 +371,18 @@ def test_a_restart_forgets_and_makes_late():
     np.testing.assert_array_equal(sixth.scores, fresh.decide(actions).scores)
 
 
-@pytest.mark.parametrize("name", ["LogisticUCB", "LinUCB", "greedy", "random"])
+@pytest.mark.parametrize(
+    "name", those(no(either(policy_checks.tuned, policy_checks.counts_on_the_horizon)))
+)
 def test_horizon_and_changes_are_ignored_where_there_is_no_use_for_them(name):
     world = World(Case(name), 15)
     plain, given = Case(name).agent(), Case(name).agent(horizon=1, changes=7)
     assert all_same(play(plain, world), play(given, world))
 
 
-@pytest.mark.parametrize("name", [*LINEAR, "LB-WeightUCB", "D-RandLinUCB", "D-LinTS"])
+@pytest.mark.parametrize(
+    "name", those(both(kinds.linear, no(kinds.adapted), no(kinds.indifferent)))
+)
 def test_linear_policies_are_never_projected(name):
     for projection in ("exact", "radial", "none"):
         agent = Case(name).agent(S=0.01, projection=projection, link="poisson")
@@ -526,7 +488,7 @@ BAD_ARGUMENTS = [
     [pytest.param(*row, id=f"{row[0]}-{str(row[1])[:60]}") for row in BAD_ARGUMENTS],
 )
 def test_bad_arguments(name, arguments, fragments):
-    memory = policy_checks.memory_of(name) if isinstance(name, str) else {}
+    memory = policy_checks.memory_of(name) if name in db.policy_names() else {}
     with pytest.raises(ValueError, match=r".") as caught:
         db.policy(name, **{"dim": 2, **memory, **arguments})
     for fragment in fragments:

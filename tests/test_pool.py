@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, optimize, special
 
 import driftbandits as db
-from driftbandits.policies import pool
+from driftbandits.policies.adaptations import pool
 
 MEMORIES = (math.inf, 2000.0, 500.0, 125.0, 30.0)
 PRIOR = np.array([[0.95] + [0.05 / 7] * 7, [1 / 8] * 8])
@@ -208,7 +208,7 @@ def test_the_filter_that_keeps_everything_is_close_to_the_exact_fit():
         x = float(levels[t] < mean(a @ theta[t]))
         agent.learn([a], [x])
         exact.learn([a], [x])
-    held = agent._buffers.vectors[pool.FILTER]
+    held = pool.LAYOUT.in_python(agent._learner.buffers).theta[0]
     np.testing.assert_allclose(held, exact.theta_hat, atol=0.12)
     np.testing.assert_allclose(held, theta[0], atol=0.6)
 
@@ -224,9 +224,8 @@ def test_dispersion_is_learned(link, m):
             link, 1.0 + rng.choice([-0.1, 0.1])
         )
         agent.learn([[1.0]], [noise])
-    link_used, gauges = agent.policy.link, agent._buffers.gauges
-    seen, expected_spread = gauges[pool.SPREAD], gauges[pool.EXPECTED_SPREAD]
-    phi = pool.dispersion(link_used.code, link_used.m, seen, expected_spread)
+    link_used, held = agent.policy.link, pool.LAYOUT.in_python(agent._learner.buffers)
+    phi = pool.dispersion(link_used.code, link_used.m, held.spread[0], held.expected_spread[0])
     # the prior of 20 rewards still counts beside the last 1000
     identity = (20 * 1.5**2 + 950 * 0.1**2) / 970
     expected = {"binomial": 1.0 / (5 * 0.25), "poisson": 0.02, "identity": identity}[link]

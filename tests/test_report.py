@@ -16,6 +16,7 @@ import pytest
 from scipy import stats
 
 import report_results
+from driftbandits.policies import ROWS
 from driftbandits.report import write_report
 
 VOID = {"meta", "link", "img", "br", "hr", "input", "line"}
@@ -32,6 +33,7 @@ class Outline(HTMLParser):
         self.targets: list[str] = []
         self.tables: dict[str, list[list[str]]] = {}
         self.scripts: list[str] = []
+        self.headings: list[str] = []
         self.text = ""
         self._table = ""
 
@@ -51,6 +53,8 @@ class Outline(HTMLParser):
             self.tables[self._table][-1].append("")
         elif tag == "script":
             self.scripts.append("")
+        elif tag in ("h2", "h3"):
+            self.headings.append("")
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         pass
@@ -68,6 +72,8 @@ class Outline(HTMLParser):
                 rows[-1][-1] += data
         else:
             self.text += data
+            if self.open[-1:] in (["h2"], ["h3"]):
+                self.headings[-1] += data
 
 
 def read(page: Path) -> Outline:
@@ -250,22 +256,43 @@ def test_coverage_is_against_the_promise(results: Path) -> None:
 
 @pytest.mark.parametrize(("hits", "runs"), [(0, 40), (40, 40), (1, 7), (495, 500), (250, 500)])
 def test_interval_of_a_share_is_clopper_pearson(hits: int, runs: int) -> None:
-    from driftbandits.report.numbers import binomial_interval
+    from driftbandits.report.statistics import share_interval
 
-    exact = stats.binomtest(hits, runs).proportion_ci(0.95, method="exact")
-    assert binomial_interval(hits, runs) == pytest.approx((exact.low, exact.high), abs=1e-9)
+    low, high = share_interval(hits, runs)
+    assert low <= hits / runs <= high
+    at_least = stats.binom.sf(hits - 1, runs, low)  # as many hits, if the share were as low
+    at_most = stats.binom.cdf(hits, runs, high)
+    assert (low == 0.0) if hits == 0 else (at_least == pytest.approx(0.025))
+    assert (high == 1.0) if hits == runs else (at_most == pytest.approx(0.025))
+
+
+@pytest.mark.parametrize("runs", [3, 40])
+def test_a_difference_is_clear_in_one_of_twenty_experiments_without_any(runs: int) -> None:
+    from driftbandits.report.statistics import estimate
+
+    rng = np.random.default_rng(11)
+    found = [estimate(values).clear for values in rng.normal(size=(2000, runs))]
+    assert np.mean(found) == pytest.approx(0.05, abs=0.015)
+    assert estimate(rng.normal(30.0, size=runs)).clear
+    assert not estimate(np.ones(1)).clear  # one run knows nothing of its error
 
 
 def test_slope_is_weighted_least_squares() -> None:
-    from driftbandits.report.numbers import log_log_slope
+    from scipy.optimize import curve_fit
+
+    from driftbandits.report.statistics import log_log_slope
 
     rng = np.random.default_rng(3)
     x = np.array([500.0, 1000, 2000, 4000, 8000])
     se = np.array([1.0, 2, 3, 6, 9])
     mean = 5 * x**0.66 + rng.normal(size=5) * se
     fit = log_log_slope(x, mean, se)
-    (slope, intercept), covariance = np.polyfit(
-        np.log(x), np.log(mean), 1, w=mean / se, cov="unscaled"
+    (slope, intercept), covariance = curve_fit(
+        lambda log_x, slope, intercept: slope * log_x + intercept,
+        np.log(x),
+        np.log(mean),
+        sigma=se / mean,
+        absolute_sigma=True,
     )
     assert (fit.slope, fit.intercept) == pytest.approx((slope, intercept))
     residual = (np.log(mean) - slope * np.log(x) - intercept) * mean / se
@@ -300,6 +327,66 @@ def test_bounds_are_those_of_the_theorems(results: Path, outline: Outline) -> No
     assert row["bound"] == pytest.approx(bound)
     assert row["vacuous"] == (bound > 600)
     assert "vacuous" in outline.text
+
+
+def test_an_experiment_is_shown_by_what_it_recorded(
+    tmp_path: Path, results: Path, outline: Outline
+) -> None:
+    report_results.renamed(results, tmp_path)
+    page = read(write_report(tmp_path))
+    assert page.headings == outline.headings
+    assert [table[0] for table in page.tables.values()] == [
+        table[0] for table in outline.tables.values()
+    ]
+    assert page.headings[0] == "A world that changes abruptly"
+    assert {"With a narrower bonus", "With the changes known"} <= set(page.headings)
+
+
+def test_variations_of_the_papers_world_have_its_traces(tmp_path: Path) -> None:
+    world = {"name": "abrupt2d", "horizon": 80}
+    report_results.run(tmp_path, "one", world, ["D-GLUCB"], runs=2)
+    other = {"name": "abrupt2d", "horizon": 90}
+    report_results.run(tmp_path, "two", other, ["D-GLUCB"], runs=2, defaults={"bonus_scale": 0.1})
+    headings = read(write_report(tmp_path)).headings
+    assert "With a narrower bonus" not in headings
+    assert headings[headings.index("Further experiments") + 1] == "two"
+
+
+def test_variations_are_shown_without_what_they_vary(tmp_path: Path) -> None:
+    world = {"name": "abrupt2d", "horizon": 80}
+    variations: dict[str, dict[str, object]] = {
+        "narrow": {"name": "D-GLUCB", "bonus_scale": 0.1},
+        "constant": {"name": "LinUCB", "intercept": True},
+        "known": {"name": "LogisticUCB", "restart": "changes"},
+    }
+    for name, policy in variations.items():
+        report_results.run(tmp_path, name, world, [policy], runs=2)
+    page = read(write_report(tmp_path))
+    assert page.headings == [
+        "How far these figures carry",
+        "With a narrower bonus",
+        "With a fair chance for the linear policies",
+        "With the changes known",
+        "What the regret bounds say",
+        "Provenance",
+    ]
+    assert "Here it is narrower, all else equal." in page.text
+
+
+def test_a_world_at_rest_is_shown_where_there_is_no_suite(tmp_path: Path) -> None:
+    report_results.at_rest(tmp_path)
+    page = read(write_report(tmp_path))
+    assert "Further experiments" in page.headings
+    assert "table-suite-false-alarms-summary" in page.tables
+
+
+def test_every_policy_of_the_catalogue_is_reported(tmp_path: Path) -> None:
+    world = {"name": "abrupt2d", "horizon": 60}
+    report_results.run(tmp_path, "catalogue", world, list(ROWS), runs=2)
+    page = read(write_report(tmp_path))
+    assert page.faults == []
+    assert [row[0] for row in page.tables["table-catalogue-summary"][1:]] == list(ROWS)
+    assert all(name in page.text for name in ROWS)
 
 
 def test_texts_of_a_spec_cannot_break_out(results: Path, outline: Outline) -> None:
@@ -357,11 +444,25 @@ def test_few_runs_of_one_experiment_are_enough(tmp_path: Path, runs: int) -> Non
 
 def test_real_data_alone(tmp_path: Path) -> None:
     world = {"name": "paired", "table": "fair", "horizon": 80, "switch": 80}
-    report_results.run(tmp_path, "pairs", world, ["LogisticUCB"], runs=2, defaults={"S": 5.0})
+    given = {"S": 5.0, "bonus_scale": 0.1}
+    report_results.run(tmp_path, "pairs", world, list(report_results.SIX), runs=2, defaults=given)
     page = read(write_report(tmp_path))
     assert page.faults == []
     assert "table-pairs-summary" in page.tables
     assert "table-pairs-recovery" not in page.tables  # nothing changes, so nothing to recover from
+
+
+def test_readers_own_table_is_named(tmp_path: Path) -> None:
+    world = {"name": "paired", "table": "fair", "horizon": 80}
+    report_results.run(tmp_path, "pairs", world, ["D-GLUCB"], runs=2, defaults={"S": 5.0})
+    path = tmp_path / "pairs" / "spec.json"
+    spec = json.loads(path.read_text(encoding="utf-8"))
+    spec["environment"]["table"] = "pima"
+    path.write_text(json.dumps(spec), encoding="utf-8")
+    page = read(write_report(tmp_path))
+    assert "pima (diabetes, yes or no; the reader’s own copy)" in page.text
+    assert "a copy that the reader has" in page.text
+    assert "Pairs of cases: pima" in page.headings
 
 
 def test_log_with_missing_rewards_is_compared_by_reward(tmp_path: Path) -> None:
@@ -393,7 +494,7 @@ def test_folder_without_results_is_refused(tmp_path: Path) -> None:
         write_report(tmp_path / "absent")
 
 
-@pytest.mark.parametrize("package", ["polars", "matplotlib", "plotly"])
+@pytest.mark.parametrize("package", ["polars", "jinja2", "matplotlib", "plotly", "scipy"])
 def test_missing_package_is_named_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:

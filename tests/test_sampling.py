@@ -13,12 +13,11 @@ import pytest
 from scipy import optimize, special, stats
 
 import driftbandits as db
+import kinds
 from driftbandits import policies
-from driftbandits.estimator import new_buffers
-from driftbandits.estimator.model import copy_of
+from driftbandits.estimator.state import copy_of
 from driftbandits.jit import handle_of
-from policy_checks import RANDOMISED
-from reference import DISCOUNTED, LINEAR, PERTURBED, POSTERIOR, WINDOWED, Played, Reference
+from reference import Played, Reference
 
 pytestmark = pytest.mark.compiled
 
@@ -29,17 +28,15 @@ ACTIONS = np.column_stack([np.cos(ANGLES), np.sin(ANGLES)]) * LENGTHS[:, None]
 
 
 def arguments_of(name: str) -> dict:
-    memory = (
-        {"window": 25} if name in WINDOWED else {"discount": 0.95} if name in DISCOUNTED else {}
-    )
+    memory = kinds.memory_of(name, window=25, discount=0.95)
     # scales at which several directions are likely
-    scale = {"D-RandLinUCB": 1.0, "D-LinTS": 0.3}.get(name, 0.15)
+    scale = 1.0 if kinds.scaled(name) else 0.3 if kinds.linear(name) else 0.15
     return {"dim": 2, "bonus_scale": scale, **memory, **centred(name)}
 
 
 def centred(name: str) -> dict:
     """A linear model has no intercept: 0/1 rewards are around 1/2."""
-    return {"centre": 0.5} if name in LINEAR else {}
+    return {"centre": 0.5} if kinds.linear(name) else {}
 
 
 def history() -> list[Played]:
@@ -53,7 +50,7 @@ def decisions(name: str, seeds: int, **more) -> tuple[np.ndarray, np.ndarray]:
     """Choice and propensity for each seed, after the history."""
     policy = db.policy(name, **{**arguments_of(name), **more})
     kernels = policies.kernels_of(policies.family_of(policy))
-    buffers = new_buffers(policy.numbers, 2 * ROUNDS)
+    buffers = policy.new_buffers(2 * ROUNDS)
     for played in history():
         kernels.tick(handle_of(buffers), 1)
         kernels.update(handle_of(buffers), played.action[None, :], 0, played.reward, played.round)
@@ -76,7 +73,7 @@ class Law:
         self.rng = np.random.default_rng(8)
 
     def parameter(self) -> np.ndarray:
-        if self.oracle.name in POSTERIOR:
+        if kinds.posterior(self.oracle.name):
             J = self.oracle.curvature(ROUNDS, self.played, self.theta_hat)
             return self.rng.multivariate_normal(self.theta_hat, self.scale**2 * np.linalg.inv(J))
         return self.refitted()
@@ -99,7 +96,7 @@ class Law:
         return found.x
 
     def choices(self, count: int) -> np.ndarray:
-        if self.oracle.name == "D-RandLinUCB":
+        if kinds.scaled(self.oracle.name):
             scores = self.oracle.score(ROUNDS, self.played, ACTIONS)
             scales = np.abs(self.rng.standard_normal(count))
             return (scores.means + scales[:, None] * scores.widths).argmax(axis=1)
@@ -110,7 +107,7 @@ def counts_of(choices: np.ndarray) -> np.ndarray:
     return np.bincount(choices, minlength=len(ACTIONS))
 
 
-@pytest.mark.parametrize("name", RANDOMISED)
+@pytest.mark.parametrize("name", kinds.those(kinds.randomised))
 def test_choices_follow_the_law_of_the_sampler(name):
     ours, plain = counts_of(decisions(name, SEEDS)[0]), counts_of(Law(name).choices(SEEDS))
     both = ours + plain
@@ -120,7 +117,7 @@ def test_choices_follow_the_law_of_the_sampler(name):
     assert statistic < stats.chi2.ppf(0.999, seen.sum() - 1)
 
 
-@pytest.mark.parametrize("name", [*POSTERIOR, *PERTURBED])
+@pytest.mark.parametrize("name", kinds.those(kinds.samples_parameters))
 def test_propensities_are_shares_of_independent_votes(name):
     """With M votes of law q the chosen share is sum q^2 + (1 - sum q^2)/M on average."""
     votes = db.policy(name, **arguments_of(name)).row.votes
@@ -160,7 +157,7 @@ def test_exploring_mixes_with_the_law():
         assert propensity == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", RANDOMISED)
+@pytest.mark.parametrize("name", kinds.those(kinds.randomised))
 def test_without_a_bonus_the_best_mean_is_certain(name):
     law = Law(name)
     choices, propensities = decisions(name, 20, bonus_scale=0.0)
@@ -168,7 +165,7 @@ def test_without_a_bonus_the_best_mean_is_certain(name):
     assert (propensities == 1).all()
 
 
-@pytest.mark.parametrize("name", RANDOMISED)
+@pytest.mark.parametrize("name", kinds.those(kinds.randomised))
 def test_regret_is_sane(name):
     """A tenth of the theory's scale learns: on average far better than choosing blindly."""
     tuned = {"dim": 2, "horizon": 1500, "changes": 3, **centred(name)}

@@ -15,8 +15,9 @@ import pytest
 import report_results
 from driftbandits import experiments
 from driftbandits.experiments.spec import experiments_of
-from driftbandits.report import suite, write_report
-from driftbandits.report.studies import Study, find_studies
+from driftbandits.report import hindsight, write_report
+from driftbandits.report.contents import contents_of
+from driftbandits.report.recordings import Recording, find_recordings
 from experiment_checks import spec
 from test_report import Outline, read
 
@@ -150,8 +151,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def studies(results: Path) -> dict[str, Study]:
-    return find_studies(results)
+def recordings(results: Path) -> list[Recording]:
+    return find_recordings(results)
 
 
 @pytest.fixture(scope="module")
@@ -181,24 +182,24 @@ def best_by_halves(regrets: dict[str, list[float]]) -> list[float]:
 
 @pytest.mark.parametrize("name", ["paper", "turn", "stationary"])
 def test_ratios_are_to_the_best_that_the_other_half_chose(
-    results: Path, studies: dict[str, Study], name: str
+    results: Path, recordings: list[Recording], name: str
 ) -> None:
     grid = final_regret(results, f"suite-{name}-hindsight")
     single = {label: values for label, values in grid.items() if "restarted" not in label}
     stationary = {k: values for k, values in single.items() if k.startswith("LogisticUCB")}
     own = final_regret(results, f"suite-{name}")
-    (world,) = (w for w in suite.worlds_of(studies) if w.name == name)
+    (world,) = (w for w in hindsight.worlds_of(recordings) if w.name == name)
     assert world.best.regret.tolist() == best_by_halves(single)
     assert world.best.flattered == pytest.approx(min(map(np.mean, single.values())))
     assert world.best_stationary is not None
     assert world.best_stationary.regret.tolist() == best_by_halves(stationary)
-    for line in suite.lines_of(suite.worlds_of(studies)):
+    for line in hindsight.standings_of(hindsight.worlds_of(recordings)):
         expected = np.mean(own[line.policy]) / np.mean(best_by_halves(single))
         assert line.ratios[name].mean == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_point_chosen_on_a_half_is_named(studies: dict[str, Study]) -> None:
-    for world in suite.worlds_of(studies):
+def test_the_point_chosen_on_a_half_is_named(recordings: list[Recording]) -> None:
+    for world in hindsight.worlds_of(recordings):
         regrets = {
             label: world.grid.runs.filter(pl.col("policy") == label)
             .sort("replicate")["final_regret"]
@@ -213,9 +214,9 @@ def test_the_point_chosen_on_a_half_is_named(studies: dict[str, Study]) -> None:
 
 
 def test_restarting_at_the_changes_is_told_only_where_there_are_any(
-    results: Path, studies: dict[str, Study]
+    results: Path, recordings: list[Recording]
 ) -> None:
-    worlds = {world.name: world for world in suite.worlds_of(studies)}
+    worlds = {world.name: world for world in hindsight.worlds_of(recordings)}
     assert worlds["turn"].best_restarted is None
     assert worlds["stationary"].best_restarted is None
     grid = final_regret(results, "suite-paper-hindsight")
@@ -228,14 +229,15 @@ def test_the_error_of_a_ratio_is_that_of_paired_runs() -> None:
     rng = np.random.default_rng(0)
     other = rng.gamma(9.0, size=(4000, 40))
     one = 2.0 * other + rng.normal(size=(4000, 40))
-    found = [suite.ratio_of_means(a, b) for a, b in zip(one, other, strict=True)]
+    found = [hindsight.ratio_of_means(a, b) for a, b in zip(one, other, strict=True)]
     spread = np.std([ratio.mean for ratio in found])
     assert np.mean([ratio.se for ratio in found]) == pytest.approx(spread, rel=0.05)
 
 
-def test_lines_are_sorted_by_their_geometric_mean(studies: dict[str, Study]) -> None:
-    lines = suite.lines_of(suite.worlds_of(studies))
-    assert {line.policy for line in lines} == {"D-GLUCB", "SW-GLUCB x0.1", "CD-GLUCB", "random"}
+def test_standings_are_sorted_by_their_geometric_mean(recordings: list[Recording]) -> None:
+    lines = hindsight.standings_of(hindsight.worlds_of(recordings))
+    played = {policy.get("label", policy["name"]) for policy in report_results.SUITE_POLICIES}
+    assert {line.policy for line in lines} == played
     for line in lines:
         ratios = [ratio.mean for ratio in line.ratios.values()]
         assert line.overall == pytest.approx(np.prod(ratios) ** (1 / len(ratios)))
@@ -246,14 +248,17 @@ def test_lines_are_sorted_by_their_geometric_mean(studies: dict[str, Study]) -> 
     assert costs["random"] < 1.0
 
 
+def goals_of(recordings: list[Recording], policy: str) -> list[hindsight.Goal]:
+    found = contents_of(recordings)
+    return hindsight.goals_of(found.worlds, found.resting, policy=policy)
+
+
 def test_goals_are_computed_for_a_policy_that_played(
-    results: Path, studies: dict[str, Study]
+    results: Path, recordings: list[Recording]
 ) -> None:
-    worlds = suite.worlds_of(studies)
-    goals = {
-        goal.what.split(",")[0]: goal for goal in suite.goals_of(worlds, studies, policy="random")
-    }
-    line = next(line for line in suite.lines_of(worlds) if line.policy == "random")
+    worlds = hindsight.worlds_of(recordings)
+    goals = {goal.what.split(",")[0]: goal for goal in goals_of(recordings, "random")}
+    line = next(line for line in hindsight.standings_of(worlds) if line.policy == "random")
     regret = final_regret(results, "suite-paper")["random"]
     assert goals["paper’s world"].reached.mean == pytest.approx(np.mean(regret))
     assert goals[f"worst world ({line.worst})"].reached == line.ratios[line.worst]
@@ -263,13 +268,13 @@ def test_goals_are_computed_for_a_policy_that_played(
     assert stationary.best_stationary is not None
     over = np.mean(stationary.regret("random")) / np.mean(stationary.best_stationary.regret)
     assert goals["stationary world"].reached.mean == pytest.approx(over)
-    assert goals[f"cost of a round over {suite.BASELINE}"].verdict == "dream reached"
+    assert goals[f"cost of a round over {hindsight.BASELINE}"].verdict == "dream reached"
 
 
 def test_false_restarts_are_the_detections_where_nothing_changes(
-    results: Path, studies: dict[str, Study]
+    results: Path, recordings: list[Recording]
 ) -> None:
-    goals = suite.goals_of(suite.worlds_of(studies), studies, policy="CD-GLUCB")
+    goals = goals_of(recordings, "CD-GLUCB")
     (goal,) = (goal for goal in goals if goal.what.startswith("false restarts in 300"))
     runs = pl.read_parquet(results / "suite-false-alarms" / "runs-*.parquet")
     assert goal.reached.mean == runs["detections"].sum() / 6
@@ -280,7 +285,7 @@ def test_detections_are_counted_by_world(results: Path, outline: Outline) -> Non
     table = [[cell.strip() for cell in row] for row in outline.tables["table-suite-detections"]]
     heading, truth, *rows = table
     assert heading == ["policy", "paper", "turn", "stationary"]
-    assert truth == ["true jumps", "2", "–", "0"]
+    assert truth == ["true jumps", "3", "–", "0"]
     assert [row[0] for row in rows] == ["CD-GLUCB"]
     runs = pl.read_parquet(results / "suite-paper" / "runs-*.parquet")
     counted = runs.filter(pl.col("policy") == "CD-GLUCB")["detections"].sum()
@@ -289,8 +294,8 @@ def test_detections_are_counted_by_world(results: Path, outline: Outline) -> Non
     assert runs.filter(pl.col("policy") != "CD-GLUCB")["detections"].sum() == 0
 
 
-def test_a_policy_that_has_not_played_has_no_goals(studies: dict[str, Study]) -> None:
-    assert suite.goals_of(suite.worlds_of(studies), studies, policy="LogisticUCB") == []
+def test_a_policy_that_has_not_played_has_no_goals(recordings: list[Recording]) -> None:
+    assert goals_of(recordings, "LogisticUCB") == []
 
 
 # -- the report -----------------------------------------------------------------------------------
@@ -339,12 +344,34 @@ def test_a_suite_that_is_not_finished_can_be_looked_at(tmp_path: Path) -> None:
     assert "Further experiments" not in outline.text
 
 
+def test_report_says_what_was_to_be_reached(tmp_path: Path) -> None:
+    for experiment in experiments_of(with_grid(policies=[{"name": hindsight.UNTUNED}])):
+        experiments.run_experiment(experiment, out=tmp_path)
+    heading, *rows = read(write_report(tmp_path)).tables["table-suite-goals"]
+    assert [cell.strip() for cell in heading[1:]] == ["measured", "to reach", "dream", "verdict"]
+    assert [row[0].split(",")[0] for row in rows] == [
+        "paper’s world",
+        "worst world (small)",
+        "geometric mean over all worlds",
+    ]
+
+
+def test_worlds_that_share_no_policy_are_shown_side_by_side(tmp_path: Path) -> None:
+    other = with_grid(policies=[{"name": "random"}])
+    other["experiment"]["name"] = "other"
+    for experiment in (*experiments_of(with_grid()), *experiments_of(other)):
+        experiments.run_experiment(experiment, out=tmp_path)
+    outline = read(write_report(tmp_path))
+    assert [row[0] for row in outline.tables["table-suite-worlds"][1:]] == ["other", "small"]
+    assert outline.tables["table-suite-ratios"][1:] != []
+
+
 def test_one_run_is_compared_with_what_was_best_in_it(tmp_path: Path) -> None:
     given = with_grid()
     given["experiment"]["runs"] = 1
     for experiment in experiments_of(given):
         experiments.run_experiment(experiment, out=tmp_path)
-    (world,) = suite.worlds_of(find_studies(tmp_path))
+    (world,) = hindsight.worlds_of(find_recordings(tmp_path))
     grid = final_regret(tmp_path, "small-hindsight")
     assert world.best.regret.tolist() == min(v for k, v in grid.items() if "known" not in k)
     assert math.isnan(world.ratio(world.regret("LinUCB")).se)

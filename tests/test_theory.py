@@ -230,7 +230,8 @@ def test_the_discounted_radius_is_the_papers(p, t, gamma):
 
 @given(p=problems, t=rounds)
 def test_the_stationary_radius_needs_no_union_bound(p, t):
-    assert theory.rho_stationary(p, t=t) == pytest.approx(plain_rho_stationary(p, t), rel=1e-12)
+    rho = theory.radius(theory.confidence_of(p), float(t))
+    assert rho == pytest.approx(plain_rho_stationary(p, t), rel=1e-12)
 
 
 @given(gamma=discounts, t=st.integers(0, 60))

@@ -1,15 +1,13 @@
 """Contextual bandits with generalized linear rewards, for a world that changes."""
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from driftbandits.agent import Agent, BadSaveFile, Decision, Explanation, UnknownDecision
     from driftbandits.environments import Trace, as_gymnasium, environment, environment_names
     from driftbandits.policies import Detection, Policy, policy, policy_names
-    from driftbandits.simulate import Restarted, Result, simulate
+    from driftbandits.simulation import Restarted, Result, simulate
 
     __version__: str
 
@@ -17,7 +15,7 @@ _HOMES = {
     "agent": ("Agent", "BadSaveFile", "Decision", "Explanation", "UnknownDecision"),
     "environments": ("Trace", "as_gymnasium", "environment", "environment_names"),
     "policies": ("Detection", "Policy", "policy", "policy_names"),
-    "simulate": ("Restarted", "Result", "simulate"),
+    "simulation": ("Restarted", "Result", "simulate"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -41,15 +39,6 @@ __all__ = [
 ]
 
 
-class _Package(ModuleType):
-    """The package itself. The function `simulate` shares its name with a module, and wins."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "simulate" and isinstance(value, ModuleType):
-            value = value.simulate
-        super().__setattr__(name, value)
-
-
 def __getattr__(name: str) -> Any:
     """Public names are imported on first use: a command's help must not wait for the compiler."""
     if name == "__version__":
@@ -65,7 +54,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "__version__"})
-
-
-sys.modules[__name__].__class__ = _Package
+    return sorted([*__all__, "__version__"])

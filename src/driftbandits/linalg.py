@@ -1,16 +1,13 @@
 """Small dense kernels: Cholesky factors, solves, inverses, and a quadratic over a ball.
 
 Written out instead of called from LAPACK: for d <= 30 the call costs more than the arithmetic, and
-the package then needs nothing but numpy and numba. Every matrix is an entry of one stack of
-matrices, and every vector a row of one stack of vectors, because a view would cost more than a
-2 x 2 solve.
+the package then needs nothing but numpy and numba.
 
 Notation
 --------
-Ms       (n, d, d)  a stack of matrices; A, C, ... are places in it
-xs       (n, d)     a stack of vectors; x, y, ... are places in it
-A        place of a symmetric positive definite matrix
-C        place of its lower Cholesky factor, A = C C', with 1/C_jj on the diagonal
+A        (d, d)     a symmetric positive definite matrix
+C        (d, d)     its lower Cholesky factor, A = C C', with 1/C_jj on the diagonal
+x, y     (d,)       vectors
 nu       scalar     multiplier of the constraint ||x|| <= S
 """
 
@@ -21,7 +18,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from driftbandits.jit import compiled, leaf
+from driftbandits.jit import leaf
 
 Floats = NDArray[np.float64]
 
@@ -32,190 +29,199 @@ _TINY = 1e-300
 
 
 @leaf
-def cholesky(Ms: Floats, A: int, C: int) -> bool:
+def cholesky(A: Floats, C: Floats) -> bool:
     """C := lower Cholesky factor of A; False when A is not numerically positive definite.
 
     Then the factor is that of a matrix with the smallest pivots that rounding can tell from zero.
+    C may be A itself.
     """
-    d = Ms.shape[1]
+    d = A.shape[0]
     sound = True
     for j in range(d):
-        total = Ms[A, j, j]
+        total = A[j, j]
+        floor = _SMALLEST_PIVOT * abs(A[j, j])
         for k in range(j):
-            total -= Ms[C, j, k] * Ms[C, j, k]
-        floor = _SMALLEST_PIVOT * abs(Ms[A, j, j])
+            total -= C[j, k] * C[j, k]
         if not total > floor:
             sound = False
             total = max(floor, _TINY)
         reciprocal = 1.0 / math.sqrt(total)
-        Ms[C, j, j] = reciprocal
+        C[j, j] = reciprocal
         for i in range(j + 1, d):
-            total = Ms[A, i, j]
+            total = A[i, j]
             for k in range(j):
-                total -= Ms[C, i, k] * Ms[C, j, k]
-            Ms[C, i, j] = total * reciprocal
+                total -= C[i, k] * C[j, k]
+            C[i, j] = total * reciprocal
     return sound
 
 
 @leaf
-def forward_solve(Ms: Floats, C: int, xs: Floats, x: int) -> None:
+def forward_solve(C: Floats, x: Floats) -> None:
     """x := C^-1 x."""
-    for i in range(xs.shape[1]):
-        total = xs[x, i]
+    for i in range(x.shape[0]):
+        total = x[i]
         for k in range(i):
-            total -= Ms[C, i, k] * xs[x, k]
-        xs[x, i] = total * Ms[C, i, i]
+            total -= C[i, k] * x[k]
+        x[i] = total * C[i, i]
 
 
 @leaf
-def backward_solve(Ms: Floats, C: int, xs: Floats, x: int) -> None:
+def backward_solve(C: Floats, x: Floats) -> None:
     """x := C'^-1 x."""
-    d = xs.shape[1]
+    d = x.shape[0]
     for i in range(d - 1, -1, -1):
-        total = xs[x, i]
+        total = x[i]
         for k in range(i + 1, d):
-            total -= Ms[C, k, i] * xs[x, k]
-        xs[x, i] = total * Ms[C, i, i]
+            total -= C[k, i] * x[k]
+        x[i] = total * C[i, i]
 
 
 @leaf
-def multiply_by_factor(Ms: Floats, C: int, xs: Floats, x: int) -> None:
+def multiply_by_factor(C: Floats, x: Floats) -> None:
     """x := C x."""
-    for i in range(xs.shape[1] - 1, -1, -1):
-        total = xs[x, i] / Ms[C, i, i]
+    for i in range(x.shape[0] - 1, -1, -1):
+        total = x[i] / C[i, i]
         for k in range(i):
-            total += Ms[C, i, k] * xs[x, k]
-        xs[x, i] = total
+            total += C[i, k] * x[k]
+        x[i] = total
 
 
 @leaf
-def invert_factor(Ms: Floats, C: int, out: int) -> float:
+def invert_factor(C: Floats, out: Floats) -> float:
     """Lower triangle of out := C^-1; returns trace A^-1 = ||C^-1||_F^2, a bound of ||A^-1||."""
-    d = Ms.shape[1]
+    d = C.shape[0]
     squares = 0.0
     for j in range(d):
-        Ms[out, j, j] = Ms[C, j, j]
-        squares += Ms[C, j, j] * Ms[C, j, j]
+        out[j, j] = C[j, j]
+        squares += C[j, j] * C[j, j]
         for i in range(j + 1, d):
             total = 0.0
             for k in range(j, i):
-                total -= Ms[C, i, k] * Ms[out, k, j]
-            total *= Ms[C, i, i]
-            Ms[out, i, j] = total
+                total -= C[i, k] * out[k, j]
+            total *= C[i, i]
+            out[i, j] = total
             squares += total * total
     return squares
 
 
 @leaf
-def inverse(Ms: Floats, C: int, out: int) -> None:
-    """out := A^-1 = C'^-1 C^-1, from the factor."""
-    d = Ms.shape[1]
-    invert_factor(Ms, C, out)
+def inverse(C: Floats, out: Floats) -> None:
+    """out := A^-1, from the factor."""
+    d = C.shape[0]
+    invert_factor(C, out)
     for i in range(d):
         for j in range(i + 1):
             total = 0.0
             for k in range(i, d):
-                total += Ms[out, k, i] * Ms[out, k, j]
-            Ms[out, i, j] = total
+                total += out[k, i] * out[k, j]
+            out[i, j] = total
     for i in range(d):
         for j in range(i):
-            Ms[out, j, i] = Ms[out, i, j]
+            out[j, i] = out[i, j]
 
 
 @leaf
-def dot(xs: Floats, x: int, y: int) -> float:
+def dot(x: Floats, y: Floats) -> float:
     total = 0.0
-    for i in range(xs.shape[1]):
-        total += xs[x, i] * xs[y, i]
+    for i in range(x.shape[0]):
+        total += x[i] * y[i]
     return total
 
 
 @leaf
-def norm(xs: Floats, x: int) -> float:
-    return math.sqrt(dot(xs, x, x))
+def norm(x: Floats) -> float:
+    return math.sqrt(dot(x, x))
 
 
 @leaf
-def distance(xs: Floats, x: int, y: int) -> float:
+def distance(x: Floats, y: Floats) -> float:
     total = 0.0
-    for i in range(xs.shape[1]):
-        difference = xs[x, i] - xs[y, i]
+    for i in range(x.shape[0]):
+        difference = x[i] - y[i]
         total += difference * difference
     return math.sqrt(total)
 
 
 @leaf
-def copy(xs: Floats, source: int, target: int) -> None:
-    for i in range(xs.shape[1]):
-        xs[target, i] = xs[source, i]
+def copy(source: Floats, target: Floats) -> None:
+    for i in range(source.shape[0]):
+        target[i] = source[i]
 
 
 @leaf
-def multiply(Ms: Floats, A: int, xs: Floats, x: int, out: int) -> None:
+def copy_matrix(source: Floats, target: Floats) -> None:
+    for i in range(source.shape[0]):
+        for j in range(source.shape[1]):
+            target[i, j] = source[i, j]
+
+
+@leaf
+def set_to_identity(A: Floats, scale: float) -> None:
+    """A := scale I."""
+    for i in range(A.shape[0]):
+        for j in range(A.shape[0]):
+            A[i, j] = scale if i == j else 0.0
+
+
+@leaf
+def add_scaled(x: Floats, scale: float, y: Floats) -> None:
+    """x := x + scale y."""
+    for i in range(x.shape[0]):
+        x[i] += scale * y[i]
+
+
+@leaf
+def multiply(A: Floats, x: Floats, out: Floats) -> None:
     """out := A x."""
-    d = xs.shape[1]
+    d = x.shape[0]
     for i in range(d):
         total = 0.0
         for j in range(d):
-            total += Ms[A, i, j] * xs[x, j]
-        xs[out, i] = total
-
-
-@compiled
-def quadratic_form(Ms: Floats, A: int, xs: Floats, x: int) -> float:
-    """x' A x for a symmetric A, never below zero."""
-    total = 0.0
-    for i in range(xs.shape[1]):
-        row = 0.5 * Ms[A, i, i] * xs[x, i]
-        for j in range(i):
-            row += Ms[A, i, j] * xs[x, j]
-        total += xs[x, i] * row
-    return max(2.0 * total, 0.0)
+            total += A[i, j] * x[j]
+        out[i] = total
 
 
 @leaf
-def add_outer(Ms: Floats, A: int, weight: float, xs: Floats, x: int) -> None:
+def add_outer(A: Floats, weight: float, x: Floats) -> None:
     """A := A + weight x x'."""
-    d = xs.shape[1]
+    d = x.shape[0]
     for i in range(d):
-        w = weight * xs[x, i]
+        w = weight * x[i]
         for j in range(d):
-            Ms[A, i, j] += w * xs[x, j]
+            A[i, j] += w * x[j]
 
 
 @leaf
-def sandwich(Ms: Floats, A: int, B: int, scratch: int, out: int) -> None:
+def sandwich(A: Floats, B: Floats, scratch: Floats, out: Floats) -> None:
     """out := A B A for symmetric A and B."""
-    multiply_matrices(Ms, A, B, scratch)
-    multiply_matrices(Ms, scratch, A, out)
+    multiply_matrices(A, B, scratch)
+    multiply_matrices(scratch, A, out)
 
 
 @leaf
-def multiply_matrices(Ms: Floats, A: int, B: int, out: int) -> None:
+def multiply_matrices(A: Floats, B: Floats, out: Floats) -> None:
     """out := A B; out is neither A nor B."""
-    d = Ms.shape[1]
+    d = A.shape[0]
     for i in range(d):
         for j in range(d):
-            Ms[out, i, j] = 0.0
+            out[i, j] = 0.0
         for k in range(d):
-            factor = Ms[A, i, k]
+            factor = A[i, k]
             for j in range(d):
-                Ms[out, i, j] += factor * Ms[B, k, j]
+                out[i, j] += factor * B[k, j]
 
 
 @leaf
 def minimise_in_ball(
-    Ms: Floats,
-    A: int,
-    shifted: int,
-    C: int,
-    xs: Floats,
-    c: int,
+    A: Floats,
+    c: Floats,
     S: float,
-    x: int,
-    y: int,
     nu: float,
     tolerance: float,
+    x: Floats,
+    shifted: Floats,
+    C: Floats,
+    y: Floats,
 ) -> bool:
     """x := argmin over ||x|| <= S of x'A x / 2 - c'x, from a guess of its multiplier nu >= 0.
 
@@ -228,28 +234,26 @@ def minimise_in_ball(
     no hard case because A is positive definite).
     `shifted`, `C` and `y` are scratch.
     """
-    d = xs.shape[1]
-    for i in range(d):
-        for j in range(d):
-            Ms[shifted, i, j] = Ms[A, i, j]
+    d = x.shape[0]
+    copy_matrix(A, shifted)
     sound = True
     for _ in range(_SECULAR_STEPS):
         for i in range(d):
-            Ms[shifted, i, i] = Ms[A, i, i] + nu
-        sound = cholesky(Ms, shifted, C) and sound
-        copy(xs, c, x)
-        forward_solve(Ms, C, xs, x)
-        backward_solve(Ms, C, xs, x)
-        length = norm(xs, x)
+            shifted[i, i] = A[i, i] + nu
+        sound = cholesky(shifted, C) and sound
+        copy(c, x)
+        forward_solve(C, x)
+        backward_solve(C, x)
+        length = norm(x)
         if nu == 0.0 and length <= S:
             return sound
-        copy(xs, x, y)
-        forward_solve(Ms, C, xs, y)
+        copy(x, y)
+        forward_solve(C, y)
         excess = length / S - 1.0
-        nu = max(nu + excess * (length * length) / dot(xs, y, y), 0.0)
+        nu = max(nu + excess * (length * length) / dot(y, y), 0.0)
         if abs(excess) <= max(tolerance, _ROUNDING):
             break
-    scale = S / norm(xs, x)
+    scale = S / norm(x)
     for i in range(d):
-        xs[x, i] *= scale
+        x[i] *= scale
     return sound

@@ -6,7 +6,7 @@ import re
 import msgspec
 from calls import NEWS, decide, ok, play
 
-from driftbandits.service import wire
+from driftbandits import wire
 from driftbandits.service.app import ROUTES
 
 

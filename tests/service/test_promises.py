@@ -244,7 +244,7 @@ def test_promise_4_nothing_is_dropped_in_silence(tmp_path):
             ("duplicate", "e1"),
         ]
         text = client.get("/metrics").text
-        assert 'driftbandits_events_total{policy="news",kind="late"} 1' in text
+        assert 'driftbandits_events_total{kind="late",policy="news"} 1.0' in text
 
 
 def test_promise_5_overload_is_refused_and_loses_nothing(tmp_path):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +19,12 @@ class Decision:
     index: int
     round: int
     propensity: float
-    table: Floats
-    """Rows: means, widths and scores of every action; what follows are views of it."""
+    _rows: Floats = field(repr=False)  # of `table`, and what a kernel has used as scratch
+
+    @property
+    def table(self) -> Floats:
+        """Means, widths and scores of every action, (3, K)."""
+        return self._rows[:3]
 
     @property
     def means(self) -> Floats:
@@ -36,7 +39,7 @@ class Decision:
         return self._row(2)
 
     def _row(self, i: int) -> Floats:
-        row: Floats = self.table[i]
+        row: Floats = self._rows[i]
         return row
 
 
@@ -62,9 +65,6 @@ class Explanation(NamedTuple):
 Made = tuple[Decision, bytes, float]
 """A decision, and what it was made by: theta_hat and theta, and the radius."""
 
-Waiting = tuple[int, Floats]
-"""The round of a decision whose reward has not come, and the action that was played (1, dim)."""
-
 
 class UnknownDecision(ValueError):
     """A reward for a decision that is not waiting for one."""
@@ -83,35 +83,3 @@ def frozen(array: Floats) -> Floats:
 def estimates_from(content: bytes) -> Floats:
     """theta_hat and theta, (2, d)."""
     return np.frombuffer(content).reshape(2, -1)
-
-
-def packed_decisions(made: list[Made], d: int) -> dict[str, NDArray[Any]]:
-    """Decisions of different sizes as a few flat arrays."""
-    decisions = [decision for decision, _, _ in made]
-    labels = [(x.id, x.index, x.round, x.table.shape[1]) for x in decisions]
-    means, widths = np.concatenate([x.table[:2] for x in decisions] or [np.empty((2, 0))], axis=1)
-    return {
-        "made": np.array(labels, dtype=np.int64).reshape(-1, 4),
-        "made_propensities": np.array([x.propensity for x in decisions]),
-        "made_radii": np.array([radius for _, _, radius in made]),
-        "made_estimates": np.frombuffer(b"".join([x for _, x, _ in made])).reshape(-1, 2, d),
-        "made_means": means,
-        "made_widths": widths,
-    }
-
-
-def unpacked_decisions(arrays: dict[str, NDArray[Any]]) -> Iterable[tuple[int, Made]]:
-    ends = np.cumsum(arrays["made"][:, 3]).tolist()
-    for (number, index, when, size), propensity, radius, estimates, end in zip(
-        arrays["made"].tolist(),
-        arrays["made_propensities"].tolist(),
-        arrays["made_radii"].tolist(),
-        arrays["made_estimates"],
-        ends,
-        strict=True,
-    ):
-        means = arrays["made_means"][end - size : end]
-        widths = arrays["made_widths"][end - size : end]
-        table = frozen(np.stack([means, widths, means + widths]))
-        decision = Decision(number, index, when, propensity, table)
-        yield number, (decision, estimates.tobytes(), radius)

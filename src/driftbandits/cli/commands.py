@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from driftbandits.cli.execution import Failed, ProgressBars, executor_of
 from driftbandits.cli.logs import evaluate, log
 from driftbandits.cli.serving import COMMANDS
 from driftbandits.cli.tables import print_table
+from driftbandits.errors import RunFailed, SpecError
 
 if TYPE_CHECKING:
     from driftbandits.experiments import Experiment
@@ -49,8 +51,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if traceback:
             raise
-        from_spec = type(error).__name__ == "SpecError"  # importing it would load the compiler
-        return _complain(_message(error), BAD_USAGE if from_spec else FAILED)
+        return _complain(_message(error), BAD_USAGE if isinstance(error, SpecError) else FAILED)
     return DONE
 
 
@@ -63,7 +64,7 @@ def _message(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name and "pip install" not in str(error):
         return f"{error.name} is not installed: pip install 'driftbandits[all]'"
     # Our own messages are sentences; what comes from elsewhere needs its kind to make sense.
-    if isinstance(error, (Failed, ValueError, ImportError)) or type(error).__name__ == "RunFailed":
+    if isinstance(error, (Failed, RunFailed, ValueError, ImportError)):
         return str(error)
     return shorten(f"{type(error).__name__}: {error}", width=300)
 
@@ -133,7 +134,7 @@ def reproduce(
     wanted = []
     for name in REPRODUCED:
         options = {}
-        if name.startswith("paired-pima"):
+        if _is_of_pima(files[name]):
             if pima is None and not _faraway_is_installed():
                 continue
             options = {} if pima is None else {"path": str(pima)}
@@ -141,6 +142,11 @@ def reproduce(
             wanted.append(replace(experiment, runs=math.ceil(experiment.runs * share)))
     _run_all(wanted, out=out, workers=workers, cluster=cluster)
     _write_report(out)
+
+
+def _is_of_pima(file: Path) -> bool:
+    world = tomllib.loads(file.read_text(encoding="utf-8"))["environment"]
+    return bool(world.get("table") == "pima")
 
 
 def _faraway_is_installed() -> bool:

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
 import click
+
+from driftbandits import extras
 
 
 class Failed(Exception):
@@ -30,29 +31,18 @@ def executor_of(*, workers: int | None, cluster: str | None) -> Iterator[Executo
     if cluster is not None:
         if workers is not None:
             raise click.UsageError("--workers is for this machine; a cluster has its own.")
-        with _cluster(cluster) as executor:
-            yield executor
+        with _cluster(cluster) as there:
+            yield there
         return
-    count = number_of_cpus() if workers is None else workers
-    if count == 1:
-        yield None
-        return
-    from driftbandits.experiments import LocalWorkers
+    from driftbandits.workers import local_workers
 
-    executor = LocalWorkers(count)
-    try:
+    with local_workers(number_of_cpus() if workers is None else workers) as executor:
         yield executor
-    finally:
-        # On the way out of an interrupted run nobody waits for tasks that were not begun.
-        executor.shutdown(cancel_futures=True)
 
 
 @contextmanager
 def _cluster(address: str) -> Iterator[Executor]:
-    try:
-        distributed: Any = import_module("distributed")
-    except ImportError:
-        raise Failed("A cluster needs distributed: pip install 'driftbandits[all]'") from None
+    distributed = extras.load("distributed", "A cluster needs distributed")
     try:
         client = distributed.Client(address, timeout=10, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:

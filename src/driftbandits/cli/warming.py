@@ -10,9 +10,9 @@ import msgspec
 from driftbandits.evaluate import Log, LoggedDecision
 from driftbandits.policies import Policy
 from driftbandits.service.fold import Fold, Offer
-from driftbandits.service.wire import ID_PATTERN, NAME_PATTERN
 from driftbandits.store import CONFIGURED, DECISION, NewEvent, Store
 from driftbandits.store.records import Configured, Rewarded, packed
+from driftbandits.wire import ID_PATTERN, NAME_PATTERN
 
 KEY = "import"
 """Stands where events have the id of the key that they came with."""

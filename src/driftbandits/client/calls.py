@@ -1,39 +1,23 @@
-"""The calls of the service as data, and when to try one again; no connection is made here."""
+"""A call of the service as data, and when to try one again; no connection is made here."""
 
 from __future__ import annotations
 
-import os
+import functools
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
-from urllib.parse import quote
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote, urlencode
 
 import msgspec
 
-from driftbandits.client.answers import (
-    Arm,
-    Configuration,
-    Decision,
-    DecisionResult,
-    DecisionResults,
-    Digest,
-    Erasure,
-    Events,
-    Health,
-    Policies,
-    PolicyState,
-    PolicySummary,
-    Problem,
-    Refusal,
-    Reward,
-    RewardResult,
-    RewardResults,
-    Versions,
-)
-from driftbandits.client.errors import NoAnswer, ServiceError, SomeRefused, error_of
+from driftbandits import wire
+from driftbandits.client.errors import NoAnswer, ServiceError, error_of
+from driftbandits.operations import Operation
 
 Answer = TypeVar("Answer")
+Other = TypeVar("Other")
 
 # Everything that changes something carries an event_id or says the whole configuration, so that
 # trying again cannot do it twice.
@@ -43,172 +27,76 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 _encoder = msgspec.json.Encoder(enc_hook=lambda value: value.tolist())
 
 
-class Call(NamedTuple, Generic[Answer]):
+@dataclass(frozen=True)
+class Call(Generic[Answer]):
     """One request, and what to make of its answer."""
 
-    method: str
+    operation: Operation[Any]
     path: str
     body: bytes | None
     read: Callable[[int, bytes], Answer]
     retried: bool = True
 
+    @property
+    def method(self) -> str:
+        return self.operation.method
 
-def read_as(kind: type[Any]) -> Callable[[int, bytes], Any]:
-    decoder = msgspec.json.Decoder(kind)
+    def then(self, change: Callable[[Answer], Other]) -> Call[Other]:
+        """The same request, with something else made of its answer."""
 
-    def read(status: int, content: bytes) -> Any:
-        if not 200 <= status < 300:
-            raise refusal(status, content)
-        try:
-            return decoder.decode(content)
-        except msgspec.DecodeError as error:
-            raise ServiceError(
-                f"the answer is not what a decision service says: {error}", status=status
-            ) from None
+        def read(status: int, content: bytes) -> Other:
+            return change(self.read(status, content))
 
-    return read
+        return Call(self.operation, self.path, self.body, read, self.retried)
 
 
-def refusal(status: int, content: bytes) -> ServiceError:
-    try:
-        problem = msgspec.json.decode(content, type=Refusal).error
-    except msgspec.DecodeError:
-        problem = Problem(message=content[:200].decode(errors="replace") or "no explanation given")
-    return _error_of(status, problem)
-
-
-def _error_of(status: int, problem: Problem | None) -> ServiceError:
-    said = problem or Problem(message="no explanation given")
-    return error_of(status, message=said.message, code=said.code, path=said.path)
-
-
-_DECISION, _REWARD, _STATE = read_as(Decision), read_as(Reward), read_as(PolicyState)
-_DECISIONS, _REWARDS = read_as(DecisionResults), read_as(RewardResults)
-_POLICIES, _EVENTS = read_as(Policies), read_as(Events)
-_VERSIONS, _DIGEST, _ERASURE = read_as(Versions), read_as(Digest), read_as(Erasure)
-
-
-def new_event_id() -> str:
-    return os.urandom(16).hex()
-
-
-def _path(policy: str, *rest: str) -> str:
-    if not isinstance(policy, str) or not policy:
-        raise ValueError(f"policy must be the name of a policy; got {policy!r}")
-    return "/".join(["/v1/policies", quote(policy, safe=""), *rest])
-
-
-def put_policy(policy: str, name: str, arguments: Mapping[str, Any]) -> Call[PolicyState]:
-    body = _encoder.encode({"name": name, **arguments})
-    return Call("PUT", _path(policy), body, _STATE)
-
-
-def decide(policy: str, arms: Any, *, event_id: str | None, baseline: str | None) -> Call[Decision]:
-    body = _encoder.encode(_decision(arms, event_id, baseline))
-    return Call("POST", _path(policy, "decisions"), body, _DECISION)
-
-
-def decide_many(policy: str, requests: Iterable[Mapping[str, Any]]) -> Call[list[Decision]]:
-    wanted = []
-    for i, request in enumerate(requests):
-        unknown = request.keys() - {"arms", "event_id", "baseline"}
-        if unknown or "arms" not in request:
-            raise ValueError(
-                f"requests[{i}] must have arms, and may have event_id and baseline; "
-                f"got {', '.join(map(str, request))}"
-            )
-        wanted.append(_decision(request["arms"], request.get("event_id"), request.get("baseline")))
-
-    def read(status: int, content: bytes) -> list[Decision]:
-        return _all_of(_DECISIONS(status, content).results, "decision")
-
-    body = _encoder.encode({"decisions": wanted})
-    return Call("POST", _path(policy, "decisions:batch"), body, read)
-
-
-def _decision(arms: Any, event_id: str | None, baseline: str | None) -> dict[str, Any]:
-    request = {"event_id": new_event_id() if event_id is None else event_id, "arms": _arms(arms)}
-    return request if baseline is None else {**request, "baseline": baseline}
-
-
-def _arms(arms: Any) -> list[Any]:
-    """Arms as the service wants them: from {id: x}, or from a list of Arm or {"id", "x"}."""
-    if isinstance(arms, Mapping):
-        return [{"id": name, "x": x} for name, x in arms.items()]
-    if isinstance(arms, Sequence) and all(isinstance(arm, (Arm, Mapping)) for arm in arms):
-        return list(arms)
-    raise ValueError(
-        'arms must be {id: x, ...}, or a list of Arm or {"id": ..., "x": ...}; '
-        f"got {type(arms).__name__}"
+def call(
+    operation: Operation[Answer],
+    *,
+    body: Any = None,
+    query: Mapping[str, int | None] | None = None,
+    **names: str,
+) -> Call[Answer]:
+    """A call of an operation; `names` fill in its path, and a query leaves out what is None."""
+    path = operation.path.format(**{key: _quoted(key, name) for key, name in names.items()})
+    given = {key: int(value) for key, value in (query or {}).items() if value is not None}
+    return Call(
+        operation,
+        f"{path}?{urlencode(given)}" if given else path,
+        None if body is None else _encoder.encode(body),
+        functools.partial(_read, operation.answer),
     )
 
 
-def reward(policy: str, event_id: str, value: float) -> Call[Reward]:
-    body = _encoder.encode({"event_id": event_id, "value": value})
-    return Call("POST", _path(policy, "rewards"), body, _REWARD)
+def _quoted(key: str, name: str) -> str:
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"{key} must be the name of a {key}; got {name!r}")
+    return quote(name, safe="")
 
 
-def reward_many(policy: str, rewards: Mapping[str, float]) -> Call[list[Reward]]:
-    wanted = [{"event_id": name, "value": value} for name, value in rewards.items()]
-
-    def read(status: int, content: bytes) -> list[Reward]:
-        return _all_of(_REWARDS(status, content).results, "reward")
-
-    body = _encoder.encode({"rewards": wanted})
-    return Call("POST", _path(policy, "rewards:batch"), body, read)
+@functools.cache
+def _decoder(struct: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(struct)
 
 
-def _all_of(results: Sequence[DecisionResult | RewardResult], field: str) -> list[Any]:
-    """The answers of a batch; if some were refused, an exception that has all of them."""
-    answers = [
-        getattr(result, field) or _error_of(result.status, result.error) for result in results
-    ]
-    if any(isinstance(answer, ServiceError) for answer in answers):
-        raise SomeRefused(answers)
-    return answers
+def _read(struct: Any, status: int, content: bytes) -> Any:
+    if not 200 <= status < 300:
+        raise refusal(status, content)
+    try:
+        return _decoder(struct).decode(content)
+    except msgspec.DecodeError as error:
+        raise ServiceError(
+            f"the answer is not what a decision service says: {error}", status=status
+        ) from None
 
 
-def policies() -> Call[list[PolicySummary]]:
-    def read(status: int, content: bytes) -> list[PolicySummary]:
-        found: Policies = _POLICIES(status, content)
-        return found.policies
-
-    return Call("GET", "/v1/policies", None, read)
-
-
-def policy(name: str) -> Call[PolicyState]:
-    return Call("GET", _path(name), None, _STATE)
-
-
-def events(policy: str, *, after: int, limit: int | None) -> Call[Events]:
-    query = f"events?after={int(after)}" + ("" if limit is None else f"&limit={int(limit)}")
-    return Call("GET", _path(policy, query), None, _EVENTS)
-
-
-def versions(policy: str) -> Call[list[Configuration]]:
-    def read(status: int, content: bytes) -> list[Configuration]:
-        found: Versions = _VERSIONS(status, content)
-        return found.versions
-
-    return Call("GET", _path(policy, "versions"), None, read)
-
-
-def digest(policy: str) -> Call[Digest]:
-    return Call("GET", _path(policy, "digest"), None, _DIGEST)
-
-
-def erase(policy: str, which: Mapping[str, Any]) -> Call[Erasure]:
-    body = _encoder.encode({name: value for name, value in which.items() if value is not None})
-    return Call("POST", _path(policy, "erasures"), body, _ERASURE)
-
-
-def health() -> Call[Health]:
-    def read(status: int, content: bytes) -> Health:
-        if status == 200:
-            return Health(ready=True, status="ok")
-        return Health(ready=False, status=str(refusal(status, content)))
-
-    return Call("GET", "/readyz", None, read, retried=False)
+def refusal(status: int, content: bytes) -> ServiceError:
+    """The exception for an answer that is no success."""
+    try:
+        problem = _decoder(wire.ErrorAnswer).decode(content).error
+    except msgspec.DecodeError:
+        problem = wire.Problem(code="", message=content[:200].decode(errors="replace"))
+    return error_of(status, problem)
 
 
 class Tries:

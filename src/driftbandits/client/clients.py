@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from driftbandits.client import calls
-from driftbandits.client.answers import (
-    Configuration,
-    Decision,
-    Digest,
-    Erasure,
-    Events,
-    Health,
-    PolicyState,
-    PolicySummary,
-    Reward,
-)
 from driftbandits.client.calls import Call, Tries
+from driftbandits.client.methods import Methods
 
 if TYPE_CHECKING:
     import httpx
@@ -66,7 +55,7 @@ def _positive(name: str, value: float, *, or_zero: bool = False) -> float:
     return float(value)
 
 
-class Client:
+class Client(Methods):
     """Decisions and rewards over HTTP. May be used by several threads."""
 
     __doc__ += _ABOUT
@@ -95,7 +84,8 @@ class Client:
     def close(self) -> None:
         self._http.close()
 
-    def _send(self, call: Call[Answer]) -> Answer:
+    def _run(self, describe: Callable[[], Call[Answer]]) -> Answer:
+        call = describe()
         httpx = _httpx()
         tries = Tries(call, patience=self._patience)
         while True:
@@ -109,75 +99,8 @@ class Client:
                 return call.read(answer.status_code, answer.content)
             time.sleep(wait)
 
-    def put_policy(self, policy: str, name: str, **arguments: Any) -> PolicyState:
-        """Make a policy, or change its configuration; the arguments are those of `db.policy`.
 
-        Further ones say how it is served: mode, reward_wait_s, default_reward, half_life_s,
-        window_s, seed.
-        """
-        return self._send(calls.put_policy(policy, name, arguments))
-
-    def decide(
-        self,
-        policy: str,
-        arms: Any,
-        *,
-        event_id: str | None = None,
-        baseline: str | None = None,
-    ) -> Decision:
-        """Choose one of `arms`: {id: x, ...}, or a list of Arm or {"id": ..., "x": ...}."""
-        return self._send(calls.decide(policy, arms, event_id=event_id, baseline=baseline))
-
-    def decide_many(self, policy: str, requests: Iterable[Mapping[str, Any]]) -> list[Decision]:
-        """Decide for several requests {"arms", "event_id"?, "baseline"?}, one after the other."""
-        return self._send(calls.decide_many(policy, requests))
-
-    def reward(self, policy: str, event_id: str, value: float) -> Reward:
-        """Report what came of a decision."""
-        return self._send(calls.reward(policy, event_id, value))
-
-    def reward_many(self, policy: str, rewards: Mapping[str, float]) -> list[Reward]:
-        """Report what came of several decisions: {event_id: value, ...}."""
-        return self._send(calls.reward_many(policy, rewards))
-
-    def policies(self) -> list[PolicySummary]:
-        """The policies that the key may see."""
-        return self._send(calls.policies())
-
-    def policy(self, policy: str) -> PolicyState:
-        """A policy's estimate, radius, effective sample size, detections and counts."""
-        return self._send(calls.policy(policy))
-
-    def events(self, policy: str, *, after: int = 0, limit: int | None = None) -> Events:
-        """A part of the policy's log."""
-        return self._send(calls.events(policy, after=after, limit=limit))
-
-    def versions(self, policy: str) -> list[Configuration]:
-        """Every configuration the policy has had, oldest first."""
-        return self._send(calls.versions(policy))
-
-    def digest(self, policy: str) -> Digest:
-        """The fingerprint of the policy's state, to compare with a replay."""
-        return self._send(calls.digest(policy))
-
-    def erase(
-        self,
-        policy: str,
-        *,
-        event_ids: Sequence[str] | None = None,
-        prefix: str | None = None,
-        older_than_days: float | None = None,
-    ) -> Erasure:
-        """Take the content out of events, by id, prefix of ids or age; what was learned stays."""
-        which = {"event_ids": event_ids, "prefix": prefix, "older_than_days": older_than_days}
-        return self._send(calls.erase(policy, which))
-
-    def health(self) -> Health:
-        """Whether the service is ready; tried once."""
-        return self._send(calls.health())
-
-
-class AsyncClient:
+class AsyncClient(Methods):
     """Decisions and rewards over HTTP, for asyncio: the methods of `Client`, to be awaited."""
 
     __doc__ += _ABOUT
@@ -206,9 +129,10 @@ class AsyncClient:
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def _send(self, call: Call[Answer]) -> Answer:
+    async def _run(self, describe: Callable[[], Call[Answer]]) -> Answer:
         import asyncio  # late, as httpx: who imports this module may never need it
 
+        call = describe()
         httpx = _httpx()
         tries = Tries(call, patience=self._patience)
         while True:
@@ -221,68 +145,3 @@ class AsyncClient:
             if wait is None:
                 return call.read(answer.status_code, answer.content)
             await asyncio.sleep(wait)
-
-    async def put_policy(self, policy: str, name: str, **arguments: Any) -> PolicyState:
-        """See `Client.put_policy`."""
-        return await self._send(calls.put_policy(policy, name, arguments))
-
-    async def decide(
-        self,
-        policy: str,
-        arms: Any,
-        *,
-        event_id: str | None = None,
-        baseline: str | None = None,
-    ) -> Decision:
-        """See `Client.decide`."""
-        return await self._send(calls.decide(policy, arms, event_id=event_id, baseline=baseline))
-
-    async def decide_many(
-        self, policy: str, requests: Iterable[Mapping[str, Any]]
-    ) -> list[Decision]:
-        """See `Client.decide_many`."""
-        return await self._send(calls.decide_many(policy, requests))
-
-    async def reward(self, policy: str, event_id: str, value: float) -> Reward:
-        """See `Client.reward`."""
-        return await self._send(calls.reward(policy, event_id, value))
-
-    async def reward_many(self, policy: str, rewards: Mapping[str, float]) -> list[Reward]:
-        """See `Client.reward_many`."""
-        return await self._send(calls.reward_many(policy, rewards))
-
-    async def policies(self) -> list[PolicySummary]:
-        """See `Client.policies`."""
-        return await self._send(calls.policies())
-
-    async def policy(self, policy: str) -> PolicyState:
-        """See `Client.policy`."""
-        return await self._send(calls.policy(policy))
-
-    async def events(self, policy: str, *, after: int = 0, limit: int | None = None) -> Events:
-        """See `Client.events`."""
-        return await self._send(calls.events(policy, after=after, limit=limit))
-
-    async def versions(self, policy: str) -> list[Configuration]:
-        """See `Client.versions`."""
-        return await self._send(calls.versions(policy))
-
-    async def digest(self, policy: str) -> Digest:
-        """See `Client.digest`."""
-        return await self._send(calls.digest(policy))
-
-    async def erase(
-        self,
-        policy: str,
-        *,
-        event_ids: Sequence[str] | None = None,
-        prefix: str | None = None,
-        older_than_days: float | None = None,
-    ) -> Erasure:
-        """See `Client.erase`."""
-        which = {"event_ids": event_ids, "prefix": prefix, "older_than_days": older_than_days}
-        return await self._send(calls.erase(policy, which))
-
-    async def health(self) -> Health:
-        """See `Client.health`."""
-        return await self._send(calls.health())

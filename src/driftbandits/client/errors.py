@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from driftbandits.wire import Problem
+
 
 class ServiceError(Exception):
     """The service did not do what it was asked.
@@ -75,7 +77,9 @@ _KINDS: dict[int, type[ServiceError]] = {
 }
 
 
-def error_of(status: int, *, message: str, code: str = "", path: str | None = None) -> ServiceError:
+def error_of(status: int, problem: Problem | None) -> ServiceError:
     """The exception for an answer's status."""
     kind = _KINDS.get(status, Unavailable if status >= 500 else BadRequest)
-    return kind(f"{status}: {message}", status=status, code=code, path=path)
+    said = problem or Problem(code="", message="")
+    message = said.message or "no explanation given"
+    return kind(f"{status}: {message}", status=status, code=said.code, path=said.path)

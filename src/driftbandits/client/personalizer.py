@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from driftbandits.client.answers import Decision
 from driftbandits.client.clients import Client
 from driftbandits.client.features import encode
 
@@ -37,21 +38,8 @@ class Personalizer:
         offered = [action for action in actions if action["id"] not in excluded]
         if not offered:
             raise ValueError("actions must hold one that is not in excludedActions; got none")
-        context = request.get("contextFeatures", ())
-        decision = self._client.decide(
-            self._policy,
-            {
-                action["id"]: encode(context, action.get("features", ()), dim=self._dim)
-                for action in offered
-            },
-            event_id=request.get("eventId"),
-        )
-        scores = dict(zip((action["id"] for action in offered), decision.scores, strict=True))
-        del scores[decision.arm]
-        ranking = [{"id": decision.arm, "probability": decision.propensity}]
-        for name in sorted(scores, key=lambda name: -scores[name]):
-            rest = (1.0 - decision.propensity) / len(scores)
-            ranking.append({"id": name, "probability": rest})
+        decision = self._decide(offered, request)
+        ranking = _ranking([action["id"] for action in offered], decision)
         for place, action in enumerate(actions):
             if action["id"] in excluded:  # they keep their place
                 ranking.insert(place, {"id": action["id"], "probability": 0.0})
@@ -60,6 +48,14 @@ class Personalizer:
             "eventId": decision.event_id,
             "rewardActionId": decision.arm,
         }
+
+    def _decide(self, offered: list[Mapping[str, Any]], request: Mapping[str, Any]) -> Decision:
+        context = request.get("contextFeatures", ())
+        arms = {
+            action["id"]: encode(context, action.get("features", ()), dim=self._dim)
+            for action in offered
+        }
+        return self._client.decide(self._policy, arms, event_id=request.get("eventId"))
 
     def _refuse_defaults(self) -> None:
         if self._client.policy(self._policy).configuration.reward_wait_s is not None:
@@ -86,3 +82,15 @@ def _actions(request: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if len(set(names)) < len(names):
         raise ValueError(f"actions must have different ids; got {names}")
     return actions
+
+
+def _ranking(offered: list[str], decision: Decision) -> list[dict[str, Any]]:
+    """The chosen action, and the others by their scores."""
+    scores = dict(zip(offered, decision.scores, strict=True))
+    del scores[decision.arm]
+    others = sorted(scores, key=lambda name: -scores[name])
+    rest = (1.0 - decision.propensity) / max(len(others), 1)
+    return [
+        {"id": decision.arm, "probability": decision.propensity},
+        *({"id": name, "probability": rest} for name in others),
+    ]

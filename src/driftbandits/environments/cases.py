@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from driftbandits import links
-from driftbandits.environments import checks
+from driftbandits import checks, links
 from driftbandits.environments.tables import Table, load_table
 from driftbandits.environments.trace import Trace
 
@@ -59,7 +58,7 @@ class Cases:
             )
 
     def draw(self, rng: np.random.Generator) -> Trace:
-        rows = self._rows(checks.generator(rng))
+        rows = self._rows(checks.generator("rng", rng))
         switch = self.horizon if self.switch is None else self.switch
         actions = self.cases.actions()[rows]
         rewards = self._worth()[rows]

@@ -74,7 +74,9 @@ class BanditEnv(gymnasium.Env[Observation, np.int64]):
         if trace is None or now >= trace.horizon:
             raise ValueError("step needs a running episode: call reset first")
         if not self.action_space.contains(action):
-            raise ValueError(f"action must be an integer 0..{trace.arms - 1}; got {action!r}")
+            raise ValueError(
+                f"action must be an integer from 0 to {trace.arms - 1}; got {action!r}"
+            )
         arm = int(action)
         allowed = trace.available is None or bool(trace.available[now, arm])
         mean = None if trace.means is None else float(trace.means[now, arm]) if allowed else 0.0

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from driftbandits.environments import checks
+from driftbandits import checks
 from driftbandits.environments.trace import Trace
 
 
@@ -30,7 +30,7 @@ class Logged:
     shuffle: bool = False
 
     def draw(self, rng: np.random.Generator) -> Trace:
-        checks.generator(rng)
+        checks.generator("rng", rng)
         if not self.shuffle:
             return self.trace
         order = rng.permutation(self.trace.horizon)
@@ -83,8 +83,7 @@ def logged(
     >>> world.trace.actions[0].tolist(), world.trace.rewards.tolist()
     ([[1.0, 0.0], [0.0, 1.0]], [[1.0, nan], [nan, 0.0]])
     """
-    if not isinstance(shuffle, bool):
-        raise ValueError(f"shuffle must be true or false; got {shuffle!r}")
+    checks.flag("shuffle", shuffle)
     if path is not None:
         given = {"actions": actions, "rewards": rewards, "chosen": chosen, "arms": arms}
         given |= {"means": means, "available": available}
@@ -105,7 +104,7 @@ def logged(
         arms = checks.integer("arms", arms, least=1)
     known = _spread(rewards, chosen, rounds=len(offered), arms=arms)
     trace = Trace(
-        actions=offered if offered.ndim == 3 else _blocks(offered, arms),
+        actions=offered if offered.ndim == 3 else _for_each_arm(offered, arms),
         rewards=known,
         means=means,  # type: ignore[arg-type]  # Trace makes arrays of them
         available=available,  # type: ignore[arg-type]
@@ -128,7 +127,7 @@ def _number_of_arms(given: int | None, found: int) -> int:
     return found
 
 
-def _blocks(contexts: NDArray[np.float64], arms: int) -> NDArray[np.float64]:
+def _for_each_arm(contexts: NDArray[np.float64], arms: int) -> NDArray[np.float64]:
     rounds, dim = contexts.shape
     actions = np.zeros((rounds, arms, arms, dim))
     actions[:, np.arange(arms), np.arange(arms)] = contexts[:, None, :]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
 
-from driftbandits.environments import checks
+from driftbandits import checks, extras
 from driftbandits.environments.cases import Counts, Paired
 from driftbandits.environments.logged import logged
 from driftbandits.environments.synthetic import Abrupt, Drift, Seasonal, Stationary, abrupt2d
@@ -36,12 +35,12 @@ def environment(name: str, **options: Any) -> Environment:
     >>> environment("abrupt2d", horizon=600).changes
     (101, 201, 301)
     """
-    make = _WORLDS[checks.one_of("name", name, _WORLDS)]
+    make = _WORLDS[checks.choice("name", name, environment_names())]
     allowed = inspect.signature(make).parameters
     for option in options:
         if option not in allowed:
             raise ValueError(
-                f"{option} is not an option of the world {name}; "
+                f"{option} is not an option of the world {name}{checks.perhaps(option, allowed)}; "
                 f"it has {', '.join(sorted(allowed))}"
             )
     return make(**options)
@@ -52,10 +51,7 @@ def as_gymnasium(environment: Environment, *, seed: int | None = None) -> Any:
 
     `seed` belongs to the first `reset` that is given none.
     """
-    try:
-        gym = importlib.import_module("driftbandits.environments.gym")
-    except ImportError:
-        raise ImportError(
-            "Gymnasium environments need gymnasium: pip install 'driftbandits[gym]'"
-        ) from None
-    return gym.BanditEnv(environment, seed=seed)
+    extras.load("gymnasium", "Gymnasium environments need gymnasium", extra="gym")
+    from driftbandits.environments.gym import BanditEnv
+
+    return BanditEnv(environment, seed=seed)

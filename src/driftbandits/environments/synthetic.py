@@ -26,8 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from driftbandits import links
-from driftbandits.environments import checks
+from driftbandits import checks, links
 from driftbandits.environments.trace import Trace, change_rounds
 
 ARM_SET_CYCLES = 4
@@ -65,10 +64,10 @@ class Synthetic:
         self._hold(arms=checks.integer("arms", self.arms, least=1))
         self._hold(m=links.link(self.link, m=self.m).m)
         if self.norm is not None:
-            self._hold(norm=checks.positive("norm", self.norm))
-        self._hold(radius=checks.positive("radius", self.radius))
+            self._hold(norm=checks.number("norm", self.norm, above=0))
+        self._hold(radius=checks.number("radius", self.radius, above=0))
         if self.base_rate is not None:
-            self._hold(base_rate=checks.positive("base_rate", self.base_rate))
+            self._hold(base_rate=checks.number("base_rate", self.base_rate, above=0))
             if self.link != "poisson" and self.base_rate >= 1:
                 raise ValueError(
                     f"base_rate must be a share between 0 and 1 for the {self.link} model; "
@@ -81,7 +80,7 @@ class Synthetic:
             self._hold(fewest_arms=fewest)
 
     def draw(self, rng: np.random.Generator) -> Trace:
-        checks.generator(rng)
+        checks.generator("rng", rng)
         free_theta, changes = self._path(rng)
         theta = self._with_constant(free_theta)
         actions = self._actions(rng)
@@ -307,7 +306,7 @@ class Drift(Synthetic):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._hold(speed=checks.positive("speed", self.speed))
+        self._hold(speed=checks.number("speed", self.speed, above=0))
         if self._free_dim < 2:
             raise ValueError(
                 f"dim must leave at least 2 drawn features to turn in; got {self._free_dim}"

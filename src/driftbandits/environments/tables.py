@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from driftbandits.environments import checks
+from driftbandits import checks, extras
 
 PIMA_COLUMNS = (
     "Pregnancies",
@@ -84,7 +84,7 @@ def load_table(name: str, *, path: str | Path | None = None) -> Table:
     pima     768 women, 8 features; outcome 1 for diabetes; from `path`, a file in the Kaggle form,
              or without a path from the package faraway
     """
-    checks.one_of("table", name, ("fair", "randhie", "pima"))
+    checks.choice("table", name, ("fair", "pima", "randhie"))
     if name == "pima":
         if path is None:
             return _pima_from_faraway()
@@ -155,12 +155,8 @@ def _pima_from_faraway() -> Table:
 
 
 def _from_statsmodels(name: str) -> Table:
-    try:
-        data: Any = importlib.import_module(f"statsmodels.datasets.{name}")
-    except ImportError:
-        raise ImportError(
-            f"The table {name} needs statsmodels: pip install 'driftbandits[data]'"
-        ) from None
+    need = f"The table {name} needs statsmodels"
+    data = extras.load(f"statsmodels.datasets.{name}", need, extra="data")
     columns = data.load_pandas().data
     outcome_name = {"fair": "affairs", "randhie": "mdvis"}[name]
     outcome = np.asarray(columns.pop(outcome_name), dtype=np.float64)

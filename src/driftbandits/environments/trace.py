@@ -20,7 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from driftbandits.environments import checks
+from driftbandits import checks
 
 
 @dataclass(frozen=True, eq=False)

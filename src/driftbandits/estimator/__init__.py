@@ -2,18 +2,9 @@
 
 from driftbandits.estimator.batch import Estimate, estimate
 from driftbandits.estimator.memory import absorb, advance, keeps_rows
-from driftbandits.estimator.model import (
-    Buffers,
-    Model,
-    State,
-    expansion_order,
-    model_of,
-    new_buffers,
-    state_of,
-    truncation_span,
-    with_capacity,
-)
+from driftbandits.estimator.model import Model, expansion_order, model_of, truncation_span
 from driftbandits.estimator.solve import fit
+from driftbandits.estimator.state import Buffers, State, new_buffers, state_of, with_capacity
 
 __all__ = [
     "Buffers",

@@ -2,45 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from driftbandits.estimator.memory import absorb, advance
-from driftbandits.estimator.model import (
+from driftbandits.estimator.model import Floats, as_numbers, estimator_model, model_of
+from driftbandits.estimator.solve import fit
+from driftbandits.estimator.state import (
     DECREMENT,
-    DISCOUNT,
     ERROR_BOUND,
-    EVERYTHING,
-    EXACT,
     KKT_RESIDUAL,
-    NO_PROJECTION,
     NUMBERS,
-    RADIAL,
-    ROW,
-    THETA,
-    THETA_HAT,
-    TRUNCATION_TOLERANCE,
-    V2,
-    WINDOW,
-    Floats,
-    Model,
-    V,
-    as_numbers,
-    expansion_order,
-    floats_of,
-    model_of,
+    named,
     new_buffers,
     state_of,
-    truncation_span,
 )
-from driftbandits.estimator.solve import fit
-from driftbandits.jit import Handle, compiled, handle_of
-from driftbandits.links import IDENTITY, Link
-
-PROJECTIONS = {"none": NO_PROJECTION, "radial": RADIAL, "exact": EXACT}
+from driftbandits.jit import Handle, compiled, floats_of, handle_of, length_of
+from driftbandits.links import Link
 
 
 class Estimate(NamedTuple):
@@ -53,51 +33,6 @@ class Estimate(NamedTuple):
     newton_decrement: float
     error_bound: float  # of ||theta_hat - exact||
     kkt_residual: float  # 0 where nothing was projected
-
-
-def estimator_model(
-    link: Link,
-    *,
-    dim: int,
-    lam: float,
-    S: float,
-    L: float,
-    window: int | None = None,
-    discount: float | None = None,
-    projection: str = "exact",
-) -> Model:
-    """The numbers of an estimator: all rounds, or the last `window`, or discounted ones."""
-    if window is not None and discount is not None:
-        raise ValueError(f"give window or discount, not both; got {window!r} and {discount!r}")
-    if window is not None and not (window == int(window) and window >= 1):
-        raise ValueError(f"window must be a whole number of at least 1; got {window!r}")
-    if discount is not None and not 0.0 < discount < 1.0:
-        raise ValueError(f"discount must lie strictly between 0 and 1; got {discount!r}")
-    if projection not in PROJECTIONS:
-        raise ValueError(f"projection must be one of {', '.join(PROJECTIONS)}; got {projection!r}")
-    for name, value in (("lam", lam), ("S", S), ("L", L)):
-        if not (math.isfinite(value) and value > 0.0):
-            raise ValueError(f"{name} must be positive and finite; got {value!r}")
-    memory = WINDOW if window is not None else DISCOUNT if discount is not None else EVERYTHING
-    span = 0
-    if window is not None:
-        span = int(window)
-    elif discount is not None:
-        span = truncation_span(discount, m=link.m, L=L, lam=lam, tolerance=TRUNCATION_TOLERANCE)
-    return Model(
-        d=dim,
-        link=link.code,
-        m=link.m,
-        lam=lam,
-        memory=memory,
-        span=span,
-        gamma=1.0 if discount is None else discount,
-        S=S,
-        L=L,
-        c=link.c_mu(L=L, S=S),
-        projection=PROJECTIONS[projection],
-        order=expansion_order(dim, link.code == IDENTITY),
-    )
 
 
 def estimate(
@@ -128,7 +63,7 @@ def estimate(
         )
     low, high = link.reward_range()
     outside = (outcomes < low) | (outcomes > high)
-    if link.code != IDENTITY and outside.any():
+    if not link.linear and outside.any():
         raise ValueError(
             f"rewards must lie in [{low:g}, {high:g}] for the {link.name} model; "
             f"got values from {outcomes.min():g} to {outcomes.max():g}"
@@ -146,14 +81,15 @@ def estimate(
     )
     buffers = new_buffers(as_numbers(model), len(rows) + 1)
     _absorb_all(handle_of(buffers), rows, outcomes)
+    state = named(buffers)
     return Estimate(
-        theta_hat=buffers.vectors[THETA_HAT].copy(),
-        theta=buffers.vectors[THETA].copy(),
-        design=buffers.matrices[V].copy(),
-        squared_design=buffers.matrices[V if discount is None else V2].copy(),
-        newton_decrement=float(buffers.gauges[DECREMENT]),
-        error_bound=float(buffers.gauges[ERROR_BOUND]),
-        kkt_residual=float(buffers.gauges[KKT_RESIDUAL]),
+        theta_hat=state.theta_hat.copy(),
+        theta=state.theta.copy(),
+        design=state.V.copy(),
+        squared_design=(state.V if discount is None else state.V2).copy(),
+        newton_decrement=float(state.gauges[DECREMENT]),
+        error_bound=float(state.gauges[ERROR_BOUND]),
+        kkt_residual=float(state.gauges[KKT_RESIDUAL]),
     )
 
 
@@ -163,12 +99,12 @@ def _absorb_all(
     actions: Floats,
     rewards: Floats,
 ) -> None:
-    numbers = floats_of(handle, NUMBERS)
+    numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
     d = int(numbers[0])
     model, state = model_of(numbers, d), state_of(handle, d)
     for s in range(rewards.size):
         advance(model, state, 1)
         for j in range(model.d):
-            state.vectors[ROW, j] = actions[s, j]
+            state.scratch.row[j] = actions[s, j]
         absorb(model, state, rewards[s], s + 1)
     fit(model, state)

@@ -31,27 +31,17 @@ import math
 import numpy as np
 
 from driftbandits import links
-from driftbandits.estimator.model import (
-    ANCHOR,
+from driftbandits.estimator.model import DISCOUNT, Floats, Model
+from driftbandits.estimator.state import (
     ANCHORS,
-    CURVATURES,
-    DERIVATIVES,
-    DISCOUNT,
     HEAD,
     LONGEST,
     MASS,
     PASSES,
-    POWERS,
-    SLOPES,
     TAIL,
     VALID,
-    Floats,
-    G,
-    J,
-    Model,
     N,
     State,
-    V,
 )
 from driftbandits.jit import LANES, allocating, inlined, place, row_product
 from driftbandits.linalg import copy, distance, dot, norm
@@ -69,33 +59,34 @@ def weight_of_age(model: Model, age: float) -> float:
 
 
 @inlined
-def add_row(model: Model, state: State, which: int, row: int, weight: float) -> None:
-    """Add the row in a vector to the sums of an expansion; a negative weight takes it away."""
-    ladder, moments, vectors = state.ladder, state.moments, state.vectors
-    z = dot(vectors, row, ANCHOR + which)
-    links.derivatives(model.link, model.m, z, model.order, moments, DERIVATIVES)
+def add_row(model: Model, state: State, which: int, row: Floats, weight: float) -> None:
+    """Add a row to the sums of an expansion; a negative weight takes it away."""
+    ladder, moments = state.ladder, state.moments
+    derivatives, powers = state.scratch.derivatives, state.scratch.powers
+    z = dot(row, state.anchors[which])
+    links.derivatives(model.link, model.m, z, model.order, derivatives)
     for n in range(model.order + 1):
-        moments[DERIVATIVES, n] *= weight
-    M, powers = np.uint64(which), np.uint64(POWERS)
-    moments[powers, 0] = 1.0
-    last = vectors[row, model.d - 1]
+        derivatives[n] *= weight
+    M = np.uint64(which)
+    powers[0] = 1.0
+    last = row[model.d - 1]
     i = _ONE
     while i < ladder.shape[0]:  # run by run: all but its head are multiples of the last variable
-        derivative = moments[DERIVATIVES, ladder[i, 2] - 1]
-        power = moments[powers, ladder[i, 0]] * vectors[row, ladder[i, 1]]
-        moments[powers, i] = power
+        derivative = derivatives[ladder[i, 2] - 1]
+        power = powers[ladder[i, 0]] * row[ladder[i, 1]]
+        powers[i] = power
         moments[M, i] += derivative * power
         end = i + np.uint64(ladder[i, 3])
         i += _ONE
         if i < end:
             parent = np.uint64(ladder[i, 0])
             for k in range(end - i):
-                power = moments[powers, parent + k] * last
-                moments[powers, i + k] = power
+                power = powers[parent + k] * last
+                powers[i + k] = power
                 moments[M, i + k] += derivative * power
         i = end
     bound = links.derivative_bound(model.link, model.m, model.order + 1, z)
-    state.gauges[MASS + which] += weight * bound * norm(vectors, row)
+    state.gauges[MASS + which] += weight * bound * norm(row)
 
 
 # -- passes: rows in blocks, one lane each ---------------------------------------------------------
@@ -114,7 +105,7 @@ def block_width(state: State) -> int:
 def load_block(
     model: Model,
     state: State,
-    point: int,
+    point: Floats,
     end: int,
     weight: float,
     block: Floats,
@@ -140,7 +131,7 @@ def load_block(
         lanes[_Z, lane] = 0.0
         lanes[_LENGTH, lane] = 0.0
     for j in range(model.d):
-        coordinate = state.vectors[point, j]
+        coordinate = point[j]
         source = state.rows[j, start:end]  # a slice has no negative places to look out for
         for lane in range(size):
             block[j, lane] = source[lane]
@@ -155,8 +146,8 @@ def load_block(
 
 
 @allocating
-def anchor(model: Model, state: State, which: int, point: int) -> None:
-    """Make the point in a vector the anchor of an expansion: one exact pass over the memory.
+def anchor(model: Model, state: State, which: int, point: Floats) -> None:
+    """Make a point the anchor of an expansion: one exact pass over the memory.
 
     Powers are made degree by degree from one table into another: a loop that reads the table it
     writes would not be vectorised.
@@ -204,7 +195,7 @@ def anchor(model: Model, state: State, which: int, point: int) -> None:
         for i in range(first, count):
             moments[which, i] += row_product(powers, ladder[i, 0] - below, block, ladder[i, 1])
         end -= width
-    copy(state.vectors, point, ANCHOR + which)
+    copy(point, state.anchors[which])
     state.gauges[MASS + which] = mass
     state.counters[VALID + which] = 1
     state.counters[PASSES] += 1
@@ -212,14 +203,15 @@ def anchor(model: Model, state: State, which: int, point: int) -> None:
 
 
 @allocating
-def sum_means(model: Model, state: State, point: int) -> None:
-    """G := g(point), penalty included, by an exact pass that keeps nothing else."""
+def sum_means(model: Model, state: State, point: Floats) -> None:
+    """scratch.g := g(point), penalty included, by an exact pass that keeps nothing else."""
+    g = state.scratch.g
     width = block_width(state)
     means, scratch = np.empty((1, width)), np.empty((3, width))
     block, lanes = np.empty((model.d, width)), np.empty((4, width))
     weight = 1.0
     for j in range(model.d):
-        state.vectors[G, j] = model.lam * state.vectors[point, j]
+        g[j] = model.lam * point[j]
     end = state.counters[TAIL]
     while end > state.counters[HEAD]:
         weight = load_block(model, state, point, end, weight, block, lanes)
@@ -227,7 +219,7 @@ def sum_means(model: Model, state: State, point: int) -> None:
         for lane in range(width):
             means[0, lane] *= lanes[_WEIGHT, lane]
         for j in range(model.d):
-            state.vectors[G, j] += row_product(block, j, means, 0)
+            g[j] += row_product(block, j, means, 0)
         end -= width
     state.counters[PASSES] += 1
 
@@ -236,34 +228,35 @@ def sum_means(model: Model, state: State, point: int) -> None:
 
 
 @inlined
-def evaluate(model: Model, state: State, which: int, point: int, order: int) -> None:
-    """G := g(point) and J := J(point), penalty included, by the expansion up to an order.
+def evaluate(model: Model, state: State, which: int, point: Floats, order: int) -> None:
+    """scratch.g := g(point) and scratch.J := J(point), by the expansion up to an order.
 
-    Horner's rule on tensors: with S_n = M_n + S_{n+1} delta / n the gradient of Phi is S_1, and
-    with C_n = M_n + C_{n+1} delta / (n-1) its Hessian is C_2; n is the degree, M_n the moments of
-    that degree, and a product with delta lowers it by one.
+    The penalty is included. Horner's rule on tensors: with S_n = M_n + S_{n+1} delta / n the
+    gradient of Phi is S_1, and with C_n = M_n + C_{n+1} delta / (n-1) its Hessian is C_2; n is the
+    degree, M_n the moments of that degree, and a product with delta lowers it by one.
     """
     d = model.d
-    ladder, moments, vectors, matrices = state.ladder, state.moments, state.vectors, state.matrices
-    if model.link == links.IDENTITY:  # c = 1, so V is J, and g is linear
+    ladder, moments, scratch = state.ladder, state.moments, state.scratch
+    g, J = scratch.g, scratch.J
+    if model.linear:  # c = 1, so V is J, and g is linear
         for j in range(d):
-            vectors[G, j] = 0.0
+            g[j] = 0.0
             for k in range(d):
-                matrices[J, j, k] = matrices[V, j, k]
-                vectors[G, j] += matrices[V, j, k] * vectors[point, k]
+                J[j, k] = state.V[j, k]
+                g[j] += state.V[j, k] * point[k]
         return
-    M, S, C = np.uint64(which), np.uint64(SLOPES), np.uint64(CURVATURES)
+    M, S, C, origin = np.uint64(which), scratch.slopes, scratch.curvatures, state.anchors[which]
     i = np.uint64(ladder.shape[0]) - _ONE
     while ladder[i, 2] > order + 1:
         i -= np.uint64(ladder[i, 3])
     while ladder[i, 2] > order:
-        moments[S, i] = moments[M, i]
-        moments[C, i] = moments[M, i]
+        S[i] = moments[M, i]
+        C[i] = moments[M, i]
         i -= _ONE
     others = max(d - 2, 0)  # variables that are the same all along a run
     second = _ONE if d > 1 else np.uint64(0)
-    along = vectors[point, others] - vectors[ANCHOR + which, others]
-    across = vectors[point, d - 1] - vectors[ANCHOR + which, d - 1] if d > 1 else 0.0
+    along = point[others] - origin[others]
+    across = point[d - 1] - origin[d - 1] if d > 1 else 0.0
     while ladder[i, 2] > 1:
         n = ladder[i, 2]
         length = np.uint64(ladder[i, 3])
@@ -278,44 +271,43 @@ def evaluate(model: Model, state: State, which: int, point: int, order: int) -> 
         )
         for k in range(length):
             m = moments[M, start + k]
-            slope = moments[S, up + k] * sx + moments[S, up + k + second] * sy
-            curvature = moments[C, up + k] * cx + moments[C, up + k + second] * cy
+            slope = S[up + k] * sx + S[up + k + second] * sy
+            curvature = C[up + k] * cx + C[up + k + second] * cy
             for j in range(others):
-                delta = vectors[point, j] - vectors[ANCHOR + which, j]
+                delta = point[j] - origin[j]
                 higher = np.uint64(ladder[start, 4 + j]) + k
-                slope += moments[S, higher] * delta * for_slope
-                curvature += moments[C, higher] * delta * for_curvature
-            moments[S, start + k] = m + slope
-            moments[C, start + k] = m + curvature
+                slope += S[higher] * delta * for_slope
+                curvature += C[higher] * delta * for_curvature
+            S[start + k] = m + slope
+            C[start + k] = m + curvature
         i = start - _ONE
     for j in range(d):
-        vectors[G, j] = model.lam * vectors[point, j] + moments[which, 1 + j]
+        g[j] = model.lam * point[j] + moments[which, 1 + j]
         for k in range(d):
             second_degree = ladder[1 + j, 4 + k]
-            delta = vectors[point, k] - vectors[ANCHOR + which, k]
-            vectors[G, j] += moments[SLOPES, second_degree] * delta
-            matrices[J, j, k] = moments[CURVATURES, second_degree]
-        matrices[J, j, j] += model.lam
+            g[j] += S[second_degree] * (point[k] - origin[k])
+            J[j, k] = C[second_degree]
+        J[j, j] += model.lam
 
 
 @inlined
-def reach_of(state: State, which: int, point: int) -> float:
+def reach_of(state: State, which: int, point: Floats) -> float:
     """How far a point is from an anchor, as the longest row sees it."""
-    return float(state.gauges[LONGEST]) * distance(state.vectors, point, ANCHOR + which)
+    return float(state.gauges[LONGEST]) * distance(point, state.anchors[which])
 
 
 @inlined
 def _mass(model: Model, state: State, which: int, reach: float) -> float:
     """MASS without the derivative that it was summed with: that of order P + 1."""
     highest = links.derivative_bound(model.link, model.m, model.order + 1, 0.0)
-    mass: float = state.gauges[MASS + which] / highest
-    return mass * math.exp(reach) if model.link == links.POISSON else mass
+    mass: float = state.gauges[MASS + which] / highest * links.growth(model.link, reach)
+    return mass
 
 
 @inlined
 def remainder(model: Model, state: State, which: int, reach: float, order: int) -> float:
     """Bound of what the expansion up to an order leaves out of g at a reach."""
-    if model.link == links.IDENTITY:
+    if model.linear:
         return 0.0
     steepness = links.derivative_bound(model.link, model.m, order + 1, 0.0)
     bound: float = _mass(model, state, which, reach) * steepness
@@ -327,7 +319,7 @@ def remainder(model: Model, state: State, which: int, reach: float, order: int) 
 @inlined
 def order_within(model: Model, state: State, which: int, reach: float, tolerance: float) -> int:
     """The lowest order that leaves out of g no more than a tolerance; 0 where none does."""
-    if model.link == links.IDENTITY:
+    if model.linear:
         return 1
     term = _mass(model, state, which, reach) * reach
     for order in range(1, model.order + 1):

@@ -11,35 +11,34 @@ from driftbandits.estimator.expansion import add_row, weight_of_age
 from driftbandits.estimator.model import (
     DISCOUNT,
     EVERYTHING,
+    POOL,
+    SINCE_RESTART,
+    WINDOW,
+    Model,
+)
+from driftbandits.estimator.state import (
     FITTED,
+    FOR_THETA,
+    FOR_THETA_HAT,
     HEAD,
     LEAK,
     LONGEST,
     MASS,
-    POOL,
-    ROW,
-    SINCE_RESTART,
     SPAN,
     SUBTRACTIONS,
     TAIL,
-    THETA_HAT,
-    V2,
     VALID,
-    WINDOW,
-    B,
-    Model,
     N,
     State,
-    V,
 )
 from driftbandits.jit import compiled, inlined, internal
-from driftbandits.linalg import add_outer, dot, norm
+from driftbandits.linalg import add_outer, add_scaled, dot, norm, set_to_identity
 
 
 @compiled
 def keeps_rows(model: Model) -> bool:
     """A linear model that never takes rows away needs only its sums."""
-    return model.link != links.IDENTITY or model.memory in (WINDOW, SINCE_RESTART, POOL)
+    return not model.linear or model.memory in (WINDOW, SINCE_RESTART, POOL)
 
 
 @inlined
@@ -56,14 +55,15 @@ def advance(model: Model, state: State, rounds: int) -> None:
 
 @inlined
 def _decay(model: Model, state: State, decay: float) -> None:
+    """The recursions of eq_Design_matrix_D and eq_Design_matrix_D2: lam does not fade."""
     ridge = model.lam / model.c
     for i in range(model.d):
-        state.vectors[B, i] *= decay
+        state.b[i] *= decay
         for j in range(model.d):
-            state.matrices[V, i, j] *= decay
-            state.matrices[V2, i, j] *= decay * decay
-        state.matrices[V, i, i] += (1.0 - decay) * ridge
-        state.matrices[V2, i, i] += (1.0 - decay * decay) * ridge
+            state.V[i, j] *= decay
+            state.V2[i, j] *= decay * decay
+        state.V[i, i] += (1.0 - decay) * ridge
+        state.V2[i, i] += (1.0 - decay * decay) * ridge
     for which in range(2):
         if state.counters[VALID + which]:
             for i in range(state.moments.shape[1]):
@@ -85,36 +85,43 @@ def _forget(model: Model, state: State) -> None:
     rows, counters, d = state.rows, state.counters, model.d
     while _oldest_has_left(model, state):
         s = counters[HEAD]
-        for j in range(d):
-            state.vectors[ROW, j] = rows[j, s]
+        load_row(model, state, s)
         if model.memory == WINDOW:
             _add_to_sums(model, state, rows[d, s], -1.0)
             counters[SUBTRACTIONS] += 1
         else:
-            # B keeps the row for ever, the expansions only until their next anchor
+            # b keeps the row for ever, the expansions only until their next anchor
+            row = state.scratch.row
             w = weight_of_age(model, counters[N] - rows[d + 1, s])
-            mean = links.mean(model.link, model.m, dot(state.vectors, ROW, THETA_HAT))
-            state.gauges[LEAK] += w * mean * norm(state.vectors, ROW)
+            mean = links.mean(model.link, model.m, dot(row, state.theta_hat))
+            state.gauges[LEAK] += w * mean * norm(row)
         counters[HEAD] += 1
 
 
 @inlined
+def load_row(model: Model, state: State, s: int) -> None:
+    """scratch.row := the action of a remembered row."""
+    for j in range(model.d):
+        state.scratch.row[j] = state.rows[j, s]
+
+
+@inlined
 def _add_to_sums(model: Model, state: State, reward: float, weight: float) -> None:
-    """Add what stands in ROW to every sum."""
-    for i in range(model.d):
-        state.vectors[B, i] += weight * reward * state.vectors[ROW, i]
-    add_outer(state.matrices, V, weight, state.vectors, ROW)
+    """Add scratch.row to every sum."""
+    row = state.scratch.row
+    add_scaled(state.b, weight * reward, row)
+    add_outer(state.V, weight, row)  # eq_Design_matrix_SW, eq_Design_matrix_D
     if model.memory == DISCOUNT:
-        add_outer(state.matrices, V2, weight * weight, state.vectors, ROW)
+        add_outer(state.V2, weight * weight, row)  # eq_Design_matrix_D2
     for which in range(2):
         if state.counters[VALID + which]:
-            add_row(model, state, which, ROW, weight)
+            add_row(model, state, which, row, weight)
 
 
 @inlined
 def absorb(model: Model, state: State, reward: float, s: int) -> None:
-    """Learn the reward of the action in ROW, chosen in round s, which is younger than the span."""
-    state.gauges[LONGEST] = max(state.gauges[LONGEST], norm(state.vectors, ROW))
+    """Learn the reward of scratch.row, chosen in round s, which is younger than the span."""
+    state.gauges[LONGEST] = max(state.gauges[LONGEST], norm(state.scratch.row))
     _add_to_sums(model, state, reward, weight_of_age(model, float(state.counters[N] - s)))
     if keeps_rows(model):
         insert_row(model, state, reward, float(s))
@@ -134,7 +141,7 @@ def insert_row(model: Model, state: State, reward: float, s: float) -> None:
         _move(state, place - 1, place)
         place -= 1
     for j in range(d):
-        rows[j, place] = state.vectors[ROW, j]
+        rows[j, place] = state.scratch.row[j]
     rows[d, place] = reward
     rows[d + 1, place] = s
     counters[TAIL] += 1
@@ -146,28 +153,32 @@ def _move(state: State, source: int, target: int) -> None:
         state.rows[j, target] = state.rows[j, source]
 
 
+@inlined
+def drop_expansions(state: State) -> None:
+    """Let the next fit sum its expansions anew."""
+    state.counters[VALID + FOR_THETA_HAT] = state.counters[VALID + FOR_THETA] = 0
+
+
 @internal
 def forget_oldest(model: Model, state: State, count: int) -> None:
     """Drop the oldest rows; what remains is summed anew."""
     state.counters[HEAD] += count
     rebuild(model, state)
-    state.counters[VALID] = state.counters[VALID + 1] = 0
+    drop_expansions(state)
     state.counters[FITTED] = 0
 
 
 @internal
 def rebuild(model: Model, state: State) -> None:
-    """Recompute B and V from the rows of a window, whose subtractions lose digits."""
-    rows, d = state.rows, model.d
-    for i in range(d):
-        state.vectors[B, i] = 0.0
-        for j in range(d):
-            state.matrices[V, i, j] = model.lam / model.c if i == j else 0.0
+    """Recompute b and V from the rows of a window, whose subtractions lose digits."""
+    row = state.scratch.row
+    for i in range(model.d):
+        state.b[i] = 0.0
+    set_to_identity(state.V, model.lam / model.c)
     state.gauges[LONGEST] = 0.0
     for s in range(state.counters[HEAD], state.counters[TAIL]):
-        for j in range(d):
-            state.vectors[ROW, j] = rows[j, s]
-            state.vectors[B, j] += rows[d, s] * rows[j, s]
-        add_outer(state.matrices, V, 1.0, state.vectors, ROW)
-        state.gauges[LONGEST] = max(state.gauges[LONGEST], norm(state.vectors, ROW))
+        load_row(model, state, s)
+        add_scaled(state.b, state.rows[model.d, s], row)
+        add_outer(state.V, 1.0, row)
+        state.gauges[LONGEST] = max(state.gauges[LONGEST], norm(row))
     state.counters[SUBTRACTIONS] = 0

@@ -5,7 +5,8 @@ Notation (beyond model.py and expansion.py)
 g(theta)   (d,)     sum w_s mu(a_s.theta) a_s + lam theta;   g(theta_hat) = b
 J(theta)   (d, d)   its Jacobian
 M          (d, d)   norm of the projection: V for a window, V2 for discounting
-u          (d,)     M^-1 (b - g(theta))
+residual   (d,)     b - g(theta)
+u          (d,)     M^-1 residual, in scratch.step
 pull       (d,)     J u, minus half the gradient of ||b - g(theta)||^2_{M^-1}
 nu         scalar   multiplier of ||theta|| = S:  pull = nu theta at the projection
 
@@ -20,7 +21,6 @@ from __future__ import annotations
 
 import math
 
-from driftbandits import links
 from driftbandits.estimator.expansion import (
     anchor,
     evaluate,
@@ -29,18 +29,13 @@ from driftbandits.estimator.expansion import (
     remainder,
     sum_means,
 )
-from driftbandits.estimator.memory import rebuild
-from driftbandits.estimator.model import (
-    BEND,
-    CURVATURE,
-    CURVATURES,
+from driftbandits.estimator.memory import drop_expansions, rebuild
+from driftbandits.estimator.model import DISCOUNT, EXACT, NO_PROJECTION, WINDOW, Model
+from driftbandits.estimator.state import (
     DAMPED_STEPS,
     DECREMENT,
     DESCENT_STEPS,
-    DISCOUNT,
     ERROR_BOUND,
-    EXACT,
-    FACTOR,
     FITTED,
     FOR_THETA,
     FOR_THETA_HAT,
@@ -48,33 +43,17 @@ from driftbandits.estimator.model import (
     KKT_RESIDUAL,
     LEAK,
     LONGEST,
-    M_INVERSE,
     MASS,
-    MODEL,
     NEWTON_STEPS,
-    NO_PROJECTION,
-    POINT,
     PROJECTED,
     PROJECTIONS,
-    PULL,
-    SHIFTED,
-    START,
-    STEP,
     SUBTRACTIONS,
-    THETA,
-    THETA_HAT,
-    V2,
     VALID,
-    WINDOW,
-    B,
-    G,
-    J,
-    Model,
     State,
-    V,
 )
 from driftbandits.jit import inlined, internal
 from driftbandits.linalg import (
+    add_scaled,
     backward_solve,
     cholesky,
     copy,
@@ -106,18 +85,27 @@ _PATIENCE = 20
 
 
 @inlined
+def damping(length: float) -> float:
+    """What to multiply a Newton step with that moves some a_s.theta by `length`.
+
+    A damped step is the one that lowers the penalised loss most, for all that |mu''| <= mu' tells.
+    """
+    return math.log1p(length) / length if length > REACH else 1.0
+
+
+@inlined
 def fit(model: Model, state: State) -> None:
     """Bring theta_hat and theta up to date: Newton on an expansion, certified or renewed."""
     if state.counters[FITTED]:
         return
     if model.memory == WINDOW and state.counters[SUBTRACTIONS] >= model.span:
         rebuild(model, state)
-        state.counters[VALID] = state.counters[VALID + 1] = 0
-    if model.link == links.IDENTITY:
+        drop_expansions(state)
+    if model.linear:
         _solve_ridge(model, state)
     else:
         if not state.counters[VALID]:
-            anchor(model, state, FOR_THETA_HAT, THETA_HAT)
+            anchor(model, state, FOR_THETA_HAT, state.theta_hat)
         tolerance = _FIRST_LOOK * state.gauges[MASS]
         for _ in range(_MOST_NEWTON_STEPS):
             certified, tolerance = _newton_step(model, state, tolerance)
@@ -131,19 +119,21 @@ def fit(model: Model, state: State) -> None:
 
 
 @inlined
+def _has_lost_digits(model: Model, state: State) -> bool:
+    """Whether a matrix without a factor may be due to subtractions, which a rebuild mends."""
+    return model.memory == WINDOW and bool(state.counters[SUBTRACTIONS] > 0)
+
+
+@inlined
 def _solve_ridge(model: Model, state: State) -> None:
     """theta_hat := V^-1 b, which is exact: c = 1, so V is J and does not depend on theta."""
-    vectors, matrices = state.vectors, state.matrices
-    if (
-        not cholesky(matrices, V, FACTOR)
-        and model.memory == WINDOW
-        and state.counters[SUBTRACTIONS] > 0
-    ):
+    factor = state.scratch.factor
+    if not cholesky(state.V, factor) and _has_lost_digits(model, state):
         rebuild(model, state)
-        cholesky(matrices, V, FACTOR)
-    copy(vectors, B, THETA_HAT)
-    forward_solve(matrices, FACTOR, vectors, THETA_HAT)
-    backward_solve(matrices, FACTOR, vectors, THETA_HAT)
+        cholesky(state.V, factor)
+    copy(state.b, state.theta_hat)
+    forward_solve(factor, state.theta_hat)
+    backward_solve(factor, state.theta_hat)
 
 
 @internal
@@ -153,37 +143,35 @@ def _newton_step(model: Model, state: State, tolerance: float) -> tuple[bool, fl
     `tolerance` is what the expansion may leave out of g in this step. Returns whether theta_hat is
     certified, and if not, the tolerance of the next step.
     """
-    vectors, matrices, gauges = state.vectors, state.matrices, state.gauges
-    start = reach_of(state, FOR_THETA_HAT, THETA_HAT)
+    gauges, scratch, theta_hat = state.gauges, state.scratch, state.theta_hat
+    start = reach_of(state, FOR_THETA_HAT, theta_hat)
     order = order_within(model, state, FOR_THETA_HAT, start, tolerance)
     if order == 0:
         order = model.order
-    evaluate(model, state, FOR_THETA_HAT, THETA_HAT, order)
-    if (
-        not cholesky(matrices, J, FACTOR)
-        and model.memory == WINDOW
-        and state.counters[SUBTRACTIONS] > 0
-    ):  # subtractions have eaten the digits: sum again
+    evaluate(model, state, FOR_THETA_HAT, theta_hat, order)
+    if not cholesky(scratch.J, scratch.factor) and _has_lost_digits(model, state):
         rebuild(model, state)
-        anchor(model, state, FOR_THETA_HAT, THETA_HAT)
+        anchor(model, state, FOR_THETA_HAT, theta_hat)
         return False, tolerance
+    step, point = scratch.step, scratch.point
     for j in range(model.d):
-        vectors[STEP, j] = vectors[B, j] - vectors[G, j]
-    forward_solve(matrices, FACTOR, vectors, STEP)
-    decrement = norm(vectors, STEP)
-    backward_solve(matrices, FACTOR, vectors, STEP)
+        step[j] = state.b[j] - scratch.g[j]
+    forward_solve(scratch.factor, step)
+    decrement = norm(step)
+    backward_solve(scratch.factor, step)
     for j in range(model.d):
-        vectors[POINT, j] = vectors[THETA_HAT, j] + vectors[STEP, j]
+        point[j] = theta_hat[j] + step[j]
     state.counters[NEWTON_STEPS] += 1
-    length = gauges[LONGEST] * norm(vectors, STEP)
-    reach = reach_of(state, FOR_THETA_HAT, POINT)
+    length = gauges[LONGEST] * norm(step)
+    reach = reach_of(state, FOR_THETA_HAT, point)
     if reach > REACH:
         if start == 0.0:
-            _take_damped_step(model, state, length)
-        anchor(model, state, FOR_THETA_HAT, THETA_HAT)
+            add_scaled(theta_hat, damping(length), step)
+            state.counters[DAMPED_STEPS] += 1
+        anchor(model, state, FOR_THETA_HAT, theta_hat)
         return False, tolerance
-    copy(vectors, POINT, THETA_HAT)
-    condition = invert_factor(matrices, FACTOR, SHIFTED)
+    copy(point, theta_hat)
+    condition = invert_factor(scratch.factor, scratch.inverse)
     # g and J are exact at the anchor: what a step from there leaves over is in `left` alone
     lost = 0.0 if start == 0.0 else remainder(model, state, FOR_THETA_HAT, reach, order)
     # along a step that moves no a.theta by more than s, curvature changes by a factor e^s at most
@@ -193,31 +181,22 @@ def _newton_step(model: Model, state: State, tolerance: float) -> tuple[bool, fl
     gauges[ERROR_BOUND] = bound + condition * gauges[LEAK]
     if bound <= ERROR_TOLERANCE:
         return True, tolerance
-    rounding = _ROUNDING * math.sqrt(condition) * (gauges[MASS] + norm(vectors, B))
+    rounding = _ROUNDING * math.sqrt(condition) * (gauges[MASS] + norm(state.b))
     if decrement <= rounding and lost <= rounding:  # as exact as the sums themselves
         return True, tolerance
     tolerance = 0.5 * ERROR_TOLERANCE / condition
     if remainder(model, state, FOR_THETA_HAT, reach, model.order) > tolerance:
-        anchor(model, state, FOR_THETA_HAT, THETA_HAT)
+        anchor(model, state, FOR_THETA_HAT, theta_hat)
     return False, tolerance
-
-
-@internal
-def _take_damped_step(model: Model, state: State, length: float) -> None:
-    """The step that lowers the penalised loss most, for all that |mu''| <= mu' tells."""
-    damping = math.log1p(length) / length if length > REACH else 1.0
-    for j in range(model.d):
-        state.vectors[THETA_HAT, j] += damping * state.vectors[STEP, j]
-    state.counters[DAMPED_STEPS] += 1
 
 
 @internal
 def _project(model: Model, state: State) -> None:
     """theta := theta_hat, or its projection on the ball where it lies outside."""
     state.gauges[KKT_RESIDUAL] = 0.0
-    length = norm(state.vectors, THETA_HAT)
+    length = norm(state.theta_hat)
     if model.projection == NO_PROJECTION or length <= model.S:
-        copy(state.vectors, THETA_HAT, THETA)
+        copy(state.theta_hat, state.theta)
         state.counters[PROJECTED] = 0
     else:
         _project_from_outside(model, state, length)
@@ -225,12 +204,13 @@ def _project(model: Model, state: State) -> None:
 
 @internal
 def _project_from_outside(model: Model, state: State, length: float) -> None:
-    """theta := the projection of theta_hat, which is longer than S.
+    """theta := the projection of theta_hat, which is longer than S: eq:theta_tilde_SW, _D.
 
     The exact one is a minimiser of ||b - g(theta)||_{M^-1} over the ball: descent from the last
     projection, which must then be no worse than the radial one, or from the radial one.
     """
-    vectors, matrices, counters = state.vectors, state.matrices, state.counters
+    counters, scratch, theta = state.counters, state.scratch, state.theta
+    start, point = scratch.start, scratch.point
     from_last = counters[PROJECTED] > 0 and model.projection == EXACT
     counters[PROJECTED] = 1
     counters[PROJECTIONS] += 1
@@ -238,27 +218,25 @@ def _project_from_outside(model: Model, state: State, length: float) -> None:
         _set_radial(model, state, length)
     if model.projection != EXACT:
         return
-    cholesky(matrices, V2 if model.memory == DISCOUNT else V, FACTOR)
-    inverse(matrices, FACTOR, M_INVERSE)
+    _invert_norm(model, state)
     best, shorten, residual = math.inf, 1.0, 0.0
     fresh, comparing = True, False
     for attempt in range(_MOST_DESCENT_STEPS):
         which, reached = _look_from_theta(model, state, not comparing)
         if comparing:
             if best <= reached:
-                copy(vectors, START, THETA)
+                copy(start, theta)
                 break
             best, from_last, comparing, fresh = math.inf, False, False, True
             continue
         counters[DESCENT_STEPS] += 1
         if reached > best * (1.0 + 1e-10) and shorten > 1e-6:
             shorten *= 0.5
-            for j in range(model.d):
-                way = vectors[POINT, j] - vectors[START, j]
-                vectors[THETA, j] = vectors[START, j] + shorten * way
+            step_back(state, shorten)
             continue
         best, shorten = reached, 1.0
-        nu, residual = _measure_pull(model, state)
+        multiply(scratch.J, scratch.step, scratch.pull)
+        nu, residual = measure_pull(model, state)
         if residual > KKT_TOLERANCE and attempt < _MOST_DESCENT_STEPS - 2:
             if model.order > 1:
                 _set_bend(model, state, which)
@@ -266,128 +244,162 @@ def _project_from_outside(model: Model, state: State, length: float) -> None:
                 _set_bend_by_difference(model, state)
             fresh = False
             _step_in_ball(model, state, nu, residual)
-            if distance(vectors, POINT, THETA) > 1e-14 * model.S:
-                copy(vectors, THETA, START)
-                copy(vectors, POINT, THETA)
+            if distance(point, theta) > 1e-14 * model.S:
+                copy(theta, start)
+                copy(point, theta)
                 continue
         if not from_last:
             break
-        copy(vectors, THETA, START)
+        copy(theta, start)
         _set_radial(model, state, length)
         comparing = True
     state.gauges[KKT_RESIDUAL] = residual
 
 
 @inlined
+def _invert_norm(model: Model, state: State) -> None:
+    """scratch.inverse := M^-1."""
+    if model.memory == DISCOUNT:
+        cholesky(state.V2, state.scratch.factor)
+    else:
+        cholesky(state.V, state.scratch.factor)
+    inverse(state.scratch.factor, state.scratch.inverse)
+
+
+@inlined
+def step_back(state: State, share: float) -> None:
+    """theta := the point at that share of the way from scratch.start to scratch.point."""
+    start, point = state.scratch.start, state.scratch.point
+    for j in range(start.shape[0]):
+        state.theta[j] = start[j] + share * (point[j] - start[j])
+
+
+@inlined
 def _set_radial(model: Model, state: State, length: float) -> None:
     for j in range(model.d):
-        state.vectors[THETA, j] = state.vectors[THETA_HAT, j] * (model.S / length)
+        state.theta[j] = state.theta_hat[j] * (model.S / length)
 
 
 @inlined
 def _look_from_theta(model: Model, state: State, with_J: bool) -> tuple[int, float]:
-    """||b - g(theta)||^2 in the norm of M^-1; leaves b - g in G, u in STEP and J.
+    """||b - g(theta)||^2 in the norm of M^-1, and scratch.residual, scratch.step := u, scratch.J.
 
     By theta_hat's expansion, by the projection's, or else by a pass, which makes a new expansion
     where J is wanted. Says by which expansion, and the squared distance.
     """
-    vectors, gauges = state.vectors, state.gauges
+    scratch, theta = state.scratch, state.theta
     which, order = FOR_THETA_HAT, 0
     while which <= FOR_THETA and order == 0:
-        if state.counters[VALID + which] or model.link == links.IDENTITY:
-            reach = reach_of(state, which, THETA)
+        if state.counters[VALID + which] or model.linear:
+            reach = reach_of(state, which, theta)
             tolerance = ERROR_TOLERANCE * model.lam
             if with_J:  # it loses one power of the reach less than g
-                in_J = ERROR_TOLERANCE * state.matrices[J, 0, 0] / (model.order + 1.0)
-                tolerance = min(tolerance, in_J * reach / gauges[LONGEST])
+                in_J = ERROR_TOLERANCE * scratch.J[0, 0] / (model.order + 1.0)
+                tolerance = min(tolerance, in_J * reach / state.gauges[LONGEST])
             order = order_within(model, state, which, reach, tolerance)
         which += order == 0
     if order == 0 and with_J:
-        anchor(model, state, FOR_THETA, THETA)
+        anchor(model, state, FOR_THETA, theta)
         which, order = FOR_THETA, 1
     if order == 0:
-        sum_means(model, state, THETA)
+        sum_means(model, state, theta)
     else:
-        evaluate(model, state, which, THETA, max(order, min(2, model.order)))
+        evaluate(model, state, which, theta, max(order, min(2, model.order)))
         if which == FOR_THETA:
             state.counters[IDLE] = 0
     for j in range(model.d):
-        vectors[G, j] = vectors[B, j] - vectors[G, j]
-    multiply(state.matrices, M_INVERSE, vectors, G, STEP)
-    return which, dot(vectors, G, STEP)
+        scratch.residual[j] = state.b[j] - scratch.g[j]
+    multiply(scratch.inverse, scratch.residual, scratch.step)
+    return which, dot(scratch.residual, scratch.step)
 
 
 @inlined
-def _measure_pull(model: Model, state: State) -> tuple[float, float]:
-    """PULL := J u; the multiplier nu that comes nearest, and the KKT residual."""
-    vectors = state.vectors
-    multiply(state.matrices, J, vectors, STEP, PULL)
-    nu = max(dot(vectors, PULL, THETA), 0.0) / (model.S * model.S)
+def measure_pull(model: Model, state: State) -> tuple[float, float]:
+    """The multiplier nu by which nu theta comes nearest to scratch.pull, and the KKT residual."""
+    pull, theta = state.scratch.pull, state.theta
+    nu = max(dot(pull, theta), 0.0) / (model.S * model.S)
     off = 0.0
     for j in range(model.d):
-        difference = vectors[PULL, j] - nu * vectors[THETA, j]
+        difference = pull[j] - nu * theta[j]
         off += difference * difference
-    strength = norm(vectors, PULL)
+    strength = norm(pull)
     return nu, math.sqrt(off) / strength if strength > 0.0 else 0.0
 
 
 @internal
 def _step_in_ball(model: Model, state: State, nu: float, residual: float) -> None:
-    """POINT := the minimiser over the ball of a quadratic model of the squared distance.
+    """scratch.point := the minimiser over the ball of a quadratic model of the squared distance.
 
-    Gauss-Newton's J M^-1 J, less BEND, the part of the true Hessian that is due to the curvature
+    Gauss-Newton's J M^-1 J, less bend, the part of the true Hessian that is due to the curvature
     of g, where that leaves it positive.
     """
-    d, vectors, matrices = model.d, state.vectors, state.matrices
-    sandwich(matrices, J, M_INVERSE, SHIFTED, CURVATURE)
+    scratch = state.scratch
+    quadratic, curvature, bend = scratch.quadratic, scratch.curvature, scratch.bend
+    sandwich(scratch.J, scratch.inverse, scratch.other_matrix, curvature)
     enough = 0.01 * residual * residual  # a step gains no more digits than that
     bent = 1.0
     while bent >= 0.0:
-        for i in range(d):
-            vectors[STEP, i] = vectors[PULL, i]
-            for j in range(d):
-                matrices[MODEL, i, j] = matrices[CURVATURE, i, j] - bent * matrices[BEND, i, j]
-                vectors[STEP, i] += matrices[MODEL, i, j] * vectors[THETA, j]
-        if minimise_in_ball(
-            matrices, MODEL, SHIFTED, FACTOR, vectors, STEP, model.S, POINT, G, nu, enough
-        ):
+        for i in range(model.d):
+            scratch.slope[i] = scratch.pull[i]
+            for j in range(model.d):
+                quadratic[i, j] = curvature[i, j] - bent * bend[i, j]
+                scratch.slope[i] += quadratic[i, j] * state.theta[j]
+        if minimise_quadratic(model, state, nu, enough):
             break
         bent -= 1.0
 
 
 @inlined
+def minimise_quadratic(model: Model, state: State, nu: float, tolerance: float) -> bool:
+    """scratch.point := the minimiser over the ball of the model in scratch.quadratic and slope."""
+    scratch = state.scratch
+    return minimise_in_ball(
+        scratch.quadratic,
+        scratch.slope,
+        model.S,
+        nu,
+        tolerance,
+        scratch.point,
+        scratch.other_matrix,
+        scratch.factor,
+        scratch.other,
+    )
+
+
+@inlined
 def _set_bend(model: Model, state: State, which: int) -> None:
-    """BEND := the derivative of J along u, which stands in STEP, after an evaluation at theta.
+    """scratch.bend := the derivative of J along u, after an evaluation at theta.
 
     C_3 of `evaluate` is the mean of the third derivative of Phi on the way from the anchor to
     theta, and M_3 its value at the anchor: by the trapezium rule it is 2 C_3 - M_3 at theta. A few
-    digits are enough: BEND only shapes the steps, the KKT residual decides when to stop.
+    digits are enough: bend only shapes the steps, the KKT residual decides when to stop.
     """
-    ladder, moments = state.ladder, state.moments
+    ladder, u, bend = state.ladder, state.scratch.step, state.scratch.bend
     for i in range(model.d):
         for j in range(i + 1):
             total = 0.0
             product = ladder[1 + i, 4 + j]
             for k in range(model.d):
                 cubic = ladder[product, 4 + k]
-                third = 2.0 * moments[CURVATURES, cubic] - moments[which, cubic]
-                total += third * state.vectors[STEP, k]
-            state.matrices[BEND, i, j] = total
-            state.matrices[BEND, j, i] = total
+                third = 2.0 * state.scratch.curvatures[cubic] - state.moments[which, cubic]
+                total += third * u[k]
+            bend[i, j] = total
+            bend[j, i] = total
 
 
 @internal
 def _set_bend_by_difference(model: Model, state: State) -> None:
-    """BEND where the expansion has no third degree: by a difference of J over a short way."""
-    vectors, matrices, ladder = state.vectors, state.matrices, state.ladder
-    length = state.gauges[LONGEST] * norm(vectors, STEP)
-    curved = length > 0.0 and model.link != links.IDENTITY
+    """scratch.bend where the expansion has no third degree: a difference of J over a short way."""
+    ladder, scratch = state.ladder, state.scratch
+    u, point = scratch.step, scratch.point
+    length = state.gauges[LONGEST] * norm(u)
+    curved = length > 0.0 and not model.linear
     way = _SHORT_WAY / length if curved else 0.0
     if curved:
         for j in range(model.d):
-            vectors[POINT, j] = vectors[THETA, j] + way * vectors[STEP, j]
-        anchor(model, state, FOR_THETA, POINT)
+            point[j] = state.theta[j] + way * u[j]
+        anchor(model, state, FOR_THETA, point)
     for i in range(model.d):
         for j in range(model.d):
             there = state.moments[FOR_THETA, ladder[1 + i, 4 + j]] + (model.lam if i == j else 0.0)
-            matrices[BEND, i, j] = (there - matrices[J, i, j]) / way if curved else 0.0
+            scratch.bend[i, j] = (there - scratch.J[i, j]) / way if curved else 0.0

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from driftbandits import checks
 from driftbandits.agent import Agent
-from driftbandits.environments import checks
+from driftbandits.checks import Floats
 from driftbandits.evaluate.estimators import (
     Scored,
     UnknownProbabilities,
@@ -24,7 +25,7 @@ from driftbandits.evaluate.estimators import (
     scored,
     weighted_mean,
 )
-from driftbandits.evaluate.log import Floats, Log
+from driftbandits.evaluate.log import Log
 from driftbandits.policies import Policy
 
 LOGGED, REPLAY, IPS, SNIPS, DR = "logged", "replay", "IPS", "SNIPS", "DR"
@@ -108,8 +109,7 @@ def evaluate(
     if policy.dim != log.dim:
         raise ValueError(f"target has dim={policy.dim}, but the log's actions have {log.dim}")
     checks.integer("windows", windows, least=1, most=len(log))
-    if checks.positive("level", level) >= 1.0:
-        raise ValueError(f"level must be less than 1; got {level!r}")
+    checks.number("level", level, above=0, below=1)
     checks.integer("seed", seed, least=0, most=2**63 - 1)
 
     parts = [_window(log, rows) for rows in np.array_split(np.arange(len(log)), windows)]

@@ -19,7 +19,6 @@ elsewhere the features of context and action are hashed into `dim` numbers, as
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Mapping
@@ -29,19 +28,18 @@ from typing import Any
 
 import numpy as np
 
+from driftbandits import checks, extras
+from driftbandits.checks import Floats
 from driftbandits.client.features import encode
-from driftbandits.evaluate.log import Floats, Log, LoggedDecision, log_of
+from driftbandits.evaluate.log import Log, LoggedDecision, log_of
+from driftbandits.files import whole_file
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _msgspec() -> Any:
-    try:
-        import msgspec
-    except ModuleNotFoundError:
-        raise ImportError("DSJSON needs msgspec: pip install 'driftbandits[all]'") from None
-    return msgspec
+    return extras.load("msgspec", "DSJSON needs msgspec")
 
 
 def read_dsjson(path: str | os.PathLike[str], *, dim: int | None = None) -> Log:
@@ -103,14 +101,10 @@ def _number(
     event: Mapping[str, Any],
     name: str,
     *,
-    least: float = -math.inf,
+    least: float | None = None,
     otherwise: float | None = None,
 ) -> float:
-    value = event.get(name, otherwise)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:
-        allowed = "a number" if least == -math.inf else f"a number of at least {least:g}"
-        raise ValueError(f"{name} must be {allowed}; got {value!r}")
-    return float(value)
+    return checks.number(name, event.get(name, otherwise), at_least=least)
 
 
 def _chosen(event: Mapping[str, Any], size: int) -> int:
@@ -179,7 +173,7 @@ def timestamp(at: int) -> str:
 def write_dsjson(log: Log, path: str | os.PathLike[str]) -> None:
     """Write a log as DSJSON."""
     encoder = _msgspec().json.Encoder()
-    with Path(path).open("wb") as file:
+    with whole_file(path) as file:
         for row in log:
             file.write(encoder.encode(_event(row)) + b"\n")
 

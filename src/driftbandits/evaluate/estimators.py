@@ -34,10 +34,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftbandits.agent import Agent
+from driftbandits.checks import Floats
 from driftbandits.estimator import estimate
-from driftbandits.evaluate.log import Floats, Log
+from driftbandits.evaluate.log import Log
 from driftbandits.policies import Policy
-from driftbandits.simulate import play
+from driftbandits.simulation import play
 
 _FEWEST_ROUNDS = 4.0
 """There is no interval for as few effective rounds."""

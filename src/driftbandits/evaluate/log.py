@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from driftbandits.checks import Floats
 from driftbandits.environments import Trace
 from driftbandits.environments.logged import logged
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 

@@ -14,19 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from driftbandits.evaluate.joining import Join
+from driftbandits import extras
+from driftbandits.evaluate.join import Join
 from driftbandits.evaluate.log import Log, LoggedDecision, log_of
+from driftbandits.files import whole_file
 from driftbandits.store import DECISION
 
 REQUIRED = ("event_id", "at", "arms", "chosen", "propensity", "reward")
 
 
 def _polars() -> Any:
-    try:
-        import polars
-    except ModuleNotFoundError:
-        raise ImportError("Parquet needs polars: pip install 'driftbandits[all]'") from None
-    return polars
+    return extras.load("polars", "Parquet needs polars")
 
 
 def read_parquet(path: str | os.PathLike[str]) -> Log:
@@ -105,4 +103,5 @@ def write_parquet(log: Log, path: str | os.PathLike[str]) -> None:
         },
         schema_overrides={"arms": pl.List(pl.List(pl.Float64)), "arm_ids": pl.List(pl.String)},
     ).with_columns(pl.col("at").cast(pl.Datetime("ns", "UTC")), pl.col("reward").fill_nan(None))
-    frame.write_parquet(path)
+    with whole_file(path) as file:
+        frame.write_parquet(file)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from driftbandits.evaluate.joining import Join
+from driftbandits import checks
+from driftbandits.evaluate.join import Join
 from driftbandits.evaluate.log import Log, LoggedDecision
 from driftbandits.store import DECISION, DEFAULT, LATE, REWARD, START, Event, Head, Session, checked
 
@@ -14,10 +15,7 @@ def read_stored(session: Session, policy: str) -> Log:
 
     A log that is not what was written raises `store.Corrupt`.
     """
-    if policy not in session.policies():
-        raise ValueError(
-            f"policy must be one of {', '.join(session.policies()) or 'none'}; got {policy!r}"
-        )
+    checks.choice("policy", policy, session.policies())
     join = Join()
     for event in checked(session.all_events(policy), after=Head(0, 0, START)):
         if not event.is_erased:

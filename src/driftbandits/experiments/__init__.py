@@ -5,14 +5,13 @@ run_experiment(experiment, out="results")
 load("results/abrupt2d").runs
 """
 
-from driftbandits.experiments.checks import SpecError
+from driftbandits.errors import RunFailed, SpecError
 from driftbandits.experiments.results import Results, load
-from driftbandits.experiments.run import LocalWorkers, RunFailed, run_experiment
+from driftbandits.experiments.runner import run_experiment
 from driftbandits.experiments.spec import Experiment, published, read_experiments
 
 __all__ = [
     "Experiment",
-    "LocalWorkers",
     "Results",
     "RunFailed",
     "SpecError",

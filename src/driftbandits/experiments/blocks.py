@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftbandits import theory
+from driftbandits.checks import Floats
 from driftbandits.environments import Environment, Trace
-from driftbandits.estimator.model import Floats, Ints, counter_names
 from driftbandits.policies import UCB, Policy
-from driftbandits.simulate import Restarted, Run, draw_trace, play, player_seed
+from driftbandits.simulation import Restarted, Run, draw_trace, play, player_seed
+from driftbandits.simulation.run import Ints
+from driftbandits.workers import Block
 
 
 class Recording(NamedTuple):
@@ -35,16 +37,16 @@ class Summary(NamedTuple):
 
     policy: str
     replicate: int
-    regret: Floats  # cumulative, at `Block.rounds`; NaN where it cannot be measured
-    reward: Floats  # cumulative, at `Block.rounds`
-    theta_hat: Floats  # (., d), at `Block.theta_rounds`
+    regret: Floats  # cumulative, at `PlayedBlock.rounds`; NaN where it cannot be measured
+    reward: Floats  # cumulative, at `PlayedBlock.rounds`
+    theta_hat: Floats  # (., d), at `PlayedBlock.theta_rounds`
     seconds: float
     work: dict[str, int]
     covered: bool | None
     detections: int
 
 
-class Block(NamedTuple):
+class PlayedBlock(NamedTuple):
     """What came of some replicates, and on which machine."""
 
     replicates: tuple[int, ...]
@@ -58,10 +60,10 @@ class Block(NamedTuple):
 def play_block(
     players: Mapping[str, Policy | Restarted],
     world: Environment,
-    replicates: Sequence[int],
     seed: int,
     recording: Recording,
-) -> Block:
+    replicates: Block,
+) -> PlayedBlock:
     """Play some replicates, one trace at a time; every policy of a replicate plays the same."""
     summaries = []
     horizon = 0
@@ -71,7 +73,7 @@ def play_block(
         for label, player in players.items():
             run = play(player, trace, player_seed(seed, replicate), _record(trace, recording))
             summaries.append(_summary(label, replicate, player, trace, run, recording))
-    return Block(
+    return PlayedBlock(
         replicates=tuple(replicates),
         horizon=horizon,
         rounds=thinned(horizon, recording.every),
@@ -133,7 +135,7 @@ def _summary(
         reward=np.cumsum(np.nan_to_num(received))[at],
         theta_hat=run.theta_hat[every - 1 :: every].copy(),
         seconds=run.seconds,
-        work={name: int(run.work[i]) for name, i in counter_names().items()},
+        work=run.work,
         covered=_covered(player, trace, run) if recording.coverage else None,
         detections=len(run.detections),
     )

@@ -6,26 +6,17 @@ from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import Any
 
-from driftbandits.experiments import checks
-from driftbandits.experiments.checks import SpecError, Table
+from driftbandits.experiments import schema
+from driftbandits.experiments.schema import Numbers, Spec, Table
 
 
-def policies_of(spec: Mapping[str, Any], arguments: Iterable[str]) -> list[Table]:
-    """One policy for every combination of the values of the axes that a grid is `over`.
-
-    >>> spec = {"axes": {"window": [50, 100]}, "grid": [{"name": "SW-GLUCB", "over": ["window"]}]}
-    >>> [policy["label"] for policy in policies_of(spec, ["window"])]
-    ['SW-GLUCB, window=50', 'SW-GLUCB, window=100']
-    """
-    axes = checks.table(spec, "axes", default={})
-    checks.keys("axes.", axes, arguments)
-    for key, values in axes.items():
-        numbers = isinstance(values, list) and all(type(v) in (int, float) for v in values)
-        if not numbers or not values:
-            raise SpecError(f"axes.{key}: must be a list of numbers; got {values!r}")
+def policies_of(spec: Spec, arguments: Iterable[str]) -> list[Table]:
+    """One policy for every combination of the values of the axes that a grid is `over`."""
+    schema.keys("axes.", spec.axes, arguments)
+    axes = {key: schema.read(Numbers, given, f"axes.{key}") for key, given in spec.axes.items()}
     made = []
-    for number, grid in enumerate(checks.tables(spec, "grid"), 1):
-        over = checks.names(f"grid[{number}].over", grid.get("over"), axes)
+    for number, grid in enumerate(spec.grid, 1):
+        over = schema.names(f"grid[{number}].over", grid.get("over"), axes)
         own = {key: value for key, value in grid.items() if key != "over"}
         for values in product(*(axes[key] for key in over)):
             point = dict(zip(over, values, strict=True))

@@ -12,19 +12,19 @@ has one is whole; what an interrupted program left behind is ignored and written
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from driftbandits.experiments.blocks import Block
-from driftbandits.experiments.checks import SpecError
+from driftbandits import extras
+from driftbandits.errors import SpecError
+from driftbandits.experiments.blocks import PlayedBlock
+from driftbandits.files import PART, whole_file, write_whole
 
 if TYPE_CHECKING:
     import polars as pl
@@ -46,12 +46,8 @@ class Results:
 
 
 def polars() -> Any:
-    """The package that reads and writes Parquet; it comes with an extra."""
-    try:
-        import polars
-    except ImportError:
-        raise ImportError("Results need polars: pip install 'driftbandits[all]'") from None
-    return polars
+    """The package that reads and writes Parquet."""
+    return extras.load("polars", "Results need polars")
 
 
 def load(directory: str | Path) -> Results:
@@ -88,43 +84,31 @@ def open_folder(folder: Path, spec: Mapping[str, Any]) -> None:
             "than its runs; choose another folder, or remove that one"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    for leftover in folder.glob("*.part"):
+    for leftover in folder.glob(f"*{PART}"):
         leftover.unlink(missing_ok=True)
-    _replace(folder / "spec.json", json.dumps(spec, indent=2).encode())
+    write_whole(folder / "spec.json", json.dumps(spec, indent=2).encode())
 
 
 def finished_replicates(folder: Path) -> set[int]:
     """The replicates whose blocks are whole."""
     finished: set[int] = set()
-    for block in _blocks(folder):
+    for block in _block_names(folder):
         first, last = map(int, block.split("-"))
         finished.update(range(first, last + 1))
     return finished
 
 
-def blocks_of(replicates: Iterable[int], *, size: int) -> list[list[int]]:
-    """Runs of consecutive replicates, at most `size` long."""
-    blocks: list[list[int]] = []
-    for replicate in sorted(replicates):
-        if blocks and len(blocks[-1]) < size and blocks[-1][-1] == replicate - 1:
-            blocks[-1].append(replicate)
-        else:
-            blocks.append([replicate])
-    return blocks
-
-
-def write_block(folder: Path, block: Block, spec: Mapping[str, Any]) -> None:
+def write_block(folder: Path, block: PlayedBlock, spec: Mapping[str, Any]) -> None:
     """Put a block on disk, with the spec, the versions and the seed inside each file."""
     name = f"{block.replicates[0]:06d}-{block.replicates[-1]:06d}"
     about = {"spec": json.dumps({**spec, **block.machine}), "seed": str(spec["seed"])}
     frames = _frames(block)
     for kind in _KINDS:
-        buffer = io.BytesIO()
-        frames[kind].write_parquet(buffer, metadata=about)
-        _replace(folder / f"{kind}-{name}.parquet", buffer.getvalue())
+        with whole_file(folder / f"{kind}-{name}.parquet") as file:
+            frames[kind].write_parquet(file, metadata=about)
 
 
-def _frames(block: Block) -> dict[str, Any]:
+def _frames(block: PlayedBlock) -> dict[str, Any]:
     pl = polars()
     summaries = block.summaries
 
@@ -171,24 +155,14 @@ def _frames(block: Block) -> dict[str, Any]:
     return {"curves": curves, "theta": theta, "runs": runs}
 
 
-def _replace(target: Path, content: bytes) -> None:
-    """Write a file in one step: a crash leaves the old one or the new one."""
-    beside = target.with_name(f"{target.name}.{os.getpid()}.part")
-    with beside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(target)
-
-
-def _blocks(folder: Path) -> list[str]:
+def _block_names(folder: Path) -> list[str]:
     matches = (_BLOCK.fullmatch(path.name) for path in folder.glob("runs-*.parquet"))
     return sorted(f"{match[1]}-{match[2]}" for match in matches if match)
 
 
 def _read(folder: Path, kind: str) -> pl.DataFrame:
     package = polars()
-    files = [folder / f"{kind}-{block}.parquet" for block in _blocks(folder)]
+    files = [folder / f"{kind}-{block}.parquet" for block in _block_names(folder)]
     try:
         frame: pl.DataFrame = package.read_parquet(files)
     except (OSError, package.exceptions.PolarsError) as error:

@@ -50,26 +50,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from driftbandits.environments import Environment, Trace, environment, environment_names
-from driftbandits.experiments import checks, grid
-from driftbandits.experiments.checks import SpecError, Table
+from driftbandits.errors import SpecError
+from driftbandits.experiments import grid, schema
+from driftbandits.experiments.schema import Spec, Table, Variant
 from driftbandits.policies import Policy, policy
-from driftbandits.simulate import Restarted, draw_trace
-
-DEFAULT_EVERY = 10
-DEFAULT_THETA_EVERY = 1000
+from driftbandits.simulation import Restarted, draw_trace
 
 ONLY_THE_END = 10**9
 """More rounds than any run has: a curve with this step is its last point."""
 
-_SECTIONS = ("experiment", "environment", "defaults", "policies", "axes", "grid", "sweep")
-_EXPERIMENT_KEYS = (
-    *("name", "title", "description", "runs", "seed"),
-    *("every", "theta_every", "coverage"),
-)
-_VARIANT_KEYS = ("name", "title", "environment", "defaults", "axes")
-_LINE_KEYS = ("label", "name", "restart", "knows")
 _POLICY_ARGUMENTS = tuple(key for key in inspect.signature(policy).parameters if key != "name")
 
 
@@ -137,112 +129,91 @@ def read_experiments(
     `runs` stands in for the file's own number; `options` are added to the world's.
     """
     try:
-        spec = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        contents = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise SpecError(f"{path}: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpecError(f"{path}: not a TOML file: {error}") from None
-    if runs is not None and isinstance(spec.get("experiment"), dict):
-        spec["experiment"]["runs"] = runs
-    if options and isinstance(spec.get("environment"), dict):
-        spec["environment"].update(options)
-    return experiments_of(spec)
+    if runs is not None and isinstance(contents.get("experiment"), dict):
+        contents["experiment"]["runs"] = runs
+    if options and isinstance(contents.get("environment"), dict):
+        contents["environment"].update(options)
+    try:
+        return experiments_of(contents)
+    except SpecError as error:
+        raise SpecError(f"{path}: {error}") from None
 
 
-def experiments_of(spec: Mapping[str, Any]) -> list[Experiment]:
+def experiments_of(contents: Mapping[str, Any]) -> list[Experiment]:
     """The same from the contents of a file."""
-    checks.keys("", spec, _SECTIONS)
-    if "sweep" not in spec:
+    spec: Spec = schema.read(Spec, contents)
+    if not spec.sweep:
         return _experiments(spec)
-    variants = checks.tables(spec, "sweep")
-    names = []
-    for number, variant in enumerate(variants, 1):
-        path = f"sweep[{number}]"
-        checks.keys(f"{path}.", variant, _VARIANT_KEYS)
-        names.append(checks.name(f"{path}.name", variant.get("name")))
-    checks.distinct("sweep", "name", names)
+    schema.distinct("sweep", "name", [variant.name for variant in spec.sweep])
     return [
         experiment
-        for number, variant in enumerate(variants, 1)
+        for number, variant in enumerate(spec.sweep, 1)
         for experiment in _experiments(
-            _merged(spec, variant, f"sweep[{number}]"),
-            of=spec["experiment"]["name"],
-            variant=variant["name"],
+            _merged(spec, variant),
+            of=spec.experiment.name,
+            variant=variant.name,
             position=number,
         )
     ]
 
 
-def _merged(spec: Mapping[str, Any], variant: Table, path: str) -> Table:
-    own = checks.table(variant, "environment", path=f"{path}.", default={})
-    shared = {} if "name" in own else checks.table(spec, "environment")
-    heading = dict(checks.table(spec, "experiment"))
-    heading["name"] = f"{checks.name('experiment.name', heading.get('name'))}-{variant['name']}"
-    if "title" in variant:
-        heading["title"] = variant["title"]
-    return {
-        **spec,
-        "experiment": heading,
-        "environment": {**shared, **own},
-        **{
-            section: {
-                **checks.table(spec, section, default={}),
-                **checks.table(variant, section, path=f"{path}.", default={}),
-            }
-            for section in ("defaults", "axes")
-        },
-    }
+def _merged(spec: Spec, variant: Variant) -> Spec:
+    heading = spec.experiment
+    shared = {} if "name" in variant.environment else spec.environment
+    return structs.replace(
+        spec,
+        experiment=structs.replace(
+            heading,
+            name=f"{heading.name}-{variant.name}",
+            title=heading.title if variant.title is None else variant.title,
+        ),
+        environment={**shared, **variant.environment},
+        defaults={**spec.defaults, **variant.defaults},
+        axes={**spec.axes, **variant.axes},
+    )
 
 
 def _experiments(
-    spec: Mapping[str, Any],
-    *,
-    of: str | None = None,
-    variant: str | None = None,
-    position: int = 1,
+    spec: Spec, *, of: str | None = None, variant: str | None = None, position: int = 1
 ) -> list[Experiment]:
     """The experiment, and the one of its grids where it has any."""
-    heading = checks.table(spec, "experiment")
-    checks.keys("experiment.", heading, _EXPERIMENT_KEYS)
-    name = checks.name("experiment.name", heading.get("name"))
-    seed = checks.integer("experiment.seed", heading.get("seed", 0), least=0)
-    options = checks.table(spec, "environment")
-    world, trace = _world(options, seed)
-    coverage = heading.get("coverage", False)
-    if not isinstance(coverage, bool):
-        raise SpecError(f"experiment.coverage: must be true or false; got {coverage!r}")
-    if coverage and (trace.means is None or trace.theta is None):
+    heading = spec.experiment
+    world, trace = _world(spec.environment, heading.seed)
+    if heading.coverage and (trace.means is None or trace.theta is None):
         raise SpecError(
             "experiment.coverage: must be false in a world whose means nobody knows; got true"
         )
     experiment = Experiment(
-        name=name,
-        title=checks.text("experiment.title", heading.get("title", name)),
-        description=checks.text("experiment.description", heading.get("description", "")),
-        runs=checks.integer("experiment.runs", heading.get("runs"), least=1),
-        seed=seed,
-        every=checks.integer("experiment.every", heading.get("every", DEFAULT_EVERY), least=1),
-        theta_every=checks.integer(
-            "experiment.theta_every", heading.get("theta_every", DEFAULT_THETA_EVERY), least=1
-        ),
-        coverage=coverage,
+        name=heading.name,
+        title=heading.name if heading.title is None else heading.title,
+        description=heading.description,
+        runs=heading.runs,
+        seed=heading.seed,
+        every=heading.every,
+        theta_every=heading.theta_every,
+        coverage=heading.coverage,
         world=world,
-        environment=options,
-        players=_players("policies", checks.tables(spec, "policies"), spec, trace),
+        environment=spec.environment,
+        players=_players("policies", spec.policies, spec.defaults, trace),
         sweep=of,
         variant=variant,
         position=position,
     )
-    if "grid" not in spec:
-        return [experiment]
     points = grid.policies_of(spec, _POLICY_ARGUMENTS)
+    if not points:
+        return [experiment]
     hindsight = replace(
         experiment,
-        name=f"{name}-hindsight",
+        name=f"{heading.name}-hindsight",
         every=ONLY_THE_END,
         theta_every=ONLY_THE_END,
         coverage=False,
-        players=_players("grid", points, spec, trace),
+        players=_players("grid", points, spec.defaults, trace),
         hindsight=True,
     )
     return [experiment, hindsight]
@@ -262,41 +233,39 @@ def _world(options: Table, seed: int) -> tuple[Environment, Trace]:
 
 
 def _players(
-    section: str, lines: list[Table], spec: Mapping[str, Any], trace: Trace
+    section: str, lines: list[Table], defaults: Table, trace: Trace
 ) -> dict[str, Policy | Restarted]:
-    defaults = checks.table(spec, "defaults", default={})
-    checks.keys("defaults.", defaults, _POLICY_ARGUMENTS)
+    schema.keys("defaults.", defaults, _POLICY_ARGUMENTS)
     facts = {"horizon": trace.horizon, "changes": number_of_changes(trace), **defaults}
-    players: dict[str, Policy | Restarted] = {}
-    labels = []
-    for number, line in enumerate(lines, 1):
-        path = f"{section}[{number}]"
-        checks.keys(f"{path}.", line, (*_LINE_KEYS, *_POLICY_ARGUMENTS))
-        own = {key: value for key, value in line.items() if key not in _LINE_KEYS}
-        if "name" not in line:
-            raise SpecError(f"{path}.name: must be given, as the name of a policy")
-        known = checks.names(f"{path}.knows", line.get("knows", list(facts)), _POLICY_ARGUMENTS)
-        told = {key: value for key, value in facts.items() if key in known}
-        try:
-            made = policy(line["name"], **{"dim": trace.dim, **told, **own})
-        except (TypeError, ValueError) as error:
-            raise SpecError(_located(path, error, ("name", *_POLICY_ARGUMENTS))) from None
-        label = checks.text(f"{path}.label", line.get("label", line["name"]))
-        labels.append(label)
-        players[label] = made
-        if "restart" in line:
-            players[label] = _restarted(f"{path}.restart", made, line["restart"], trace)
-    checks.distinct(section, "label", labels)
-    return players
+    made = [
+        _player(f"{section}[{number}]", line, facts, trace) for number, line in enumerate(lines, 1)
+    ]
+    schema.distinct(section, "label", [label for label, _ in made])
+    return dict(made)
 
 
-def _restarted(path: str, made: Policy, when: Any, trace: Trace) -> Restarted:
-    rounds = isinstance(when, list) and all(type(t) is int and t > 1 for t in when)
-    if when != "changes" and not rounds:
-        raise SpecError(f'{path}: must be "changes" or a list of rounds above 1; got {when!r}')
-    if when == "changes" and trace.changes is None:
-        raise SpecError(f"{path}: must be a list of rounds in a world that tells no changes")
-    return Restarted(made, None if when == "changes" else tuple(sorted(when)))
+def _player(
+    path: str, line: Table, facts: Mapping[str, Any], trace: Trace
+) -> tuple[str, Policy | Restarted]:
+    """The label and the player of a line."""
+    said, arguments = schema.read_line(path, line, _POLICY_ARGUMENTS)
+    knows = list(facts) if said.knows is None else said.knows
+    known = schema.names(f"{path}.knows", knows, _POLICY_ARGUMENTS)
+    told = {key: value for key, value in facts.items() if key in known}
+    try:
+        player = policy(said.name, **{"dim": trace.dim, **told, **arguments})
+    except (TypeError, ValueError) as error:
+        raise SpecError(_located(path, error, ("name", *_POLICY_ARGUMENTS))) from None
+    label = said.name if said.label is None else said.label
+    if said.restart is None:
+        return label, player
+    if said.restart != "changes":
+        return label, Restarted(player, tuple(sorted(said.restart)))
+    if trace.changes is None:
+        raise SpecError(
+            f"{path}.restart: must be a list of rounds in a world that tells no changes"
+        )
+    return label, Restarted(player)
 
 
 def number_of_changes(trace: Trace) -> int | None:

@@ -40,7 +40,7 @@ except ImportError:  # pragma: no cover - Windows compiles in every process that
 QUIET_SECONDS = 2.0
 LONGEST_WAIT_SECONDS = 180.0
 _PACKAGE = Path(__file__).resolve().parents[1]
-_ROOMS_WITH_KERNELS = ("jit", "links", "linalg", "theory", "estimator", "policies", "simulate")
+_ROOMS_WITH_KERNELS = ("jit", "links", "linalg", "theory", "estimator", "policies", "simulation")
 
 
 @cache
@@ -48,7 +48,7 @@ def source_hash() -> str:
     """A hash of every source that a kernel may be made of."""
     digest = hashlib.sha256()
     for room in _ROOMS_WITH_KERNELS:
-        for path in [_PACKAGE / f"{room}.py", *sorted((_PACKAGE / room).glob("*.py"))]:
+        for path in [_PACKAGE / f"{room}.py", *sorted((_PACKAGE / room).rglob("*.py"))]:
             if path.exists():
                 digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]

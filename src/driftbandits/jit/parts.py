@@ -28,11 +28,18 @@ _registered = _register(mutates_CFG=True, analysis_only=False)
 _make_function: Any = _dynfunc.make_function
 
 
+_SHARED = (Linkage.linkonce_odr, Linkage.weak_odr)
+
+
 class _Part(_Library):  # type: ignore[misc]
     """The code of one kernel, and the libraries that it needs."""
 
     def finalize(self) -> None:
         self._finalize_dynamic_globals()
+        # What nobody calls yet is linked all the same: its caller may be linked after it.
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == Linkage.external:
+                function.linkage = Linkage.weak_odr
         self._finalized = True
 
 
@@ -50,7 +57,7 @@ class _Entry(_Library):  # type: ignore[misc]
     def _optimize_final_module(self) -> None:
         # Nobody else can call the parts in here, so constants that the entry hands them go in.
         for function in self._final_module.functions:
-            if not function.is_declaration and function.linkage == Linkage.linkonce_odr:
+            if not function.is_declaration and function.linkage in _SHARED:
                 function.linkage = Linkage.internal
         super()._optimize_final_module()
 

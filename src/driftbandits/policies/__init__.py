@@ -1,5 +1,7 @@
-"""The policies: rows of data, and the kernels that play them."""
+"""The policies: a catalogue of rows, and the kernels that play them."""
 
+from driftbandits.policies.catalogue import ALIASES, ROWS, Row, policy_names
+from driftbandits.policies.configuration import Policy, policy, recorded_policy
 from driftbandits.policies.detection import Detection, last_detection, record_detection
 from driftbandits.policies.kernels import (
     ANY,
@@ -11,15 +13,6 @@ from driftbandits.policies.kernels import (
     family_of,
     kernels_of,
 )
-from driftbandits.policies.rows import (
-    ALIASES,
-    ROWS,
-    Policy,
-    Row,
-    policy,
-    policy_names,
-    weights_of_ages,
-)
 from driftbandits.policies.scoring import (
     ACCEPTED,
     NOT_FINITE,
@@ -27,7 +20,6 @@ from driftbandits.policies.scoring import (
     UCB,
     Scoring,
     check_actions,
-    radius,
 )
 
 __all__ = [
@@ -53,7 +45,6 @@ __all__ = [
     "last_detection",
     "policy",
     "policy_names",
-    "radius",
     "record_detection",
-    "weights_of_ages",
+    "recorded_policy",
 ]

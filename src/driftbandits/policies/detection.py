@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from driftbandits.estimator.model import (
+from driftbandits.estimator.model import Floats
+from driftbandits.estimator.state import (
     CHANGED_IN,
     DETECTED_IN,
     DETECTIONS,
     STATISTIC,
     THRESHOLD,
     Buffers,
-    Floats,
     N,
     State,
 )

@@ -9,24 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from driftbandits.estimator import absorb, advance, fit, model_of, state_of
-from driftbandits.estimator.model import NUMBERS, POOL, Floats, N, floats_of
-from driftbandits.jit import Handle, compiled_for, place
-from driftbandits.policies import models, pool, restarts, windows
-from driftbandits.policies.adaptation import MODELS, NO_ADAPTATION, RESTARTS, WINDOWS, adaptation_of
-from driftbandits.policies.chance import TAKEN, WINDOW_DRAW, pick, uniform
-from driftbandits.policies.estimating import prepare, project_in_curvature
-from driftbandits.policies.sampling import POSTERIOR, SCALED, draw, make_sampling_matrices
+from driftbandits.estimator import model_of, state_of
+from driftbandits.estimator.model import Floats
+from driftbandits.estimator.state import NUMBERS, N
+from driftbandits.jit import (
+    Handle,
+    compiled_for,
+    floats_of,
+    inlined,
+    length_of,
+    one_of,
+    place,
+)
+from driftbandits.policies.adaptations import ADAPTATIONS, pool
+from driftbandits.policies.chance import TAKEN, pick
+from driftbandits.policies.curvature import project_in_curvature
+from driftbandits.policies.sampling import draw, make_sampling_matrices
 from driftbandits.policies.scoring import (
     ACCEPTED,
     CONSTANT,
     GREEDY,
+    POSTERIOR,
+    SCALED,
     bonus_factor,
+    confidence_of,
     features_of,
     make_bonus_matrix,
-    mean_square,
     score,
     scoring_of,
     set_row,
@@ -34,10 +44,10 @@ from driftbandits.policies.scoring import (
 )
 
 if TYPE_CHECKING:
-    from driftbandits.policies.rows import Policy
+    from driftbandits.policies.configuration import Policy
 
 FAMILIES = PLAIN, POOLED, SPECIAL = "plain", "pooled", "special"
-"""One memory and a bonus; a pool of memories; all that samples, detects, or projects otherwise."""
+"""One memory and a bonus; a pool of memories; all that samples, adapts, or projects otherwise."""
 
 
 ANY = place(0)
@@ -55,11 +65,21 @@ class Kernels(NamedTuple):
 
 def family_of(policy: Policy) -> str:
     """By which kernels a policy is played."""
-    if policy.model.memory == POOL:
-        return POOLED
+    family: str = policy.adaptation.FAMILY
     scoring = policy.scoring
-    adapted = policy.adaptation.kind != NO_ADAPTATION
-    return SPECIAL if adapted or scoring.score >= SCALED or scoring.project_in_curvature else PLAIN
+    samples = scoring.score >= SCALED
+    return SPECIAL if family == PLAIN and (samples or scoring.project_in_curvature) else family
+
+
+def _of_family(name: str, family: str) -> Callable[..., Any]:
+    """A step of the adaptations that a family plays, by the number of the adaptation."""
+    played = {PLAIN: (PLAIN,), POOLED: (POOLED,), SPECIAL: (PLAIN, SPECIAL)}[family]
+    steps = {
+        number: getattr(adaptation, name)
+        for number, adaptation in enumerate(ADAPTATIONS.values())
+        if adaptation.FAMILY in played
+    }
+    return inlined(one_of(name, steps))
 
 
 @cache
@@ -71,6 +91,9 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
     """
     pooled, special = family == POOLED, family == SPECIAL
     label = family if known_d == ANY else f"{family}-{known_d}"
+    advance, estimate, learn = (
+        _of_family(name, family) for name in ("advance", "estimate", "learn")
+    )
 
     @compiled_for(label)
     def decide(
@@ -89,36 +112,30 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         and its last row is scratch; picks (2, n) receives indices and propensities. With no
         actions and no picks only the estimate and its radius are brought up to date.
         """
-        numbers = floats_of(handle, NUMBERS)
+        numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
         d = known_d if known_d > 0 else int(numbers[0])
-        model, scoring = model_of(numbers, d), scoring_of(numbers)
+        model, scoring, confidence = (
+            model_of(numbers, d),
+            scoring_of(numbers),
+            confidence_of(numbers),
+        )
         state = state_of(handle, d)
-        counters = state.counters
         verdict = verdict_on(scoring, actions)
         if verdict != ACCEPTED:
             return verdict
-        adaptation = adaptation_of(numbers)
+        estimate(scoring.adaptation, model, scoring, numbers, state, seed, actions)
         if pooled:
-            pool.prepare(model, state, mean_square(model, scoring, actions))
-            pool.fit(model, state)
             wide = scoring.bonus_scale * pool.OPTIMISM
         else:
-            if special and adaptation.kind == WINDOWS and windows.is_over(adaptation, state):
-                window_draw = uniform(seed, counters[N] // adaptation.block, WINDOW_DRAW)
-                windows.begin_block(model, adaptation, state, window_draw)
-            prepare(model, scoring.period, scoring.one_matrix, state)
-            fit(model, state)
             if special and scoring.project_in_curvature:
                 project_in_curvature(model, state)
-            if special and adaptation.kind == RESTARTS:
-                restarts.follow(model, state)
             if special and scoring.score >= POSTERIOR:
                 make_sampling_matrices(model, scoring, state)
             elif scoring.score not in (GREEDY, CONSTANT):
                 make_bonus_matrix(scoring, state)
-            wide = bonus_factor(model, scoring, state, number)
+            wide = bonus_factor(model, scoring, confidence, state, number)
         score(model, scoring, state, wide, actions, table)
-        first = counters[N] + 1 if number == 0 else number
+        first = state.counters[N] + 1 if number == 0 else number
         for i in range(actions.shape[0]):
             table[3, i] = table[2, i]
         features = actions
@@ -127,17 +144,16 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         for rank in range(picks.shape[1]):
             t = first + rank
             if special and scoring.score >= SCALED:
-                index, propensity = draw(model, scoring, state, features, table, seed, t)
+                index, propensity = draw(
+                    model, scoring, state, features, table, seed, t, confidence.k
+                )
             else:
                 index, propensity = pick(scoring.epsilon, table, seed, t)
             picks[0, rank] = index
             picks[1, rank] = propensity
             table[3, index] = TAKEN
         if number == 0:
-            if pooled:
-                pool.advance(model, state, picks.shape[1])
-            else:
-                advance(model, state, picks.shape[1])
+            advance(scoring.adaptation, model, state, picks.shape[1])
         return ACCEPTED
 
     @compiled_for(label)
@@ -149,24 +165,16 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         s: int,
     ) -> None:
         """Learn the reward of an action of round s; `rows` must have room and s be young enough."""
-        numbers = floats_of(handle, NUMBERS)
+        numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
         d = known_d if known_d > 0 else int(numbers[0])
-        model, scoring = model_of(numbers, d), scoring_of(numbers)
-        adaptation = adaptation_of(numbers)
+        model, scoring, confidence = (
+            model_of(numbers, d),
+            scoring_of(numbers),
+            confidence_of(numbers),
+        )
         state = state_of(handle, d)
         set_row(scoring, actions, index, state)
-        outcome = reward - scoring.centre
-        if pooled:
-            pool.absorb(model, state, outcome, s, adaptation.threshold)
-            return
-        if special and adaptation.kind == MODELS:
-            models.judge(model, scoring, adaptation, state, outcome, s)
-            return
-        absorb(model, state, outcome, s)
-        if special and adaptation.kind == RESTARTS:
-            restarts.watch(model, adaptation, state, outcome, s)
-        elif special and adaptation.kind == WINDOWS:
-            windows.credit(adaptation, state, reward)
+        learn(scoring.adaptation, model, scoring, confidence, numbers, state, reward, s)
 
     @compiled_for(label)
     def tick(
@@ -174,13 +182,9 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         rounds: int,
     ) -> None:
         """Let time pass without a decision."""
-        numbers = floats_of(handle, NUMBERS)
+        numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
         d = known_d if known_d > 0 else int(numbers[0])
-        model = model_of(numbers, d)
-        state = state_of(handle, d)
-        if pooled:
-            pool.advance(model, state, rounds)
-        else:
-            advance(model, state, rounds)
+        model, scoring = model_of(numbers, d), scoring_of(numbers)
+        advance(scoring.adaptation, model, state_of(handle, d), rounds)
 
     return Kernels(label, decide, update, tick)

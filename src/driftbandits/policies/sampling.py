@@ -27,34 +27,15 @@ PERTURBED  the root of g(theta) = b + A C^1/2 z, where C = sum w_s^2 a_s a_s' + 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from driftbandits.estimator import Model, State
 from driftbandits.estimator.expansion import evaluate, reach_of, remainder
-from driftbandits.estimator.model import (
-    BONUS,
-    DISCOUNT,
-    FACTOR,
-    FOR_THETA_HAT,
-    LONGEST,
-    M_INVERSE,
-    MODEL,
-    POINT,
-    PULL,
-    RADIUS,
-    SHIFTED,
-    STEP,
-    THETA_HAT,
-    V2,
-    B,
-    Floats,
-    G,
-    J,
-    V,
-)
-from driftbandits.estimator.solve import ERROR_TOLERANCE, REACH
+from driftbandits.estimator.model import DISCOUNT, Floats
+from driftbandits.estimator.solve import ERROR_TOLERANCE, damping
+from driftbandits.estimator.state import FOR_THETA_HAT, LONGEST, RADIUS
 from driftbandits.jit import inlined, internal
 from driftbandits.linalg import (
+    add_scaled,
     backward_solve,
     cholesky,
     copy,
@@ -64,18 +45,9 @@ from driftbandits.linalg import (
     norm,
     sandwich,
 )
-from driftbandits.links import IDENTITY
 from driftbandits.policies.chance import MIXTURE, TAKEN, TIES, normal, pick, uniform
-from driftbandits.policies.estimating import sum_at
-
-if TYPE_CHECKING:
-    from driftbandits.policies.scoring import Scoring
-
-SCALED, POSTERIOR, PERTURBED = 4, 5, 6
-"""Scores beside those of scoring.py: a random scale of the width, or a random parameter."""
-
-NOISE, NOISE_FACTOR = PULL, MODEL
-"""Scratch: noise, and the factor of C."""
+from driftbandits.policies.curvature import sum_at
+from driftbandits.policies.scoring import PERTURBED, POSTERIOR, SCALED, Scoring
 
 _SMALLEST_SHARE = 2.0**-53
 _MOST_STEPS = 1000
@@ -84,17 +56,17 @@ _LAST_STEP = 1e-5  # the error after a Newton step is at most of the order of it
 
 @internal
 def make_sampling_matrices(model: Model, scoring: Scoring, state: State) -> None:
-    """BONUS := covariance of the sampled parameter over A^2, and the factors that samples need."""
-    matrices = state.matrices
-    evaluate(model, state, FOR_THETA_HAT, THETA_HAT, model.order)
-    cholesky(matrices, J, FACTOR)
+    """scratch.bonus := covariance of the sampled parameter over A^2, and what samples need."""
+    scratch = state.scratch
+    evaluate(model, state, FOR_THETA_HAT, state.theta_hat, model.order)
+    cholesky(scratch.J, scratch.factor)
     if scoring.score == POSTERIOR:
-        inverse(matrices, FACTOR, BONUS)
+        inverse(scratch.factor, scratch.bonus)
     else:
-        C = V2 if model.memory == DISCOUNT else V
-        inverse(matrices, FACTOR, M_INVERSE)
-        sandwich(matrices, M_INVERSE, C, SHIFTED, BONUS)
-        cholesky(matrices, C, NOISE_FACTOR)
+        C = state.V2 if model.memory == DISCOUNT else state.V
+        inverse(scratch.factor, scratch.inverse)
+        sandwich(scratch.inverse, C, scratch.other_matrix, scratch.bonus)
+        cholesky(C, scratch.noise_factor)
 
 
 @internal
@@ -106,10 +78,12 @@ def draw(
     table: Floats,
     seed: int,
     t: int,
+    steepest: float,
 ) -> tuple[int, float]:
     """An action of those that are not TAKEN in row 3 of the table, and its probability.
 
-    features (K, d) are the actions as the model sees them; row 3 is used as scratch.
+    features (K, d) are the actions as the model sees them, `steepest` is k; row 3 is used as
+    scratch.
     """
     free = 0
     for i in range(table.shape[1]):
@@ -125,7 +99,7 @@ def draw(
             possible = _SMALLEST_SHARE  # whatever rounding says of the share
         share = max(_share_of_line(table, chosen), possible)
     else:
-        chosen, share = _vote(model, scoring, state, features, table, seed, t, chosen)
+        chosen, share = _vote(model, scoring, state, features, table, seed, t, steepest, chosen)
     return chosen, (1.0 - scoring.epsilon) * share + scoring.epsilon / free
 
 
@@ -190,15 +164,16 @@ def _vote(
     table: Floats,
     seed: int,
     t: int,
+    steepest: float,
     chosen: int,
 ) -> tuple[int, float]:
     """The choice of the first sample, unless one is given, and its share of all votes."""
-    vectors = state.vectors
-    wide = state.gauges[RADIUS] / scoring.steepest
+    noise, sample = state.scratch.noise, state.scratch.point
+    wide = state.gauges[RADIUS] / steepest
     share = 0.0
     for vote in range(scoring.votes):
         for j in range(model.d):
-            vectors[NOISE, j] = wide * normal(seed, t, vote * model.d + j)
+            noise[j] = wide * normal(seed, t, vote * model.d + j)
         _sample(model, scoring.score, state)
         best = TAKEN
         tied = 0
@@ -207,7 +182,7 @@ def _vote(
                 continue
             value = 0.0
             for j in range(model.d):
-                value += features[i, j] * vectors[POINT, j]
+                value += features[i, j] * sample[j]
             table[3, i] = value
             if value > best:
                 best = value
@@ -222,44 +197,43 @@ def _vote(
 
 @inlined
 def _sample(model: Model, score: int, state: State) -> None:
-    """POINT := a sample of the parameter, from the noise A z in NOISE, which is used up."""
-    vectors, matrices = state.vectors, state.matrices
+    """scratch.point := a sample of the parameter, from A z in scratch.noise, which is used up."""
+    scratch = state.scratch
+    noise = scratch.noise
     if score == PERTURBED:
-        multiply_by_factor(matrices, NOISE_FACTOR, vectors, NOISE)
-        if model.link != IDENTITY:
+        multiply_by_factor(scratch.noise_factor, noise)
+        if not model.linear:
             _solve_perturbed(model, state)
             return
-        forward_solve(matrices, FACTOR, vectors, NOISE)
-    backward_solve(matrices, FACTOR, vectors, NOISE)
+        forward_solve(scratch.factor, noise)
+    backward_solve(scratch.factor, noise)
     for j in range(model.d):
-        vectors[POINT, j] = vectors[THETA_HAT, j] + vectors[NOISE, j]
+        scratch.point[j] = state.theta_hat[j] + noise[j]
 
 
 @internal
 def _solve_perturbed(model: Model, state: State) -> None:
-    """POINT := the root of g(theta) = b + NOISE, by Newton from theta_hat.
+    """scratch.point := the root of g(theta) = b + noise, by Newton from theta_hat.
 
     The expansion of g about theta_hat's anchor is used where it is as exact as `fit` needs it, and
     a pass over the memory where it is not.
     """
-    vectors, matrices, d = state.vectors, state.matrices, model.d
-    copy(vectors, THETA_HAT, POINT)
+    scratch = state.scratch
+    point, step = scratch.point, scratch.step
+    copy(state.theta_hat, point)
     for _ in range(_MOST_STEPS):
-        reach = reach_of(state, FOR_THETA_HAT, POINT)
+        reach = reach_of(state, FOR_THETA_HAT, point)
         lost = remainder(model, state, FOR_THETA_HAT, reach, model.order)
         if lost <= ERROR_TOLERANCE * model.lam:
-            evaluate(model, state, FOR_THETA_HAT, POINT, model.order)
+            evaluate(model, state, FOR_THETA_HAT, point, model.order)
         else:
-            sum_at(model, state, POINT)
-        cholesky(matrices, J, FACTOR)
-        for j in range(d):
-            vectors[STEP, j] = vectors[B, j] + vectors[NOISE, j] - vectors[G, j]
-        forward_solve(matrices, FACTOR, vectors, STEP)
-        backward_solve(matrices, FACTOR, vectors, STEP)
-        # |mu''| <= mu': the damping that lowers the penalised loss most, see estimator/solve.py
-        length = state.gauges[LONGEST] * norm(vectors, STEP)
-        damping = math.log1p(length) / length if length > REACH else 1.0
-        for j in range(d):
-            vectors[POINT, j] += damping * vectors[STEP, j]
+            sum_at(model, state, point)
+        cholesky(scratch.J, scratch.factor)
+        for j in range(model.d):
+            step[j] = state.b[j] + scratch.noise[j] - scratch.g[j]
+        forward_solve(scratch.factor, step)
+        backward_solve(scratch.factor, step)
+        length = state.gauges[LONGEST] * norm(step)
+        add_scaled(point, damping(length), step)
         if length <= _LAST_STEP:
             break

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from driftbandits import theory
 from driftbandits.estimator.model import DISCOUNT, EVERYTHING, POOL, SINCE_RESTART, WINDOW
-from driftbandits.policies.adaptation import WINDOWS
-from driftbandits.policies.scoring import DEVIATION, LOCAL, SELF_CONCORDANT
 
 if TYPE_CHECKING:
-    from driftbandits.policies.rows import Row
+    from driftbandits.policies.catalogue import Row
 
 
 class Setting(NamedTuple):
@@ -34,7 +32,7 @@ class Setting(NamedTuple):
 
 def tuned_penalty(row: Row, setting: Setting) -> float:
     """The penalty that the source of a row asks for; 1 where it does not, or not without T."""
-    if row.confidence != DEVIATION:
+    if row.radius != "deviation":
         T = setting.horizon
         return 1.0 if T is None else theory.self_concordant_penalty(dim=setting.d, horizon=T)
     return theory.drift_penalty(dim=setting.d, slope=setting.c) if row.one_matrix else 1.0
@@ -44,7 +42,7 @@ def tuned_memory(
     name: str, row: Row, setting: Setting, window: int | None, discount: float | None
 ) -> tuple[int | None, float | None]:
     """The window or discount that a row works with; the rule of its source where none is given."""
-    if row.adaptation == WINDOWS:
+    if row.adaptation == "bandit over windows":
         if setting.horizon is None:
             raise ValueError(f"{name} needs horizon=...: it is what its windows follow from")
         return None, None
@@ -64,26 +62,26 @@ def tuned_memory(
 
 def _window(name: str, row: Row, setting: Setting) -> int:
     T = _horizon(name, "window", row, setting)
-    if row.restarts:
+    if row.periodic:
         return theory.restart_period(dim=setting.d, horizon=T, path_length=setting.drift)
-    slope = setting.c if row.confidence == SELF_CONCORDANT else 1.0
+    slope = setting.c if row.radius == "self-concordant" else 1.0
     return theory.tuned_window(dim=setting.d, horizon=T, changes=setting.changes, slope=slope)
 
 
 def _discount(name: str, row: Row, setting: Setting) -> float:
     T = _horizon(name, "discount", row, setting)
     if row.one_matrix:
-        slope = setting.k if row.confidence == LOCAL else setting.k * setting.c
+        slope = setting.k if row.radius == "local" else setting.k * setting.c
         return theory.drift_discount(
             dim=setting.d, horizon=T, path_length=setting.drift, slope=slope
         )
-    slope = setting.c if row.confidence == SELF_CONCORDANT else 1.0
+    slope = setting.c if row.radius == "self-concordant" else 1.0
     return theory.tuned_discount(dim=setting.d, horizon=T, changes=setting.changes, slope=slope)
 
 
 def _horizon(name: str, label: str, row: Row, setting: Setting) -> int:
     if setting.horizon is None:
-        helpful = "path_length" if row.one_matrix or row.restarts else "changes"
+        helpful = "path_length" if row.one_matrix or row.periodic else "changes"
         raise ValueError(
             f"{name} needs {label}=..., or horizon=... (and {helpful}=... if known) to tune it"
         )

@@ -16,13 +16,13 @@ def write_report(directory: str | Path, *, title: str | None = None) -> Path:
 
     Beside the page it writes `figures/` (PNG and SVG) and `tables/` (CSV).
     """
-    for package in ("polars", "matplotlib", "plotly"):
+    for package in ("polars", "jinja2", "matplotlib", "plotly", "scipy"):
         try:
             importlib.import_module(package)
         except ImportError:
             raise ImportError(
                 f"A report needs {package}: pip install 'driftbandits[all]'"
             ) from None
-    from driftbandits.report.assemble import assemble
+    from driftbandits.report.page import write_page
 
-    return assemble(Path(directory), title=title)
+    return write_page(Path(directory), title=title)

@@ -11,8 +11,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from driftbandits.report.studies import FORGETTING, Study, bonus_words, kind, panels
-from driftbandits.report.style import Look, looks
+from driftbandits.report.recordings import FORGETTING, Recording, bonus_words, policy_kind
+from driftbandits.report.statistics import half_width
+from driftbandits.report.style import Look, looks, panels
 
 Floats = NDArray[np.float64]
 
@@ -57,7 +58,7 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Path:
+class EstimatePath:
     """Where one policy's estimate was, round by round, and where the truth was."""
 
     title: str
@@ -75,13 +76,13 @@ class Figure:
     """Charts that belong together. `columns` is how many stand side by side where there is room."""
 
     name: str
-    charts: Sequence[Chart | Path]
+    charts: Sequence[Chart | EstimatePath]
     columns: int = 1
 
 
-def lines(study: Study, curve: pl.DataFrame, labels: Iterable[str]) -> list[Line]:
-    """Curves of `numbers.over_time`."""
-    look = looks(study.policies)
+def lines(recording: Recording, curve: pl.DataFrame, labels: Iterable[str]) -> list[Line]:
+    """Curves of `statistics.over_time`."""
+    look = looks(recording.policies)
     made = []
     for label in labels:
         mine = curve.filter(pl.col("policy") == label).drop_nulls().sort("round")
@@ -100,30 +101,30 @@ def thinned(count: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, count - 1, MOST_POINTS).round().astype(np.int64))
 
 
-def regret_charts(study: Study, curve: pl.DataFrame) -> list[Chart]:
+def regret_charts(recording: Recording, curve: pl.DataFrame) -> list[Chart]:
     """One chart, or one for each bonus where there are many policies."""
-    known = bool(study.facts.get("means_known"))
+    known = bool(recording.facts.get("means_known"))
     made = [
         Chart(
             title="" if scale is None else bonus_words(scale),
             x_title="round",
             y_title="cumulative dynamic regret" if known else "cumulative realised regret",
-            lines=lines(study, curve, panel),
-            changes=study.changes,
+            lines=lines(recording, curve, panel),
+            changes=recording.changes,
         )
-        for scale, panel in panels(study.policies).items()
+        for scale, panel in panels(recording.policies).items()
     ]
     return made if len(made) == 1 else on_one_scale(made)
 
 
-def share_chart(study: Study, curve: pl.DataFrame, title: str) -> Chart:
-    half = Reference("", np.array([1.0, study.horizon]), np.array([0.5, 0.5]))
+def share_chart(recording: Recording, curve: pl.DataFrame, title: str) -> Chart:
+    half = Reference("", np.array([1.0, recording.horizon]), np.array([0.5, 0.5]))
     return Chart(
         title=title,
         x_title="round",
         y_title="share of positives found",
-        lines=lines(study, curve, study.policies),
-        changes=study.changes,
+        lines=lines(recording, curve, recording.policies),
+        changes=recording.changes,
         references=[half],
         share=True,
     )
@@ -146,17 +147,21 @@ def on_one_scale(shown: Sequence[Chart]) -> list[Chart]:
 
 
 def growth_chart(
-    study: Study, points: pl.DataFrame, *, by: str, x_title: str, power: float, rate: str
+    recording: Recording, points: pl.DataFrame, *, by: str, x_title: str, power: float, rate: str
 ) -> Chart:
-    """Mean final regret against the horizon or the number of changes; `study` lends the looks."""
-    look = looks(study.policies)
+    """Mean final regret against the horizon or the number of changes.
+
+    `recording` lends the looks.
+    """
+    look = looks(recording.policies)
     drawn: list[Line] = []
     references: list[Reference] = []
-    for label, policy in study.policies.items():
+    for label, policy in recording.policies.items():
         group = points.filter(pl.col("policy") == label)
         x, y, se = (group[name].cast(pl.Float64).to_numpy() for name in (by, "mean", "se"))
-        drawn.append(Line(label, look[label], x, y, y - 2 * se, y + 2 * se))
-        if kind(policy) in FORGETTING:
+        half = half_width(se, group["runs"].to_numpy())
+        drawn.append(Line(label, look[label], x, y, y - half, y + half))
+        if policy_kind(policy) in FORGETTING:
             name = "" if references else rate
             references.append(Reference(name, x, y[0] * (x / x[0]) ** power))
     return Chart(
@@ -166,7 +171,22 @@ def growth_chart(
         lines=drawn,
         references=references,
         logarithmic=True,
+        y_range=_logarithmic_range(drawn, references),
     )
+
+
+def _logarithmic_range(
+    drawn: Sequence[Line], references: Sequence[Reference]
+) -> tuple[float, float]:
+    """Room for all points, and for whiskers as far as to half and twice of theirs.
+
+    Few runs have whiskers that would make the rest of the chart too small to read.
+    """
+    points = [line.y for line in drawn] + [reference.y for reference in references]
+    low = [np.maximum(line.low, line.y / 2) for line in drawn]
+    high = [np.minimum(line.high, line.y * 2) for line in drawn]
+    heights = np.concatenate([*points, *low, *high])
+    return float(np.nanmin(heights)) / 1.1, float(np.nanmax(heights)) * 1.1
 
 
 def nice_logarithmic_ticks(low: float, high: float) -> list[float]:
@@ -185,26 +205,28 @@ def nice_logarithmic_ticks(low: float, high: float) -> list[float]:
     return [tick for tick in candidates if first <= tick <= last]
 
 
-def paths(study: Study, means: pl.DataFrame) -> list[Path]:
+def paths(recording: Recording, means: pl.DataFrame) -> list[EstimatePath]:
     """One picture a policy of the first two coordinates of theta-hat; none without a truth in 2-D.
 
-    All pictures of a study have the same scale.
+    All pictures of a recording have the same scale.
     """
-    truth = study.true_theta
+    truth = recording.true_theta
     if truth is None or truth.shape[1] != 2 or means.height == 0:
         return []
-    look = looks(study.policies)
+    look = looks(recording.policies)
     corners = [*(hat[:2] for hat in means["theta_hat"].to_list()), *truth[means["round"] - 1]]
     reach = 1.35 * float(np.abs(np.array(corners)).max())
     made = []
-    for label in study.policies:
+    for label in recording.policies:
         mine = means.filter(pl.col("policy") == label)
         rounds = mine["round"].to_list()
         estimates = np.array([hat[:2] for hat in mine["theta_hat"].to_list()])
         targets = truth[np.array(rounds) - 1]
         labels = round_labels(rounds, estimates, near=0.14 * reach)
         places = label_places(labels, estimates, targets, reach)
-        made.append(Path(label, look[label], estimates, labels, places, rounds, targets, reach))
+        made.append(
+            EstimatePath(label, look[label], estimates, labels, places, rounds, targets, reach)
+        )
     return made
 
 

@@ -1,7 +1,7 @@
 """What the paper says of its simulated world, held against the runs.
 
 Every claim is about means over runs. Two policies are compared run by run, since both played the
-same traces, and a difference counts as clear beyond two standard errors.
+same traces, and a difference counts where its interval leaves out zero.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from driftbandits.report import numbers
-from driftbandits.report.numbers import Estimate
-from driftbandits.report.studies import FORGETTING, Study
+from driftbandits.report import statistics
+from driftbandits.report.recordings import FORGETTING, Recording
+from driftbandits.report.statistics import Estimate
 
 PAIRS = (("SW-GLUCB", "SW-LinUCB"), ("D-GLUCB", "D-LinUCB"), ("LogisticUCB", "LinUCB"))
 
@@ -28,16 +28,9 @@ class Claim(NamedTuple):
     verdict: str
 
 
-def ordering(study: Study) -> list[str]:
-    """The labels, best first: least regret, or most reward."""
-    more_is_better = study.measure != "final regret"
-    ranked = numbers.summary(study).sort("mean", descending=more_is_better)
-    return [str(label) for label in ranked["policy"]]
-
-
-def claims(study: Study) -> list[Claim]:
+def claims_about(recording: Recording) -> list[Claim]:
     """Those claims of the paper whose policies were all played."""
-    label = {name: study.labelled(name) for pair in PAIRS for name in pair}
+    label = {name: recording.labelled(name) for pair in PAIRS for name in pair}
     if any(found is None for found in label.values()):
         return []
     named = {name: str(found) for name, found in label.items()}
@@ -57,15 +50,15 @@ def claims(study: Study) -> list[Claim]:
             [(name, "LinUCB") for name in named if name != "LinUCB"],
         ),
     ]
-    return [_closest(study, sentence, pairs, named) for sentence, pairs in wanted]
+    return [_closest(recording, sentence, pairs, named) for sentence, pairs in wanted]
 
 
 def _closest(
-    study: Study, sentence: str, pairs: list[tuple[str, str]], label: dict[str, str]
+    recording: Recording, sentence: str, pairs: list[tuple[str, str]], label: dict[str, str]
 ) -> Claim:
     """A claim is as good as the weakest of its comparisons."""
     margins = {
-        (label[better], label[worse]): numbers.difference(study, label[worse], label[better])
+        (label[better], label[worse]): statistics.difference(recording, label[worse], label[better])
         for better, worse in pairs
     }
     better, worse = min(margins, key=lambda pair: margins[pair].mean)
@@ -77,14 +70,14 @@ def _closest(
     return Claim(sentence, better, worse, margin, verdict)
 
 
-def spread_ratio(study: Study) -> float | None:
+def spread_ratio(recording: Recording) -> float | None:
     """Narrowest 5-95 % band of a linear policy over the widest of the others, at the end."""
     width = {
         str(row["policy"]): row["q95"] - row["q05"]
-        for row in numbers.summary(study).iter_rows(named=True)
+        for row in statistics.summary(recording).iter_rows(named=True)
     }
-    linear = [study.labelled(second) for _, second in PAIRS]
-    logistic = [study.labelled(first) for first, _ in PAIRS]
+    linear = [recording.labelled(second) for _, second in PAIRS]
+    logistic = [recording.labelled(first) for first, _ in PAIRS]
     if None in linear or None in logistic:
         return None
     widest = max(width[str(name)] for name in logistic)

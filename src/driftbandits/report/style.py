@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from driftbandits.report.studies import Policies, kind, panels
+from driftbandits.report.recordings import Policies, bonus_of, policy_kind
 
 INK, QUIET, FAINT = "#222222", "#6b6b6b", "#d9d9d6"
 
@@ -64,6 +64,23 @@ MATPLOTLIB_MARKER: Mapping[str, str] = {
 }
 
 
+MOST_IN_A_CHART = 6
+
+
+def panels(policies: Policies) -> dict[float | None, Policies]:
+    """What is drawn in one chart each, by bonus_scale: many policies are told apart only so.
+
+    A few policies stay together, under None.
+    """
+    scales = sorted({bonus_of(policy) for policy in policies.values()}, reverse=True)
+    if len(policies) <= MOST_IN_A_CHART or len(scales) == 1:
+        return {None: policies}
+    return {
+        scale: {label: p for label, p in policies.items() if bonus_of(p) == scale}
+        for scale in scales
+    }
+
+
 def looks(policies: Policies) -> dict[str, Look]:
     """A look for every label. Variants of one policy share its colour and differ in the rest.
 
@@ -74,18 +91,23 @@ def looks(policies: Policies) -> dict[str, Look]:
         times: dict[str, int] = {}
         strangers = 0
         for label, policy in panel.items():
-            name = kind(policy)
+            name = policy_kind(policy)
             nth = times[name] = times.get(name, 0) + 1
-            if name not in _LOOKS:
-                given[label] = _OTHERS[strangers % len(_OTHERS)]
-                strangers += 1
+            if name in _LOOKS:
+                given[label] = _variant(_LOOKS[name], nth - 1)
             else:
-                given[label] = _LOOKS[name] if nth == 1 else _variant(_LOOKS[name], nth - 2)
+                given[label] = _variant(
+                    _OTHERS[strangers % len(_OTHERS)], strangers // len(_OTHERS)
+                )
+                strangers += 1
     return given
 
 
 def _variant(look: Look, number: int) -> Look:
-    which = number % len(_DASHES_OF_A_VARIANT)
+    """The look itself, then others of its colour."""
+    if number == 0:
+        return look
+    which = (number - 1) % len(_DASHES_OF_A_VARIANT)
     return Look(look.colour, _DASHES_OF_A_VARIANT[which], _MARKERS_OF_A_VARIANT[which])
 
 

@@ -1,4 +1,4 @@
-"""The routes, and the application that serves them."""
+"""The application that serves the routes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from urllib.parse import unquote
 
 import httptools
 
-from driftbandits.service import handlers, wire
-from driftbandits.service.auth import ADMIN, READER, REFRESH_EVERY_S, WRITER, Keyring
+from driftbandits.service.auth import REFRESH_EVERY_S, Keyring
 from driftbandits.service.endpoints import (
     Action,
     Call,
@@ -25,6 +24,7 @@ from driftbandits.service.endpoints import (
     logger,
 )
 from driftbandits.service.engine import Engine
+from driftbandits.service.handlers import ROUTES
 from driftbandits.service.openapi import document
 from driftbandits.service.refusals import Refused
 from driftbandits.service.replies import Reply
@@ -35,168 +35,15 @@ PAGE = Path(__file__).parent / "page"
 _POLICIES = "/v1/policies/"
 _POLICY = _POLICIES + "{policy}"
 _PAGE_FILES = "/page/"
-_BUSY = (429, 503)
 _ONLY_OUR_OWN = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """What the page may load: its own files, and no script or style within them."""
 
-ROUTES: Mapping[str, Mapping[str, Action]] = {
-    f"{_POLICY}/decisions": {
-        "POST": Action(
-            command=handlers.decide,
-            role=WRITER,
-            request=wire.DecisionRequest,
-            answer=wire.DecisionAnswer,
-            statuses=(404, 409, 410, *_BUSY),
-            summary="Choose an arm; the same request again gives the same answer",
-        )
-    },
-    f"{_POLICY}/rewards": {
-        "POST": Action(
-            command=handlers.reward,
-            role=WRITER,
-            request=wire.RewardRequest,
-            answer=wire.RewardAnswer,
-            statuses=(404, 409, 410, *_BUSY),
-            summary="Report what came of a decision",
-        )
-    },
-    f"{_POLICY}/decisions:batch": {
-        "POST": Action(
-            handlers.decide_many,
-            role=WRITER,
-            request=wire.DecisionsRequest,
-            answer=wire.DecisionsAnswer,
-            statuses=(404, *_BUSY),
-            summary="Make many decisions, one after the other",
-        )
-    },
-    f"{_POLICY}/rewards:batch": {
-        "POST": Action(
-            handlers.reward_many,
-            role=WRITER,
-            request=wire.RewardsRequest,
-            answer=wire.RewardsAnswer,
-            statuses=(404, *_BUSY),
-            summary="Report many rewards, one after the other",
-        )
-    },
-    "/v1/policies": {
-        "GET": Action(
-            handlers.policies,
-            answer=wire.PoliciesAnswer,
-            statuses=_BUSY,
-            summary="The policies that this key may see",
-        )
-    },
-    _POLICY: {
-        "GET": Action(
-            command=handlers.policy,
-            answer=wire.PolicyAnswer,
-            statuses=(404, *_BUSY),
-            summary="Estimate, radius, memory and counts of a policy",
-        ),
-        "PUT": Action(
-            handlers.configure,
-            role=ADMIN,
-            request=wire.PolicyRequest,
-            answer=wire.PolicyAnswer,
-            statuses=(201, *_BUSY),
-            summary="Configure a policy; a change makes a new version",
-        ),
-    },
-    f"{_POLICY}/versions": {
-        "GET": Action(
-            command=handlers.versions,
-            answer=wire.VersionsAnswer,
-            statuses=(404, *_BUSY),
-            summary="Every configuration the policy has had",
-        )
-    },
-    f"{_POLICY}/history": {
-        "GET": Action(
-            command=handlers.history,
-            answer=wire.HistoryAnswer,
-            statuses=(404, *_BUSY),
-            query={"after": "give the minutes that began later, in seconds since 1970"},
-            summary="The last day by the minute",
-        )
-    },
-    f"{_POLICY}/explanations": {
-        "GET": Action(
-            handlers.explanations,
-            answer=wire.ExplanationsAnswer,
-            statuses=(404, *_BUSY),
-            query={"limit": "how many at most"},
-            summary="The last decisions with mean, width and score of every arm",
-        )
-    },
-    f"{_POLICY}/digest": {
-        "GET": Action(
-            command=handlers.digest,
-            answer=wire.DigestAnswer,
-            statuses=(404, *_BUSY),
-            summary="The fingerprint of the state, to compare with a replay",
-        )
-    },
-    f"{_POLICY}/events": {
-        "GET": Action(
-            handlers.events,
-            answer=wire.EventsAnswer,
-            statuses=(404, *_BUSY),
-            query={
-                "after": "give the events with a greater seq",
-                "limit": "how many at most",
-                "format": "json or parquet",
-            },
-            media_types=("application/json", handlers.PARQUET),
-            summary="The log",
-        )
-    },
-    f"{_POLICY}/erasures": {
-        "POST": Action(
-            command=handlers.erase,
-            role=ADMIN,
-            request=wire.ErasureRequest,
-            answer=wire.ErasureAnswer,
-            statuses=(404, *_BUSY),
-            summary="Take the content out of events; what was learned stays",
-        )
-    },
-    "/healthz": {
-        "GET": Action(
-            handlers.health,
-            role=None,
-            answer=wire.HealthAnswer,
-            statuses=(503,),
-            summary="Is the process alive?",
-        )
-    },
-    "/readyz": {
-        "GET": Action(
-            handlers.readiness,
-            role=None,
-            answer=wire.HealthAnswer,
-            statuses=(503,),
-            summary="Are the kernels compiled and the log replayed?",
-        )
-    },
-    "/metrics": {
-        "GET": Action(
-            handlers.metrics,
-            role=READER,
-            limited=False,
-            media_types=("text/plain; version=0.0.4; charset=utf-8",),
-            summary="Counts and times for Prometheus",
-        )
-    },
-}
-
 
 async def _openapi(gate: Gate, call: Call) -> Reply:
-    return Reply(document(ROUTES))
+    return Reply(document(ROUTES.operations))
 
 
 async def _page(gate: Gate, call: Call) -> Reply:

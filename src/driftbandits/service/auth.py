@@ -7,14 +7,13 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
+from driftbandits.operations import Role
 from driftbandits.service.refusals import Refused
 from driftbandits.store import Key, Store
 
-READER, WRITER, ADMIN = "reader", "writer", "admin"
-ROLES = (READER, WRITER, ADMIN)
-"""Each may do what those before it may."""
+ROLES = READER, WRITER, ADMIN = get_args(Role)
 
 _RANK = {role: rank for rank, role in enumerate(ROLES)}
 _MARK = "dbk"

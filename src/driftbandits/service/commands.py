@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from driftbandits import wire
 from driftbandits.policies import ACCEPTED, check_actions
-from driftbandits.service import wire
 from driftbandits.service.fold import Fold, Offer
 from driftbandits.service.refusals import Refused, invalid
 from driftbandits.service.unit_of_work import UnitOfWork

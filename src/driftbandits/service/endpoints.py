@@ -18,8 +18,8 @@ from driftbandits.service.engine import Engine
 from driftbandits.service.metrics import Metrics
 from driftbandits.service.refusals import Refused, too_large, unavailable
 from driftbandits.service.replies import Reply, refusal
-from driftbandits.service.wire import NAME_PATTERN
 from driftbandits.store import StoreError
+from driftbandits.wire import NAME_PATTERN
 
 logger = logging.getLogger("driftbandits.service")
 
@@ -59,22 +59,16 @@ class Action:
         command: Callable[[Gate, Call], Command] | None = None,
         role: str | None = READER,
         request: type | None = None,
-        answer: type | None = None,
-        statuses: tuple[int, ...] = (),
         query: Mapping[str, str] | None = None,
         summary: str,
-        media_types: tuple[str, ...] = ("application/json",),
         limited: bool = True,
     ) -> None:
         self.handler = handler
         self.command = command
         self.role = role  # None: open to all
         self.request = request
-        self.answer = answer
-        self.statuses = statuses
         self.query = query or {}
         self.summary = summary
-        self.media_types = media_types
         self.limited = limited
         self.decoder: msgspec.json.Decoder[Any] | None = (
             None if request is None else msgspec.json.Decoder(request)

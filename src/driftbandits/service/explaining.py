@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from driftbandits import wire
 from driftbandits.agent import UnknownDecision
-from driftbandits.service import wire
 from driftbandits.service.fold import Fold
 from driftbandits.service.refusals import unknown_policy
 from driftbandits.service.views import clock_text

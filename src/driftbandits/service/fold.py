@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftbandits.agent import Agent
-from driftbandits.policies import policy as make_policy
+from driftbandits.policies import recorded_policy
 from driftbandits.service.forgetting import arguments_by_time, ticks_of
 from driftbandits.service.history import History
 from driftbandits.service.kernels import make_policy_ready
@@ -72,7 +72,7 @@ class Offer(NamedTuple):
 def new_agent(record: Configured) -> Agent:
     """The agent of a version, before its first event."""
     by_time = arguments_by_time(half_life_s=record.half_life_s, window_s=record.window_s)
-    policy = make_policy(**{**record.arguments, **by_time})
+    policy = recorded_policy({**record.arguments, **by_time})
     clock = "ticks" if by_time else "decisions"
     return Agent(make_policy_ready(policy), seed=record.seed, clock=clock)
 

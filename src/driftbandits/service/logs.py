@@ -9,7 +9,6 @@ import numpy as np
 
 from driftbandits.service.fold import Version, offer_of
 from driftbandits.service.views import clock_text, configuration
-from driftbandits.service.wire import Arm, EventAnswer
 from driftbandits.store import (
     CONFIGURED,
     CONFLICT,
@@ -19,6 +18,7 @@ from driftbandits.store import (
     Event,
 )
 from driftbandits.store.records import unpacked
+from driftbandits.wire import Arm, EventAnswer
 
 
 def event_answer(event: Event) -> EventAnswer:

@@ -1,10 +1,23 @@
-"""Counts and times in the text format of Prometheus."""
+"""Counts and times for Prometheus.
+
+Requests are counted in plain numbers, which cost next to nothing; they become metrics when somebody
+looks.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector, CollectorRegistry
 
 from driftbandits.service.fold import Fold
 
@@ -15,23 +28,22 @@ BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 class Histogram:
     """Observations by size."""
 
-    def __init__(self, buckets: tuple[float, ...]) -> None:
-        self._buckets = buckets
-        self._counts = [0] * (len(buckets) + 1)
-        self._sum = 0.0
+    def __init__(self, edges: tuple[float, ...]) -> None:
+        self._edges = edges
+        self._counts = [0] * (len(edges) + 1)
+        self.sum = 0.0
 
     def observe(self, value: float) -> None:
-        self._counts[bisect_left(self._buckets, value)] += 1
-        self._sum += value
+        self._counts[bisect_left(self._edges, value)] += 1
+        self.sum += value
 
-    def lines(self, name: str, labels: str = "") -> Iterator[str]:
-        total, comma = 0, "," if labels else ""
-        for edge, count in zip((*self._buckets, "+Inf"), self._counts, strict=True):
+    def buckets(self) -> list[tuple[str, float]]:
+        """How many were as small as each edge, or smaller."""
+        total, buckets = 0, []
+        for edge, count in zip((*self._edges, "+Inf"), self._counts, strict=True):
             total += count
-            yield f'{name}_bucket{{{labels}{comma}le="{edge}"}} {total}'
-        braces = f"{{{labels}}}" if labels else ""
-        yield f"{name}_sum{braces} {self._sum}"
-        yield f"{name}_count{braces} {total}"
+            buckets.append((str(edge), float(total)))
+        return buckets
 
 
 class Metrics:
@@ -55,43 +67,88 @@ class Metrics:
         self.batches.observe(jobs)
         self.transactions.observe(seconds)
 
-    def text(self, folds: Iterable[Fold], *, waiting: int, ready: bool) -> str:
-        """Everything; of policies only those given."""
-        return "\n".join(self._lines(list(folds), waiting, ready)) + "\n"
 
-    def _lines(self, folds: list[Fold], waiting: int, ready: bool) -> Iterator[str]:
-        yield from _heading("ready", "gauge", "1 when requests are served")
-        yield f"driftbandits_ready {int(ready)}"
-        yield from _heading("queue_waiting", "gauge", "requests that wait for the writer")
-        yield f"driftbandits_queue_waiting {waiting}"
-        yield from _heading("overloaded_total", "counter", "requests refused for want of room")
-        yield f"driftbandits_overloaded_total {self.refused_overload}"
-        yield from _heading("requests_total", "counter", "answers by route and status")
-        for (method, route, status), count in sorted(self.requests.items()):
-            labels = f'method="{method}",route="{route}",status="{status}"'
-            yield f"driftbandits_requests_total{{{labels}}} {count}"
-        yield from _heading("request_seconds", "histogram", "time to an answer")
-        for route, histogram in sorted(self.seconds.items()):
-            yield from histogram.lines("driftbandits_request_seconds", f'route="{route}"')
-        yield from _heading("transaction_seconds", "histogram", "time of a transaction, synced")
-        yield from self.transactions.lines("driftbandits_transaction_seconds")
-        yield from _heading("transaction_requests", "histogram", "requests in a transaction")
-        yield from self.batches.lines("driftbandits_transaction_requests")
-        yield from _heading("events_total", "counter", "events in the log by kind")
-        for fold in folds:
-            for kind, count in sorted(dict(fold.counts).items()):  # the writer may add one
-                labels = f'policy="{fold.policy}",kind="{kind}"'
-                yield f"driftbandits_events_total{{{labels}}} {count}"
-        yield from _heading("pending", "gauge", "decisions that wait for a reward")
-        for fold in folds:
-            yield f'driftbandits_pending{{policy="{fold.policy}"}} {len(fold.pending)}'
-        yield from _heading(
-            "replay_differences", "gauge", "replayed events that came out otherwise"
+class Scrape(Collector):
+    """Everything as of now; of policies only those given."""
+
+    def __init__(
+        self, metrics: Metrics, folds: Sequence[Fold], *, waiting: int, ready: bool
+    ) -> None:
+        self._metrics = metrics
+        self._folds = folds
+        self._waiting = waiting
+        self._ready = ready
+
+    def text(self) -> bytes:
+        registry = CollectorRegistry()
+        registry.register(self)
+        return generate_latest(registry)
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._of_process()
+        yield from self._of_requests()
+        yield from self._of_transactions()
+        yield from self._of_policies()
+
+    def _of_process(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "driftbandits_ready", "1 when requests are served", value=self._ready
         )
-        for fold in folds:
-            yield f'driftbandits_replay_differences{{policy="{fold.policy}"}} {fold.differences}'
+        yield GaugeMetricFamily(
+            "driftbandits_queue_waiting", "requests that wait for the writer", value=self._waiting
+        )
+        yield CounterMetricFamily(
+            "driftbandits_overloaded",
+            "requests refused for want of room",
+            value=self._metrics.refused_overload,
+        )
 
+    def _of_requests(self) -> Iterator[Metric]:
+        answers = CounterMetricFamily(
+            "driftbandits_requests",
+            "answers by route and status",
+            labels=("method", "route", "status"),
+        )
+        for (method, route, status), count in sorted(self._metrics.requests.items()):
+            answers.add_metric((method, route, str(status)), count)
+        yield answers
+        seconds = HistogramMetricFamily(
+            "driftbandits_request_seconds", "time to an answer", labels=("route",)
+        )
+        for route, histogram in sorted(self._metrics.seconds.items()):
+            seconds.add_metric((route,), histogram.buckets(), histogram.sum)
+        yield seconds
 
-def _heading(name: str, kind: str, text: str) -> Iterator[str]:
-    yield f"# HELP driftbandits_{name} {text}"
-    yield f"# TYPE driftbandits_{name} {kind}"
+    def _of_transactions(self) -> Iterator[Metric]:
+        times, sizes = self._metrics.transactions, self._metrics.batches
+        yield HistogramMetricFamily(
+            "driftbandits_transaction_seconds",
+            "time of a transaction, synced",
+            buckets=times.buckets(),
+            sum_value=times.sum,
+        )
+        yield HistogramMetricFamily(
+            "driftbandits_transaction_requests",
+            "requests in a transaction",
+            buckets=sizes.buckets(),
+            sum_value=sizes.sum,
+        )
+
+    def _of_policies(self) -> Iterator[Metric]:
+        events = CounterMetricFamily(
+            "driftbandits_events", "events in the log by kind", labels=("policy", "kind")
+        )
+        pending = GaugeMetricFamily(
+            "driftbandits_pending", "decisions that wait for a reward", labels=("policy",)
+        )
+        differences = GaugeMetricFamily(
+            "driftbandits_replay_differences",
+            "replayed events that came out otherwise",
+            labels=("policy",),
+        )
+        for fold in self._folds:
+            for kind, count in sorted(dict(fold.counts).items()):  # the writer may add one
+                events.add_metric((fold.policy, kind), count)
+            pending.add_metric((fold.policy,), len(fold.pending))
+            differences.add_metric((fold.policy,), fold.differences)
+        yield from (events, pending, differences)

@@ -1,24 +1,27 @@
-"""The OpenAPI document, made from the routes and the structs that serve them."""
+"""The OpenAPI document, made from the operations alone."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from driftbandits.service.endpoints import Action
-from driftbandits.service.wire import NAME_PATTERN, ErrorAnswer
+from driftbandits.operations import JSON, Operation
+from driftbandits.wire import NAME_PATTERN, ErrorAnswer
 
 _REFERENCE = "#/components/schemas/{name}"
 
 
-def document(routes: Mapping[str, Mapping[str, Action]]) -> dict[str, Any]:
-    actions = [action for methods in routes.values() for action in methods.values()]
-    types = {type_ for a in actions for type_ in (a.request, a.answer) if type_ is not None}
-    ordered = [*sorted(types, key=lambda type_: type_.__name__), ErrorAnswer]
-    _, components = msgspec.json.schema_components(ordered, ref_template=_REFERENCE)
+def document(operations: Iterable[Operation[Any]]) -> dict[str, Any]:
+    paths: dict[str, dict[str, Any]] = {}
+    structs: set[type] = {ErrorAnswer}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)
+        structs |= _structs(operation)
+    in_order = sorted(structs, key=lambda struct: struct.__name__)
+    _, components = msgspec.json.schema_components(in_order, ref_template=_REFERENCE)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -26,10 +29,7 @@ def document(routes: Mapping[str, Mapping[str, Action]]) -> dict[str, Any]:
             "version": "1",
             "description": "Decisions now, rewards whenever they come, nothing lost.",
         },
-        "paths": {
-            path: {method.lower(): _operation(path, action) for method, action in methods.items()}
-            for path, methods in routes.items()
-        },
+        "paths": paths,
         "components": {
             "schemas": components,
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
@@ -37,62 +37,64 @@ def document(routes: Mapping[str, Mapping[str, Action]]) -> dict[str, Any]:
     }
 
 
-def _reference(type_: type) -> dict[str, str]:
-    return {"$ref": _REFERENCE.format(name=type_.__name__)}
+def _structs(operation: Operation[Any]) -> set[type]:
+    answered = {operation.answer} if JSON in operation.media_types else set()
+    return answered if operation.request is None else answered | {operation.request}
 
 
-def _operation(path: str, action: Action) -> dict[str, Any]:
-    operation: dict[str, Any] = {
-        "summary": action.summary,
-        "operationId": getattr(action.handler or action.command, "__name__", ""),
-        "responses": _responses(action),
+def _json(struct: type) -> dict[str, Any]:
+    return {"schema": {"$ref": _REFERENCE.format(name=struct.__name__)}}
+
+
+def _described(operation: Operation[Any]) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "summary": operation.summary,
+        "operationId": operation.id,
+        "responses": _responses(operation),
     }
-    parameters = [
-        {
-            "name": name,
-            "in": "path",
-            "required": True,
-            "schema": {"type": "string", "pattern": NAME_PATTERN},
-        }
-        for name in re.findall(r"\{(\w+)\}", path)
-    ]
-    parameters += [
-        {"name": name, "in": "query", "description": text, "schema": _query_schema(name)}
-        for name, text in action.query.items()
-    ]
+    parameters = _parameters(operation)
     if parameters:
-        operation["parameters"] = parameters
-    if action.request is not None:
-        content = {"application/json": {"schema": _reference(action.request)}}
-        operation["requestBody"] = {"required": True, "content": content}
-    if action.role is not None:
-        operation["security"] = [{"key": []}]
-        operation["description"] = f"Needs the role {action.role}."
-    return operation
+        described["parameters"] = parameters
+    if operation.request is not None:
+        described["requestBody"] = {"required": True, "content": {JSON: _json(operation.request)}}
+    if operation.role is not None:
+        described["security"] = [{"key": []}]
+        described["description"] = f"Needs the role {operation.role}."
+    return described
 
 
-def _query_schema(name: str) -> dict[str, Any]:
-    if name == "format":
-        return {"enum": ["json", "parquet"]}
-    return {"type": "integer", "minimum": 0}
+def _parameters(operation: Operation[Any]) -> list[dict[str, Any]]:
+    name_schema = {"type": "string", "pattern": NAME_PATTERN}
+    in_path = [
+        {"name": name, "in": "path", "required": True, "schema": name_schema}
+        for name in re.findall(r"\{(\w+)\}", operation.path)
+    ]
+    in_query = [
+        {"name": name, "in": "query", **parameter._asdict()}
+        for name, parameter in operation.query.items()
+    ]
+    return in_path + in_query
 
 
-def _responses(action: Action) -> dict[str, Any]:
-    error = {"application/json": {"schema": _reference(ErrorAnswer)}}
-    content: dict[str, Any] = {kind: {} for kind in action.media_types}
-    if action.answer is not None:
-        content["application/json"] = {"schema": _reference(action.answer)}
+def _responses(operation: Operation[Any]) -> dict[str, Any]:
+    content = {
+        kind: _json(operation.answer) if kind == JSON else {} for kind in operation.media_types
+    }
     done = {"description": "done", "content": content}
-    refused = set(action.statuses) - {201}
-    if action.role is not None:
-        refused |= {401, 403, 500}
-    if action.request is not None:
-        refused |= {400, 408, 413, 422}
-    if action.query or action.role is not None:
-        refused |= {422}
-    responses: dict[str, Any] = {"200": done}
-    if 201 in action.statuses:
-        responses["201"] = done
-    for status in sorted(refused):
-        responses[str(status)] = {"description": "refused", "content": error}
-    return responses
+    refused = {"description": "refused", "content": {JSON: _json(ErrorAnswer)}}
+    return {
+        **{str(status): done for status in operation.done},
+        **{str(status): refused for status in sorted(_refusals(operation))},
+    }
+
+
+def _refusals(operation: Operation[Any]) -> set[int]:
+    """The statuses of refusals: its own, and those that come before its handler."""
+    statuses = set(operation.refused)
+    if operation.role is not None:
+        statuses |= {401, 403, 422, 500}
+    if operation.request is not None:
+        statuses |= {400, 408, 413, 422}
+    if operation.query:
+        statuses |= {422}
+    return statuses

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from driftbandits.service.wire import Problem
+from driftbandits.wire import Problem
 
 
 class Refused(Exception):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from driftbandits.service.refusals import Refused
-from driftbandits.service.wire import ErrorAnswer
+from driftbandits.wire import ErrorAnswer
 
 _encode = msgspec.json.Encoder().encode
 

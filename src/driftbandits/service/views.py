@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
-from typing import cast
 
-from driftbandits.service import snapshots, wire
+from driftbandits import wire
+from driftbandits.service import snapshots
 from driftbandits.service.fold import Fold, Version
 
 
@@ -25,7 +25,7 @@ def configuration(version: Version) -> wire.Configuration:
         since=clock_text(version.at_ns),
         arguments=record.arguments,
         seed=record.seed,
-        mode=cast(wire.Mode, record.mode),
+        mode=record.mode,
         reward_wait_s=record.reward_wait_s,
         default_reward=None if record.reward_wait_s is None else record.default_reward,
         half_life_s=record.half_life_s,
@@ -53,7 +53,7 @@ def summary(fold: Fold) -> wire.PolicySummary:
         policy=fold.policy,
         name=record.arguments["name"],
         version=record.version,
-        mode=cast(wire.Mode, record.mode),
+        mode=record.mode,
         seq=fold.seq,
         pending=len(fold.pending),
         counts=counts(fold),

@@ -1,0 +1,192 @@
+"""The methods of both clients, each written once: what it asks, and what it makes of the answer."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
+
+from driftbandits import operations, wire
+from driftbandits.client.answers import (
+    Arm,
+    Configuration,
+    Decision,
+    Digest,
+    Erasure,
+    Events,
+    Health,
+    PolicyState,
+    PolicySummary,
+    Reward,
+)
+from driftbandits.client.calls import Call, call, refusal
+from driftbandits.client.errors import ServiceError, SomeRefused, error_of
+
+if TYPE_CHECKING:
+    from driftbandits.client.clients import AsyncClient, Client
+
+Given = ParamSpec("Given")
+Answer_co = TypeVar("Answer_co", covariant=True)
+
+
+class Method(Protocol[Given, Answer_co]):
+    """What a type checker sees in a method: `Client` waits, `AsyncClient` is to be awaited."""
+
+    @overload
+    def __get__(self, client: None, kind: type) -> Callable[Concatenate[Any, Given], Any]: ...
+    @overload
+    def __get__(self, client: Client, kind: type) -> Callable[Given, Answer_co]: ...
+    @overload
+    def __get__(
+        self, client: AsyncClient, kind: type
+    ) -> Callable[Given, Coroutine[Any, Any, Answer_co]]: ...
+
+
+def method(
+    describe: Callable[Concatenate[Any, Given], Call[Answer_co]],
+) -> Method[Given, Answer_co]:
+    """A method that makes the call which `describe` returns."""
+
+    @functools.wraps(describe)
+    def run(client: Any, /, *given: Given.args, **options: Given.kwargs) -> Any:
+        return client._run(functools.partial(describe, client, *given, **options))
+
+    return cast(Method[Given, Answer_co], run)
+
+
+class Methods:
+    """What can be asked of the service."""
+
+    @method
+    def put_policy(self, /, policy: str, name: str, **arguments: Any) -> Call[PolicyState]:
+        """Make a policy, or change its configuration; the arguments are those of `db.policy`.
+
+        Further ones say how it is served: mode, reward_wait_s, default_reward, half_life_s,
+        window_s, seed.
+        """
+        body = {"name": name, **arguments}  # the service knows which there are
+        return call(operations.CONFIGURE, policy=policy, body=body)
+
+    @method
+    def decide(
+        self,
+        policy: str,
+        arms: Any,
+        *,
+        event_id: str | None = None,
+        baseline: str | None = None,
+    ) -> Call[Decision]:
+        """Choose one of `arms`: {id: x, ...}, or a list of Arm or {"id": ..., "x": ...}."""
+        body = _decision(arms, event_id, baseline)
+        return call(operations.DECIDE, policy=policy, body=body)
+
+    @method
+    def decide_many(
+        self, policy: str, requests: Iterable[Mapping[str, Any]]
+    ) -> Call[list[Decision]]:
+        """Decide for several requests {"arms", "event_id"?, "baseline"?}, one after the other."""
+        body = wire.DecisionsRequest([_one_of_many(i, one) for i, one in enumerate(requests)])
+        many = call(operations.DECIDE_MANY, policy=policy, body=body)
+        return many.then(lambda answer: _all_or_raise(answer.results, "decision"))
+
+    @method
+    def reward(self, policy: str, event_id: str, value: float) -> Call[Reward]:
+        """Report what came of a decision."""
+        return call(operations.REWARD, policy=policy, body=wire.RewardRequest(event_id, value))
+
+    @method
+    def reward_many(self, policy: str, rewards: Mapping[str, float]) -> Call[list[Reward]]:
+        """Report what came of several decisions: {event_id: value, ...}."""
+        body = wire.RewardsRequest([wire.RewardRequest(*pair) for pair in rewards.items()])
+        many = call(operations.REWARD_MANY, policy=policy, body=body)
+        return many.then(lambda answer: _all_or_raise(answer.results, "reward"))
+
+    @method
+    def policies(self) -> Call[list[PolicySummary]]:
+        """The policies that the key may see."""
+        return call(operations.POLICIES).then(lambda answer: answer.policies)
+
+    @method
+    def policy(self, policy: str) -> Call[PolicyState]:
+        """A policy's estimate, radius, effective sample size, detections and counts."""
+        return call(operations.POLICY, policy=policy)
+
+    @method
+    def events(self, policy: str, *, after: int = 0, limit: int | None = None) -> Call[Events]:
+        """A part of the policy's log."""
+        return call(operations.EVENTS, policy=policy, query={"after": after, "limit": limit})
+
+    @method
+    def versions(self, policy: str) -> Call[list[Configuration]]:
+        """Every configuration the policy has had, oldest first."""
+        return call(operations.VERSIONS, policy=policy).then(lambda answer: answer.versions)
+
+    @method
+    def digest(self, policy: str) -> Call[Digest]:
+        """The fingerprint of the policy's state, to compare with a replay."""
+        return call(operations.DIGEST, policy=policy)
+
+    @method
+    def erase(
+        self,
+        policy: str,
+        *,
+        event_ids: Sequence[str] | None = None,
+        prefix: str | None = None,
+        older_than_days: float | None = None,
+    ) -> Call[Erasure]:
+        """Take the content out of events, by id, prefix of ids or age; what was learned stays."""
+        body = wire.ErasureRequest(event_ids, prefix, older_than_days)
+        return call(operations.ERASE, policy=policy, body=body)
+
+    @method
+    def health(self) -> Call[Health]:
+        """Whether the service is ready; tried once."""
+        ready = operations.READINESS
+        return Call(ready, ready.path, None, _health, retried=False)
+
+
+def _decision(arms: Any, event_id: str | None, baseline: str | None) -> wire.DecisionRequest:
+    event_id = os.urandom(16).hex() if event_id is None else event_id
+    return wire.DecisionRequest(event_id, _arms(arms), baseline)
+
+
+def _arms(arms: Any) -> list[Any]:
+    """Arms as the service wants them: from {id: x}, or from a list of Arm or {"id", "x"}."""
+    if isinstance(arms, Mapping):
+        return [wire.OfferedArm(name, x) for name, x in arms.items()]
+    if isinstance(arms, Sequence) and all(isinstance(arm, (Arm, Mapping)) for arm in arms):
+        return list(arms)
+    raise ValueError(
+        'arms must be {id: x, ...}, or a list of Arm or {"id": ..., "x": ...}; '
+        f"got {type(arms).__name__}"
+    )
+
+
+def _one_of_many(i: int, request: Mapping[str, Any]) -> wire.DecisionRequest:
+    unknown = request.keys() - {"arms", "event_id", "baseline"}
+    if unknown or "arms" not in request:
+        raise ValueError(
+            f"requests[{i}] must have arms, and may have event_id and baseline; "
+            f"got {', '.join(map(str, request))}"
+        )
+    return _decision(request["arms"], request.get("event_id"), request.get("baseline"))
+
+
+def _all_or_raise(
+    results: Sequence[wire.DecisionResult | wire.RewardResult], field: str
+) -> list[Any]:
+    """The answers of a batch; if some were refused, an exception that has all of them."""
+    answers = [
+        getattr(result, field) or error_of(result.status, result.error) for result in results
+    ]
+    if any(isinstance(answer, ServiceError) for answer in answers):
+        raise SomeRefused(answers)
+    return answers
+
+
+def _health(status: int, content: bytes) -> Health:
+    if status == 200:
+        return Health(ready=True, status="ok")
+    return Health(ready=False, status=str(refusal(status, content)))

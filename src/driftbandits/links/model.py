@@ -1,0 +1,142 @@
+"""One reward model as Python sees it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from driftbandits.jit import compiled
+from driftbandits.links.registry import (
+    MODULES,
+    REWARD_MODELS,
+    log_partition,
+    mean,
+    slope,
+)
+
+Floats = NDArray[np.float64]
+
+_LARGEST_EXPONENT = 700.0  # beyond it the exponential leaves the range of a double
+
+
+@compiled
+def _means(code: int, m: float, z: Floats) -> Floats:
+    out = np.empty_like(z)
+    for i in range(z.size):
+        out[i] = mean(code, m, z[i])
+    return out
+
+
+@compiled
+def _slopes(code: int, m: float, z: Floats) -> Floats:
+    out = np.empty_like(z)
+    for i in range(z.size):
+        out[i] = slope(code, m, z[i])
+    return out
+
+
+@compiled
+def _log_partitions(code: int, m: float, z: Floats) -> Floats:
+    out = np.empty_like(z)
+    for i in range(z.size):
+        out[i] = log_partition(code, m, z[i])
+    return out
+
+
+@dataclass(frozen=True)
+class Link:
+    """One reward model. Make it with `link`.
+
+    >>> bernoulli = link("logistic")
+    >>> float(bernoulli.mean(0.0)), bernoulli.k_mu(L=1.0, S=1.0)
+    (0.5, 0.25)
+    """
+
+    name: str
+    m: float
+
+    @property
+    def module(self) -> ModuleType:
+        """The functions of this model."""
+        return REWARD_MODELS[self.name]
+
+    @property
+    def code(self) -> int:
+        """The number by which kernels know this model."""
+        return MODULES.index(self.module)
+
+    @property
+    def linear(self) -> bool:
+        return bool(self.module.LINEAR)
+
+    def mean(self, z: ArrayLike) -> Floats:
+        return self._mapped(_means, z)
+
+    def slope(self, z: ArrayLike) -> Floats:
+        return self._mapped(_slopes, z)
+
+    def log_partition(self, z: ArrayLike) -> Floats:
+        return self._mapped(_log_partitions, z)
+
+    def _mapped(self, kernel: Any, z: ArrayLike) -> Floats:
+        points = np.asarray(z, dtype=np.float64)
+        flat = np.ascontiguousarray(points).ravel()
+        values: Floats = kernel(self.code, self.m, flat)
+        return values.reshape(points.shape)
+
+    def k_mu(self, *, L: float, S: float) -> float:
+        """Largest slope for ||a|| <= L, ||theta|| <= S."""
+        return float(self.slope(self.module.steepest(L * S)))
+
+    def c_mu(self, *, L: float, S: float) -> float:
+        """Smallest slope for ||a|| <= L, ||theta|| <= S; refused when it vanishes."""
+        c = float(self.slope(-L * S)) if L * S < _LARGEST_EXPONENT or self.linear else 0.0
+        if not c > 0.0:
+            raise ValueError(
+                f"L * S = {L * S:g} is too large for the {self.name} model: its smallest slope "
+                "c_mu vanishes or its largest overflows, and Assumption 4 needs "
+                "0 < c_mu <= k_mu < infinity. Give smaller S or L, or rescale the actions."
+            )
+        return c
+
+    def reward_range(self) -> tuple[float, float]:
+        """The closed interval of rewards that the model accepts."""
+        return 0.0, self.m
+
+    def draw(self, rng: np.random.Generator, z: ArrayLike) -> Floats:
+        """Rewards with mean mu(z), one for each entry of z.
+
+        logistic: 0 or 1; binomial: 0..m; poisson: counts, those above m recorded as m;
+        identity: 0 or m with mean z, so z must lie in [0, m].
+        """
+        points = np.asarray(z, dtype=np.float64)
+        if not np.isfinite(points).all():
+            raise ValueError("z must be finite")
+        drawn: Floats = self.module.draw(rng, self.m, self.mean(points))
+        return drawn
+
+
+def link(name: str, *, m: float | None = None) -> Link:
+    """The reward model `name`: logistic, binomial, identity or poisson.
+
+    m is the largest reward. It is 1 for logistic, an integer for binomial (ratings 0..m), 1 unless
+    given for identity, and must be given for poisson: counts are neither bounded nor
+    subgaussian, so m is then the largest count accepted and the confidence radius a heuristic.
+    """
+    if not isinstance(name, str) or name not in REWARD_MODELS:
+        raise ValueError(f"link must be one of {', '.join(sorted(REWARD_MODELS))}; got {name!r}")
+    if m is not None:
+        _check_m(m)
+    return Link(name, float(REWARD_MODELS[name].checked_m(name, m)))
+
+
+def _check_m(m: Any) -> None:
+    if isinstance(m, bool) or not isinstance(m, (int, float, np.integer, np.floating)):
+        raise ValueError(f"m must be a positive number; got {m!r}")
+    if not (math.isfinite(m) and m > 0):
+        raise ValueError(f"m must be positive and finite; got {m!r}")

@@ -1,0 +1,216 @@
+"""What the service can be asked: a row for each operation.
+
+The service serves these rows, its document describes them, and the client calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from driftbandits import wire
+
+Answer = TypeVar("Answer")
+Role = Literal["reader", "writer", "admin"]
+"""Each may do what those before it may."""
+
+JSON = "application/json"
+PARQUET = "application/vnd.apache.parquet"
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+_POLICY = "/v1/policies/{policy}"
+_BUSY = (429, 503)
+
+
+class Parameter(NamedTuple):
+    """Of a query; a whole number unless its schema says otherwise."""
+
+    description: str
+    schema: Mapping[str, Any] = {"type": "integer", "minimum": 0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation(Generic[Answer]):
+    """A row.
+
+    id           unique, what the document calls the operation
+    path         the parts in braces are for the caller to fill in
+    role         that a key must have; None: open to all
+    request      the struct of the body, if there is one
+    answer       the struct of the answer; bytes where it is no JSON
+    done         the statuses with that answer
+    refused      those of refusals, beside what its role, body and query can bring about
+    media_types  of the answer, to choose from
+    limited      whether it counts against the rate of a key
+    """
+
+    id: str
+    summary: str
+    method: Literal["GET", "POST", "PUT"]
+    path: str
+    role: Role | None = "reader"
+    request: type | None = None
+    query: Mapping[str, Parameter] = field(default_factory=dict)
+    answer: type[Answer]
+    done: tuple[int, ...] = (200,)
+    refused: tuple[int, ...] = (404, *_BUSY)
+    media_types: tuple[str, ...] = (JSON,)
+    limited: bool = True
+
+
+# -- decisions and rewards -----------------------------------------------------------------------
+
+DECIDE = Operation(
+    id="decide",
+    summary="Choose an arm; the same request again gives the same answer",
+    method="POST",
+    path=f"{_POLICY}/decisions",
+    role="writer",
+    request=wire.DecisionRequest,
+    answer=wire.DecisionAnswer,
+    refused=(404, 409, 410, *_BUSY),
+)
+DECIDE_MANY = Operation(
+    id="decide_many",
+    summary="Make many decisions, one after the other",
+    method="POST",
+    path=f"{_POLICY}/decisions:batch",
+    role="writer",
+    request=wire.DecisionsRequest,
+    answer=wire.DecisionsAnswer,
+)
+REWARD = Operation(
+    id="reward",
+    summary="Report what came of a decision",
+    method="POST",
+    path=f"{_POLICY}/rewards",
+    role="writer",
+    request=wire.RewardRequest,
+    answer=wire.RewardAnswer,
+    refused=(404, 409, 410, *_BUSY),
+)
+REWARD_MANY = Operation(
+    id="reward_many",
+    summary="Report many rewards, one after the other",
+    method="POST",
+    path=f"{_POLICY}/rewards:batch",
+    role="writer",
+    request=wire.RewardsRequest,
+    answer=wire.RewardsAnswer,
+)
+
+# -- policies ------------------------------------------------------------------------------------
+
+POLICIES = Operation(
+    id="policies",
+    summary="The policies that this key may see",
+    method="GET",
+    path="/v1/policies",
+    answer=wire.PoliciesAnswer,
+    refused=_BUSY,
+)
+POLICY = Operation(
+    id="policy",
+    summary="Estimate, radius, memory and counts of a policy",
+    method="GET",
+    path=_POLICY,
+    answer=wire.PolicyAnswer,
+)
+CONFIGURE = Operation(
+    id="configure",
+    summary="Configure a policy; a change makes a new version",
+    method="PUT",
+    path=_POLICY,
+    role="admin",
+    request=wire.PolicyRequest,
+    answer=wire.PolicyAnswer,
+    done=(200, 201),
+    refused=_BUSY,
+)
+VERSIONS = Operation(
+    id="versions",
+    summary="Every configuration the policy has had",
+    method="GET",
+    path=f"{_POLICY}/versions",
+    answer=wire.VersionsAnswer,
+)
+HISTORY = Operation(
+    id="history",
+    summary="The last day by the minute",
+    method="GET",
+    path=f"{_POLICY}/history",
+    query={"after": Parameter("give the minutes that began later, in seconds since 1970")},
+    answer=wire.HistoryAnswer,
+)
+EXPLANATIONS = Operation(
+    id="explanations",
+    summary="The last decisions with mean, width and score of every arm",
+    method="GET",
+    path=f"{_POLICY}/explanations",
+    query={"limit": Parameter("how many at most")},
+    answer=wire.ExplanationsAnswer,
+)
+DIGEST = Operation(
+    id="digest",
+    summary="The fingerprint of the state, to compare with a replay",
+    method="GET",
+    path=f"{_POLICY}/digest",
+    answer=wire.DigestAnswer,
+)
+
+# -- the log -------------------------------------------------------------------------------------
+
+EVENTS = Operation(
+    id="events",
+    summary="The log",
+    method="GET",
+    path=f"{_POLICY}/events",
+    query={
+        "after": Parameter("give the events with a greater seq"),
+        "limit": Parameter("how many at most"),
+        "format": Parameter("json or parquet", {"enum": ["json", "parquet"]}),
+    },
+    answer=wire.EventsAnswer,
+    media_types=(JSON, PARQUET),
+)
+ERASE = Operation(
+    id="erase",
+    summary="Take the content out of events; what was learned stays",
+    method="POST",
+    path=f"{_POLICY}/erasures",
+    role="admin",
+    request=wire.ErasureRequest,
+    answer=wire.ErasureAnswer,
+)
+
+# -- the process ---------------------------------------------------------------------------------
+
+HEALTH = Operation(
+    id="health",
+    summary="Is the process alive?",
+    method="GET",
+    path="/healthz",
+    role=None,
+    answer=wire.HealthAnswer,
+    refused=(503,),
+)
+READINESS = Operation(
+    id="readiness",
+    summary="Are the kernels compiled and the log replayed?",
+    method="GET",
+    path="/readyz",
+    role=None,
+    answer=wire.HealthAnswer,
+    refused=(503,),
+)
+METRICS = Operation(
+    id="metrics",
+    summary="Counts and times for Prometheus",
+    method="GET",
+    path="/metrics",
+    answer=bytes,
+    refused=(),
+    media_types=(PROMETHEUS,),
+    limited=False,
+)

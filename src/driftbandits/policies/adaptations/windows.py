@@ -1,0 +1,140 @@
+"""A bandit over windows: Exp3 draws the window of each block of rounds (Cheung et al. 2019).
+
+At the start of a block everything is forgotten, a window is drawn, and a sliding-window policy
+plays the block with it. The sum of the block's rewards, over the most it can be, is what Exp3
+learns.
+
+Notation
+--------
+H          rounds in a block: floor(d^(2/3) sqrt(T))
+J          ceil(ln H); the windows are floor(H^(j/J)), j = 0..J
+gamma      share of uniform draws: min(1, sqrt((J+1) ln(J+1) / ((e-1) ceil(T/H))))
+p_j        (1 - gamma) w_j / sum w + gamma/(J+1)
+w_j        weights; after a block with window j, w_j *= exp(gamma gain / ((J+1) p_j))
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from driftbandits.estimator import Model, State, memory
+from driftbandits.estimator.memory import forget_oldest
+from driftbandits.estimator.model import Floats
+from driftbandits.estimator.state import BEGUN, HEAD, SPAN, TAIL, Ints, N, layout_beyond
+from driftbandits.jit import Share, inlined, internal, reader_of
+from driftbandits.policies.adaptations import fixed
+from driftbandits.policies.adaptations.fixed import advance, weights_of_ages
+from driftbandits.policies.chance import WINDOW_DRAW, uniform
+from driftbandits.policies.scoring import OWN_NUMBERS, Scoring
+from driftbandits.theory import Confidence
+
+if TYPE_CHECKING:
+    from driftbandits.policies.configuration import Policy
+
+__all__ = ["advance", "estimate", "learn", "weights_of_ages"]
+
+FAMILY = "special"
+
+
+class Numbers(NamedTuple):
+    """Those of the paper."""
+
+    block: int  # H
+    windows: int  # J + 1
+    mixing: float  # gamma
+    low: float  # smallest reward
+    range: float  # largest less smallest reward
+
+
+class Own(NamedTuple):
+    """What is known of the windows."""
+
+    block: Annotated[Ints, Share("counters")]  # from 1
+    drawn: Annotated[Ints, Share("counters")]  # which window, from 0
+    gain: Annotated[Floats, Share("gauges")]
+    chance: Annotated[Floats, Share("gauges")]
+    log_weights: Annotated[Floats, Share("gauges", None)]  # one for each window
+
+
+LAYOUT = layout_beyond(Own)
+_own_of, _numbers_of = LAYOUT.of, reader_of(Numbers, first=OWN_NUMBERS)
+
+
+def numbers_for(policy: Policy) -> Numbers:
+    assert policy.horizon is not None  # checked where a policy is made
+    H = max(1, math.floor(policy.model_dim ** (2.0 / 3.0) * math.sqrt(policy.horizon)))
+    J = max(1, math.ceil(math.log(H)))
+    blocks = math.ceil(policy.horizon / H)
+    mixing = min(1.0, math.sqrt((J + 1) * math.log(J + 1) / ((math.e - 1.0) * blocks)))
+    low, high = policy.reward_range()
+    return Numbers(block=H, windows=J + 1, mixing=mixing, low=low, range=high - low)
+
+
+def sizes_for(policy: Policy) -> dict[str, int]:
+    sizes = dict(LAYOUT.sizes)
+    sizes["gauges"] += numbers_for(policy).windows
+    return sizes
+
+
+def window_for(policy: Policy) -> int:
+    return numbers_for(policy).block
+
+
+@inlined
+def estimate(
+    model: Model, scoring: Scoring, numbers: Floats, state: State, seed: int, actions: Floats
+) -> None:
+    own, bandit = _own_of(state.stores), _numbers_of(numbers)
+    block = state.counters[N] // bandit.block
+    if block + 1 != own.block[0]:
+        _begin_block(model, bandit, state, own, uniform(seed, block, WINDOW_DRAW))
+    fixed.estimate(model, scoring, numbers, state, seed, actions)
+
+
+@internal
+def _begin_block(model: Model, bandit: Numbers, state: State, own: Own, draw: float) -> None:
+    """Learn what the last window earned, forget everything, take the window that `draw` says."""
+    counters, log_weights = state.counters, own.log_weights
+    count = bandit.windows
+    if own.block[0] > 0:
+        log_weights[own.drawn[0]] += (
+            bandit.mixing * own.gain[0] / (bandit.block * count * own.chance[0])
+        )
+    largest = -math.inf
+    for j in range(count):
+        largest = max(largest, log_weights[j])
+    total = 0.0
+    for j in range(count):
+        log_weights[j] -= largest  # only their differences matter
+        total += math.exp(log_weights[j])
+    below = 0.0
+    for j in range(count):
+        share = math.exp(log_weights[j]) / total
+        chance = (1.0 - bandit.mixing) * share + bandit.mixing / count
+        own.drawn[0] = j
+        own.chance[0] = chance
+        below += chance
+        if draw < below:
+            break
+    own.block[0] = counters[N] // bandit.block + 1
+    counters[BEGUN] = (own.block[0] - 1) * bandit.block
+    own.gain[0] = 0.0
+    share = own.drawn[0] / (count - 1.0)
+    counters[SPAN] = int(float(bandit.block) ** share + 1e-9)
+    forget_oldest(model, state, counters[TAIL] - counters[HEAD])
+
+
+@inlined
+def learn(
+    model: Model,
+    scoring: Scoring,
+    confidence: Confidence,
+    numbers: Floats,
+    state: State,
+    reward: float,
+    s: int,
+) -> None:
+    memory.absorb(model, state, reward - scoring.centre, s)
+    own, bandit = _own_of(state.stores), _numbers_of(numbers)
+    own.gain[0] += (reward - bandit.low) / bandit.range

@@ -1,0 +1,299 @@
+"""A policy with every choice made, and the numbers that follow for the kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+from driftbandits import links, theory
+from driftbandits.estimator import Buffers, Model, new_buffers
+from driftbandits.estimator.model import (
+    POOL,
+    SINCE_RESTART,
+    Floats,
+    as_numbers,
+    estimator_model,
+)
+from driftbandits.policies.adaptations import ADAPTATIONS
+from driftbandits.policies.arguments import checked
+from driftbandits.policies.catalogue import ROWS, Row
+from driftbandits.policies.scoring import PERTURBED, POSTERIOR, Scoring
+from driftbandits.policies.tuning import Setting, tuned_memory, tuned_penalty
+
+LENGTH_TOLERANCE = 1e-9
+"""An action is too long only if it exceeds L by more than rounding does."""
+LONGEST_AT_ALL = 1e150
+EXACT = 1e-8
+"""The tolerance with which every model is computed as small ones always are."""
+LARGE = 16
+"""Models of this many dimensions are computed in ways that pay off for large ones."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy with every choice made. Make it with `policy`."""
+
+    name: str
+    dim: int
+    link: links.Link
+    window: int | None
+    discount: float | None
+    horizon: int | None
+    changes: int | None
+    path_length: float | None
+    lam: float
+    S: float
+    L: float
+    delta: float
+    bonus_scale: float
+    intercept: bool
+    centre: float
+    projection: str
+    epsilon: float
+    too_long: str
+    false_alarm_rate: float
+    tolerance: float | None
+
+    @property
+    def row(self) -> Row:
+        return ROWS[self.name]
+
+    @property
+    def model_dim(self) -> int:
+        """Dimension of the parameter: the intercept counts."""
+        return self.dim + self.intercept
+
+    @property
+    def model_L(self) -> float:
+        """Bound of the actions as the model sees them."""
+        return math.sqrt(self.L**2 + 1.0) if self.intercept else self.L
+
+    @property
+    def longest(self) -> float:
+        """The longest action that is accepted; a pool takes any whose square is a number."""
+        return LONGEST_AT_ALL if self.row.memory == POOL else self.L
+
+    @property
+    def forgets_after(self) -> int | None:
+        """Age from which a reward changes nothing; None if it always counts."""
+        return self.model.span or None
+
+    @cached_property
+    def problem(self) -> theory.Problem:
+        """The constants that the theory needs."""
+        L = self.model_L
+        return theory.Problem(
+            d=self.model_dim,
+            k=self.link.k_mu(L=L, S=self.S),
+            c=self.link.c_mu(L=L, S=self.S),
+            lam=self.lam,
+            L=L,
+            S=self.S,
+            m=self.link.m,
+            delta=self.delta,
+        )
+
+    @property
+    def fast(self) -> bool:
+        """Whether the ways for large models are used."""
+        return self.tolerance is None and self.model_dim >= LARGE
+
+    @property
+    def adaptation(self) -> ModuleType:
+        """What changes the memory as it goes."""
+        return ADAPTATIONS[self.row.adaptation]
+
+    @cached_property
+    def model(self) -> Model:
+        made = estimator_model(
+            self.link,
+            dim=self.model_dim,
+            lam=self.lam,
+            S=self.S,
+            L=self.model_L,
+            window=self.adaptation.window_for(self),
+            discount=self.discount,
+            projection=self.projection if self.row.projected and not self._in_curvature else "none",
+        )
+        memory = self.row.memory if self.row.memory in (SINCE_RESTART, POOL) else made.memory
+        return made._replace(memory=memory, fast=int(self.fast))
+
+    @property
+    def _in_curvature(self) -> bool:
+        """Whether an exact projection is one in H^-1, which for a linear model is V^-1."""
+        local = self.row.radius == "local" and not self.link.linear
+        return local and self.projection == "exact"
+
+    @cached_property
+    def confidence(self) -> theory.Confidence:
+        p, row = self.problem, self.row
+        # A sample must be as spread as the confidence set is wide, A J^-1/2 or A J^-1 C^1/2 against
+        # V^-1/2/c, and J <= k V; nothing is projected, so nothing is doubled
+        scales = {POSTERIOR: p.k * math.sqrt(p.k) / p.c, PERTURBED: p.k * p.k / p.c}
+        return theory.confidence_of(
+            p,
+            radius=row.radius,
+            window=self.adaptation.window_for(self),
+            discount=self.discount,
+            horizon=self.horizon,
+            linear=row.linear,
+            biased=not row.one_matrix,
+            scale=scales.get(row.score),
+        )
+
+    @cached_property
+    def scoring(self) -> Scoring:
+        row = self.row
+        return Scoring(
+            dim=self.dim,
+            adaptation=list(ADAPTATIONS).index(row.adaptation),
+            score=row.score,
+            bonus_scale=self.bonus_scale,
+            epsilon=self.epsilon,
+            centre=self.centre,
+            longest=self.longest,
+            longest_square=(self.longest * (1.0 + LENGTH_TOLERANCE)) ** 2,
+            rescale=int(self.too_long == "rescale"),
+            sandwiched=int(row.linear and self.discount is not None and not row.one_matrix),
+            one_matrix=int(row.one_matrix),
+            project_in_curvature=int(self._in_curvature),
+            period=(self.window or 0) if row.periodic else 0,
+            votes=row.votes,
+            measured=int(row.adaptation == "judged models"),
+        )
+
+    @cached_property
+    def numbers(self) -> Floats:
+        """Everything that the kernels read, packed for them."""
+        own = self.adaptation.numbers_for(self)
+        return as_numbers(self.model, self.scoring, self.confidence, own)
+
+    def new_buffers(self, capacity: int) -> Buffers:
+        """An empty memory with room for so many rows."""
+        return new_buffers(self.numbers, capacity, self.adaptation.sizes_for(self))
+
+    def weights_of_ages(self, buffers: Buffers, ages: Floats) -> Floats:
+        """What remembered rows of these ages weigh."""
+        weights: Floats = self.adaptation.weights_of_ages(self, buffers, ages)
+        return weights
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What `policy` has to be given to make this policy again."""
+        own = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        own["link"], own["m"] = self.link.name, self.link.m
+        own["false_alarm_rate"] = self.false_alarm_rate or None
+        if self.tolerance == EXACT or (self.tolerance is None and not self.fast):
+            del own["tolerance"]  # as records had none before there was one, see `recorded_policy`
+        return own
+
+    def reward_range(self) -> tuple[float, float]:
+        """The closed interval of rewards that an agent accepts.
+
+        The mean is centre + mu. A bounded mu moves with the centre; the identity has no range of
+        its own, so there the rewards stay in [0, m].
+        """
+        low, high = self.link.reward_range()
+        shift = 0.0 if self.link.linear else self.centre
+        return low + shift, high + shift
+
+
+def policy(
+    name: str,
+    *,
+    dim: int,
+    link: str = "logistic",
+    window: int | None = None,
+    discount: float | None = None,
+    horizon: int | None = None,
+    changes: int | None = None,
+    path_length: float | None = None,
+    lam: float | None = None,
+    S: float = 1.0,
+    L: float = 1.0,
+    m: float | None = None,
+    delta: float = 0.01,
+    bonus_scale: float = 1.0,
+    intercept: bool = False,
+    projection: str = "exact",
+    centre: float = 0.0,
+    epsilon: float = 0.0,
+    too_long: str = "refuse",
+    false_alarm_rate: float | None = None,
+    tolerance: float | None = None,
+) -> Policy:
+    """A policy by its name, see `policy_names`.
+
+    dim            features of an action
+    link, m        reward model and largest reward (m is 1 unless given; see `links.link`)
+    window         rounds that SW-* remember, and from restart to restart of Restart-*; or horizon
+                   (and changes or path_length) to follow the rule of the policy's source
+    discount       weight that D-* and *-Weight* keep from round to round; or horizon (and ...)
+    path_length    sum of ||theta_t - theta_{t-1}||, for *-Weight* and Restart-*; unless given
+                   it is 2 S changes, or 1 where changes are unknown too
+    lam            penalty (lam/2)||theta||^2; unless given it is 1, or for *-Weight* and SC-* what
+                   their source asks for (of SCB-* and SC-*: given the horizon)
+    S, L           bounds of ||theta|| (the intercept included) and of an action's length
+    delta          probability that a confidence bound fails; of dLinUCB also that of a bad reward,
+                   so that 0.01 finds none among rewards of 0 and m (see adaptations/dlinucb.py)
+    bonus_scale    multiplies the bonus of the theory, which is several times too wide in practice
+    intercept      append a constant 1 to every action
+    centre         rewards are centre + mu(a.theta) + noise: 1/2 lets a linear model fit 0/1 rewards
+    projection     of theta-hat on the ball: exact, radial or none
+    epsilon        share of rounds in which the action is drawn uniformly
+    too_long       what to do with an action longer than L: refuse it, or rescale it to L
+    false_alarm_rate  of CD-* and auto: while nothing changes, reports come at least 1/rate rounds
+                   apart in the mean, as far as rewards are distributed as the model says;
+                   of dLinUCB: with which a judgement may discard a sound model
+    tolerance      how far the estimate may be from the exact one; unless given it is 1e-8 for
+                   models of up to 15 dimensions, and a ten-thousandth of each width for larger
+
+    >>> policy("SW-GLUCB", dim=2, horizon=6000, changes=3).window
+    252
+    """
+    given = checked(locals())
+    row = ROWS[given.name]
+    S, L = (1.0, 1.0) if row.memory == POOL else (given.S, given.L)  # a pool uses neither
+    reward_model = links.link("identity" if row.linear else given.link, m=given.m)
+    model_L = math.sqrt(L**2 + 1.0) if given.intercept else L
+    setting = Setting(
+        d=given.dim + given.intercept,
+        k=reward_model.k_mu(L=model_L, S=S),
+        c=reward_model.c_mu(L=model_L, S=S),  # refuses an L * S where it vanishes
+        S=S,
+        horizon=given.horizon,
+        changes=given.changes,
+        path_length=given.path_length,
+    )
+    tau, gamma = tuned_memory(given.name, row, setting, given.window, given.discount)
+    return Policy(
+        name=given.name,
+        dim=given.dim,
+        link=reward_model,
+        window=tau,
+        discount=gamma,
+        horizon=given.horizon,
+        changes=given.changes,
+        path_length=given.path_length,
+        lam=float(tuned_penalty(row, setting) if given.lam is None else given.lam),
+        S=S,
+        L=L,
+        delta=given.delta,
+        bonus_scale=given.bonus_scale,
+        intercept=given.intercept,
+        centre=given.centre,
+        projection=given.projection,
+        epsilon=given.epsilon,
+        too_long=given.too_long,
+        false_alarm_rate=given.false_alarm_rate or 0.0,
+        tolerance=given.tolerance,
+    )
+
+
+def recorded_policy(arguments: Mapping[str, Any]) -> Policy:
+    """The policy of which these are the `arguments`; a record without a tolerance is exact."""
+    return policy(**{"tolerance": EXACT, **arguments})

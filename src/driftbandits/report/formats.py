@@ -1,0 +1,83 @@
+"""Numbers and lists in words, as tables and sentences show them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+NONE = "–"
+"""Stands where there is no number."""
+
+BETTER, EVEN, WORSE = (110, 175, 215), (253, 253, 251), (238, 150, 90)
+"""Colours at a half, at one and from eight on; dark ink stays readable on all of them."""
+
+
+def number(value: float | None, form: str = ",.1f") -> str:
+    """Written as the form says, a percent sign set off by a space that does not break."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    return _with_true_minus(format(value, form).replace("%", "\N{NO-BREAK SPACE}%"))
+
+
+def _with_true_minus(text: str) -> str:
+    return f"\N{MINUS SIGN}{text[1:]}" if text.startswith("-") else text
+
+
+def whole(value: int) -> str:
+    return f"{value:,}"
+
+
+def plus_minus(mean: float, se: float) -> str:
+    r"""A mean with as many digits as its standard error supports, not to be broken.
+
+    >>> plus_minus(298.83, 0.72), plus_minus(918.2, 8.4), plus_minus(0.7213, 0.0012)
+    ('298.8\xa0±\xa00.7', '918\xa0±\xa08', '0.7213\xa0±\xa00.0012')
+    >>> plus_minus(10514.0, math.nan), plus_minus(1.04127, math.nan), plus_minus(-0.25, 0.03)
+    ('10,514', '1.041', '−0.25\xa0±\xa00.03')
+    """
+    if not math.isfinite(se) or se <= 0:
+        return number(mean, ",.0f" if abs(mean) >= 1000 else ".4g")
+    power = math.floor(math.log10(se))
+    digits = max(0, -power + (1 if se < 2 * 10.0**power else 0))
+    own = number(mean, f"z,.{digits}f")  # z: what rounds to zero has no sign
+    return f"{own}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{se:,.{digits}f}"
+
+
+def ratio(value: float) -> str:
+    """Three digits at most, so that many columns have room."""
+    return number(value, ".2f" if value < 9.995 else ".0f")
+
+
+def shade(ratio: float) -> str:
+    """The colour of a ratio; none where there is no ratio."""
+    if not math.isfinite(ratio) or ratio <= 0:
+        return ""
+    log = math.log2(ratio)
+    end, part = (BETTER, min(1.0, -log)) if log < 0 else (WORSE, min(1.0, log / 3.0))
+    mixed = (round(a + part * (b - a)) for a, b in zip(EVEN, end, strict=True))
+    return f"rgb({','.join(map(str, mixed))})"
+
+
+def rounds(stretch: tuple[int, int]) -> str:
+    """From the first to the last of them, not to be broken at the dash."""
+    first, last = stretch
+    return f"rounds {first:,}–\N{WORD JOINER}{last:,}"
+
+
+def counted(count: int, noun: str) -> str:
+    """
+    >>> counted(1, "run"), counted(1200, "run")
+    ('1 run', '1,200 runs')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def joined(words: Sequence[str]) -> str:
+    """A list in a sentence.
+
+    >>> joined(["one", "two", "three"])
+    'one, two and three'
+    """
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,118 @@
+"""From the body that configures a policy to the policy it asks for."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from driftbandits import operations, wire
+from driftbandits.policies import Policy
+from driftbandits.policies import policy as make_policy
+from driftbandits.service.forgetting import arguments_by_time
+from driftbandits.service.refusals import Refused, invalid
+from driftbandits.store.records import Configured
+
+_PARAMETERS = inspect.signature(make_policy).parameters
+
+
+def _arguments() -> Iterator[tuple[str, Any] | tuple[str, Any, Any]]:
+    """The arguments of `driftbandits.policy`, whatever they are by now."""
+    hints = typing.get_type_hints(make_policy)
+    for name, parameter in _PARAMETERS.items():
+        if parameter.default is parameter.empty:
+            yield name, hints[name]
+        else:
+            yield name, hints[name] | UnsetType, UNSET
+
+
+PolicyRequest = msgspec.defstruct(
+    "PolicyRequest",
+    list(_arguments()),
+    bases=(wire.PolicyRequest,),
+    module=__name__,
+    kw_only=True,
+    namespace={"__doc__": "The arguments of `driftbandits.policy`, and how they are served."},
+)
+CONFIGURE = dataclasses.replace(operations.CONFIGURE, request=PolicyRequest)
+
+
+_FORGETS_BY = {"half_life_s": "discount", "window_s": "window"}
+
+
+def wanted_policy(request: Any) -> Policy:
+    """The policy that a `PolicyRequest` asks for."""
+    given = _given(request)
+    by_clock = {name: by for name, by in _FORGETS_BY.items() if getattr(request, name) is not None}
+    for name, argument in by_clock.items():
+        if given.get(argument) is not None:
+            raise invalid(f"give {name} or {argument}, not both", f"$.{name}")
+    by_time = arguments_by_time(half_life_s=request.half_life_s, window_s=request.window_s)
+    policy = _made({**given, **by_time})
+    for name, argument in by_clock.items():
+        if getattr(policy, argument) is None:
+            raise invalid(f"{policy.name} forgets by no {argument}", f"$.{name}")
+    return policy
+
+
+def _given(request: Any) -> dict[str, Any]:
+    """The arguments of a policy that the request has, none larger than anything can use."""
+    given = {
+        name: value
+        for name, value in msgspec.structs.asdict(request).items()
+        if name in _PARAMETERS and value is not UNSET
+    }
+    for name, value in given.items():
+        if isinstance(value, int) and abs(value) > wire.LARGEST_INTEGER:
+            raise _too_large(name, value, wire.LARGEST_INTEGER)
+    if request.dim > wire.MOST_DIMENSIONS:
+        raise _too_large("dim", request.dim, wire.MOST_DIMENSIONS)
+    return given
+
+
+def _too_large(name: str, value: int, most: int) -> Refused:
+    return invalid(f"{name} must be at most {most}; got {value}", f"$.{name}")
+
+
+def _made(arguments: dict[str, Any]) -> Policy:
+    try:
+        return make_policy(**arguments)
+    except (ValueError, TypeError, OverflowError) as error:
+        first = str(error).split(" ", 1)[0]
+        raise invalid(str(error), f"$.{first}" if first in _PARAMETERS else "$") from None
+
+
+def wanted_record(request: Any, policy: Policy, *, key: str) -> Configured:
+    """What the log will say of a `PolicyRequest`; the writer adds its version and its seed."""
+    return Configured(
+        version=0,
+        arguments=policy.arguments,
+        seed=0,
+        mode=request.mode,
+        reward_wait_s=request.reward_wait_s,
+        default_reward=_default_reward(request, policy),
+        half_life_s=request.half_life_s,
+        window_s=request.window_s,
+        fresh=True,
+        key=key,
+    )
+
+
+def _default_reward(request: Any, policy: Policy) -> float:
+    default: float = request.default_reward or 0.0
+    if request.reward_wait_s is None:
+        if request.default_reward is not None:
+            raise invalid("default_reward needs reward_wait_s", "$.default_reward")
+        return default
+    low, high = policy.reward_range()
+    if not low <= default <= high:
+        raise invalid(
+            f"default_reward must be in [{low:g}, {high:g}] for this policy; got {default!r}",
+            "$.default_reward",
+        )
+    return default

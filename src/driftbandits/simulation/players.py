@@ -1,0 +1,98 @@
+"""Who plays a trace, and how a run comes of it.
+
+A `Policy` plays in one compiled call, so that its run has the bits of a loop over an `Agent`. Any
+other policy is given as a factory `make(seed)` and plays in a plain loop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from driftbandits.checks import Floats
+from driftbandits.environments import Environment, Trace
+from driftbandits.policies import Policy
+from driftbandits.simulation.kernels import no_work, play_compiled
+from driftbandits.simulation.run import USUAL_RECORDS, Run
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """A policy that forgets everything at given rounds: what knowing the changes is worth.
+
+    Without rounds it restarts at the changes of the trace it plays.
+    """
+
+    policy: Policy
+    rounds: tuple[int, ...] | None = None
+
+    def starts(self, trace: Trace) -> list[int]:
+        rounds = self.rounds if self.rounds is not None else trace.changes
+        if rounds is None:
+            raise ValueError("rounds must be given for a world that does not tell its changes")
+        return [1, *(t for t in rounds if 1 < t <= trace.horizon)]
+
+
+Player = Policy | Restarted | Callable[[int], Any]
+
+
+def draw_trace(world: Environment, seed: int, replicate: int) -> Trace:
+    """The trace of one replicate: a function of seed and replicate alone."""
+    return world.draw(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(replicate,))))
+
+
+def player_seed(seed: int, replicate: int) -> int:
+    """The seed by which every policy of a replicate breaks ties and draws."""
+    state = np.random.SeedSequence(seed, spawn_key=(replicate, 1)).generate_state(1, np.uint64)
+    return int(state[0] >> np.uint64(1))
+
+
+def play(
+    player: Player,
+    trace: Trace,
+    seed: int,
+    record: Sequence[str] = USUAL_RECORDS,
+) -> Run:
+    """One policy on one trace."""
+    if isinstance(player, Policy):
+        run = play_compiled(player, trace, seed, record, [1])
+    elif isinstance(player, Restarted):
+        run = play_compiled(player.policy, trace, seed, record, player.starts(trace))
+    else:
+        run = _play_python(player, trace, seed, record)
+    if "regret" in record:
+        run = run._replace(regret=np.cumsum(trace.regret(run.chosen)))
+    return run if "chosen" in record else run._replace(chosen=np.empty(0, dtype=np.int64))
+
+
+def _play_python(make: Callable[[int], Any], trace: Trace, seed: int, record: Sequence[str]) -> Run:
+    player = make(seed)
+    T = trace.horizon
+    chosen = np.empty(T, dtype=np.int64)
+    estimates: list[Floats] = []
+    before = time.perf_counter()
+    for t in range(T):
+        arms = np.arange(trace.arms)
+        if trace.available is not None:
+            arms = np.flatnonzero(trace.available[t])
+        decision = player.decide(trace.actions[t, arms])
+        chosen[t] = arms[int(getattr(decision, "index", decision))]
+        if "theta_hat" in record:
+            estimates.append(np.array(getattr(player, "theta_hat", np.full(trace.dim, np.nan))))
+        reward = trace.rewards[t, chosen[t]]
+        if not np.isnan(reward):
+            player.update(decision, float(reward))
+    return Run(
+        regret=np.empty(0),
+        chosen=chosen,
+        theta_hat=np.array(estimates) if estimates else np.empty((0, trace.dim)),
+        means=np.empty((0, trace.arms)),
+        widths=np.empty((0, trace.arms)),
+        seconds=time.perf_counter() - before,
+        work=no_work(),
+        detections=tuple(getattr(player, "detections", ())),
+    )

@@ -1,0 +1,394 @@
+"""The JSON of every request and answer, written once for the service and its client.
+
+The service refuses what a request does not list. The client reads answers as leniently as it can:
+fields and words that a later service adds do not disturb it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+from msgspec import Meta
+
+# A `$` alone would let a line end follow.
+ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:@/+=-]{0,127}$(?!\n)"
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$(?!\n)"
+LARGEST_INTEGER = 2**63 - 1
+
+MOST_ARMS = 1000
+MOST_DIMENSIONS = 1000
+MOST_IN_A_BATCH = 1000
+LARGEST_MAGNITUDE = 1e9
+
+EventId = Annotated[str, Meta(pattern=ID_PATTERN, description="chosen by the caller")]
+ArmId = Annotated[str, Meta(pattern=ID_PATTERN)]
+Feature = Annotated[float, Meta(ge=-LARGEST_MAGNITUDE, le=LARGEST_MAGNITUDE)]
+Value = Annotated[float, Meta(ge=-LARGEST_MAGNITUDE, le=LARGEST_MAGNITUDE)]
+Seconds = Annotated[float, Meta(gt=0, le=10 * 366 * 86400)]
+Mode = Literal["online", "apprentice", "frozen"]
+RewardStatus = Literal["learned", "late", "duplicate", "recorded"]
+
+
+def _one_of(words: Any) -> Meta:
+    """What the document says of a text in an answer; who reads it takes any other as well."""
+    return Meta(extra_json_schema={"enum": list(get_args(words))})
+
+
+class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """A body; a field that is not listed is refused."""
+
+    @property
+    def strings(self) -> int:
+        """How many strings its shortest JSON has, keys and texts; -1: nobody has counted."""
+        return -1
+
+
+class Answer(msgspec.Struct, gc=False):
+    """A body; a field that is not listed is ignored."""
+
+
+# -- decisions -----------------------------------------------------------------------------------
+
+
+class Arm(Answer):
+    """A choice and its features."""
+
+    id: str
+    # The client sends whatever has tolist(), as arrays do.
+    x: Annotated[Any, Meta(extra_json_schema={"type": "array", "items": {"type": "number"}})]
+
+
+class OfferedArm(Arm, forbid_unknown_fields=True):
+    """An arm of a request, held to the limits."""
+
+    id: ArmId
+    x: Annotated[list[Feature], Meta(min_length=1, max_length=MOST_DIMENSIONS)]
+
+
+class DecisionRequest(Request):
+    """Which of these arms? `baseline` is the id of the one the caller would play by itself."""
+
+    event_id: EventId
+    arms: Annotated[list[OfferedArm], Meta(min_length=1, max_length=MOST_ARMS)]
+    baseline: ArmId | None = None
+
+    @property
+    def strings(self) -> int:
+        return 3 + 3 * len(self.arms) + 2 * (self.baseline is not None)
+
+
+class DecisionAnswer(Answer):
+    """`propensity` is the probability the choice had, `model_seq` the last event it knew of."""
+
+    event_id: str
+    arm: str
+    index: int
+    round: int
+    propensity: float
+    scores: list[float]
+    model_seq: int
+
+
+class DecisionsRequest(Request):
+    """Many decisions, made one after the other."""
+
+    decisions: Annotated[list[DecisionRequest], Meta(min_length=1, max_length=MOST_IN_A_BATCH)]
+
+    @property
+    def strings(self) -> int:
+        return 1 + sum(decision.strings for decision in self.decisions)
+
+
+# -- rewards -------------------------------------------------------------------------------------
+
+
+class RewardRequest(Request):
+    """What came of a decision."""
+
+    event_id: EventId
+    value: Value
+
+    @property
+    def strings(self) -> int:
+        return 3
+
+
+class RewardAnswer(Answer):
+    """A frozen policy answers `recorded`: the outcome is kept, and nothing is learned from it."""
+
+    status: Annotated[str, _one_of(RewardStatus)]
+
+
+class RewardsRequest(Request):
+    """Many rewards, learned one after the other."""
+
+    rewards: Annotated[list[RewardRequest], Meta(min_length=1, max_length=MOST_IN_A_BATCH)]
+
+    @property
+    def strings(self) -> int:
+        return 1 + 3 * len(self.rewards)
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+class Problem(Answer, omit_defaults=True):
+    """`path` leads to the field at fault, as in `$.arms[1].x[0]`."""
+
+    code: str
+    message: str
+    path: str | None = None
+
+
+class ErrorAnswer(Answer):
+    """What every refusal looks like."""
+
+    error: Problem
+
+
+class DecisionResult(Answer):
+    """One of a batch: what the single request would have answered."""
+
+    status: int
+    decision: DecisionAnswer | None = None
+    error: Problem | None = None
+
+
+class DecisionsAnswer(Answer):
+    """In the order of the request."""
+
+    results: list[DecisionResult]
+
+
+class RewardResult(Answer):
+    """One of a batch: what the single request would have answered."""
+
+    status: int
+    reward: RewardAnswer | None = None
+    error: Problem | None = None
+
+
+class RewardsAnswer(Answer):
+    """In the order of the request."""
+
+    results: list[RewardResult]
+
+
+# -- policies ------------------------------------------------------------------------------------
+
+
+class PolicyRequest(Request):
+    """How a policy is served. The service adds the arguments of `driftbandits.policy` to these."""
+
+    mode: Mode = "online"
+    reward_wait_s: Seconds | None = None
+    default_reward: Value | None = None
+    half_life_s: Seconds | None = None
+    window_s: Seconds | None = None
+    seed: Annotated[int, Meta(ge=0, le=LARGEST_INTEGER)] | None = None
+
+
+class Configuration(Answer):
+    """One version of a policy; it decided from `since_seq` on."""
+
+    version: int
+    since_seq: int
+    since: str
+    arguments: dict[str, Any]
+    seed: int
+    mode: Annotated[str, _one_of(Mode)]
+    reward_wait_s: float | None
+    default_reward: float | None
+    half_life_s: float | None
+    window_s: float | None
+    fresh: bool
+
+
+class Counts(Answer):
+    """Events of all versions, by kind; `rewards` are those that were learned or recorded."""
+
+    decisions: int = 0
+    rewards: int = 0
+    defaults: int = 0
+    late: int = 0
+    duplicates: int = 0
+    conflicts: int = 0
+    erased: int = 0
+
+
+class Detection(Answer):
+    """A change that the policy noticed in `round`, and believes to have come before `change`."""
+
+    round: int
+    at: str
+    statistic: float
+    threshold: float
+    change: int | None
+
+
+class PolicyAnswer(Answer):
+    """A policy as of its event `seq`."""
+
+    policy: str
+    version: int
+    seq: int
+    at: str
+    configuration: Configuration
+    round: int
+    theta_hat: list[float]
+    theta: list[float]
+    radius: float
+    effective_sample_size: float
+    detections: list[Detection]
+    pending: int
+    counts: Counts
+
+
+class PolicySummary(Answer):
+    """A line of the list of policies."""
+
+    policy: str
+    name: str
+    version: int
+    mode: Annotated[str, _one_of(Mode)]
+    seq: int
+    pending: int
+    counts: Counts
+
+
+class PoliciesAnswer(Answer):
+    """The policies that a key may see."""
+
+    policies: list[PolicySummary]
+
+
+class VersionsAnswer(Answer):
+    """Oldest first."""
+
+    versions: list[Configuration]
+
+
+class DigestAnswer(Answer):
+    """A fingerprint of the state that the first `seq` events make."""
+
+    policy: str
+    seq: int
+    digest: str
+
+
+class Minute(Answer):
+    """`at` is when the minute began; sums are over learned values."""
+
+    at: str
+    decisions: int
+    rewards: int
+    reward_sum: float
+    reward_square_sum: float
+    theta: list[float]
+
+
+class HistoryAnswer(Answer):
+    """The last day, minutes without events left out."""
+
+    policy: str
+    minutes: list[Minute]
+
+
+# -- why -----------------------------------------------------------------------------------------
+
+
+class ScoredArm(Answer):
+    """Score = mean + width; both are null for a decision that only the log remembers."""
+
+    id: str
+    score: float
+    mean: float | None = None
+    width: float | None = None
+
+
+class Outcome(Answer):
+    """What came of a decision; `kind` is reward, default or late, and erased values are null."""
+
+    kind: str
+    value: float | None
+    at: str
+
+
+class ExplainedDecision(Answer):
+    """`index` was played, `suggested` is what the policy would have played by itself."""
+
+    event_id: str
+    seq: int
+    at: str
+    version: int
+    round: int
+    index: int
+    suggested: int
+    baseline: int | None
+    propensity: float
+    arms: list[ScoredArm]
+    outcome: Outcome | None
+
+
+class ExplanationsAnswer(Answer):
+    """Newest first, as of event `seq`."""
+
+    policy: str
+    seq: int
+    decisions: list[ExplainedDecision]
+
+
+# -- the log -------------------------------------------------------------------------------------
+
+
+class EventAnswer(Answer, omit_defaults=True):
+    """A line of the log; which fields it has depends on its kind."""
+
+    seq: int
+    at: str
+    kind: str
+    event_id: str = ""
+    erased: bool = False
+    version: int | None = None
+    arms: list[Arm] | None = None
+    baseline: str | None = None
+    arm: str | None = None
+    index: int | None = None
+    suggested: int | None = None
+    round: int | None = None
+    propensity: float | None = None
+    scores: list[float] | None = None
+    value: float | None = None
+    what: str | None = None
+    configuration: Configuration | None = None
+    seqs: list[int] | None = None
+    reason: str | None = None
+
+
+class EventsAnswer(Answer):
+    """`next` is what to give as `after` for the events that follow."""
+
+    events: list[EventAnswer]
+    next: int
+
+
+class ErasureRequest(Request):
+    """Which events lose their content: by id, by the prefix of ids, or by age in days."""
+
+    event_ids: Annotated[Sequence[EventId], Meta(max_length=10_000)] | None = None
+    prefix: EventId | None = None
+    older_than_days: Annotated[float, Meta(ge=0, le=36_600)] | None = None
+
+
+class ErasureAnswer(Answer):
+    """How many events lost their content."""
+
+    erased: int
+
+
+class HealthAnswer(Answer):
+    """`ok`, or why not."""
+
+    status: str

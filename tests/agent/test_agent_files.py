@@ -1,0 +1,229 @@
+"""Saving and loading, and files that are not whole."""
+
+import hashlib
+import io
+import json
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+from agent_checks import veteran
+
+import driftbandits as db
+from policy_checks import same
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "agent"
+    veteran(intercept=True, centre=0.25, link="identity").save(path)
+    return path
+
+
+def test_a_save_is_one_file_where_it_was_asked_for(saved):
+    assert [entry.name for entry in saved.parent.iterdir()] == ["agent"]
+    assert zipfile.is_zipfile(saved)
+    veteran().save(str(saved))
+    assert [entry.name for entry in saved.parent.iterdir()] == ["agent"]
+    assert db.Agent.load(str(saved)).policy.centre == 0.0
+
+
+def test_a_save_that_fails_leaves_nothing_behind(saved):
+    before = saved.read_bytes()
+    with pytest.raises(FileNotFoundError):
+        veteran().save(saved.parent / "nowhere" / "agent")
+    (saved.parent / "folder").mkdir()
+    with pytest.raises(OSError, match=r"."):
+        veteran().save(saved.parent / "folder")
+    assert sorted(entry.name for entry in saved.parent.iterdir()) == ["agent", "folder"]
+    assert saved.read_bytes() == before
+
+
+def test_the_content_of_a_file_can_be_kept_elsewhere(saved):
+    agent = db.Agent.load(saved)
+    assert agent.to_bytes() == saved.read_bytes()
+    again = db.Agent.from_bytes(agent.to_bytes())
+    assert again.digest == agent.digest
+    assert same(again.decide(np.eye(2) / 2), agent.decide(np.eye(2) / 2))
+    assert again.digest == agent.digest
+    again.tick(1)
+    assert again.digest != agent.digest
+    with pytest.raises(db.BadSaveFile, match=r"the content"):
+        db.Agent.from_bytes(b"nothing")
+
+
+def test_saving_what_was_loaded_gives_the_same_file(saved):
+    before = saved.read_bytes()
+    db.Agent.load(saved).save(saved)
+    assert saved.read_bytes() == before
+
+
+def test_a_decision_has_the_same_table_live_and_loaded(tmp_path):
+    agent = veteran()
+    live = agent.decide([[0.5, 0.0], [0.0, 0.5], [0.1, 0.2]])
+    agent.save(tmp_path / "agent")
+    loaded = db.Agent.load(tmp_path / "agent").explain(live.id).decision
+    for decision in (live, loaded):
+        assert decision.table.shape == (3, 3)
+        assert decision.table.tolist() == [list(live.means), list(live.widths), list(live.scores)]
+        assert not decision.table.flags.writeable
+
+
+def test_missing_files(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        db.Agent.load(tmp_path / "nothing")
+
+
+def test_truncated_files(saved):
+    content = saved.read_bytes()
+    cuts = {0, 1, 4, 30, 100, len(content) // 2, len(content) - 23, len(content) - 22}
+    cuts |= set(range(0, len(content), 997)) | {len(content) - 1}
+    for cut in sorted(cuts):
+        saved.write_bytes(content[:cut])
+        with pytest.raises(db.BadSaveFile, match=r"agent"):
+            db.Agent.load(saved)
+
+
+def changed_bytes(content):
+    """Places all over the file, and every byte of the directory at its end."""
+    directory = content.index(b"PK\x01\x02")
+    rng = np.random.default_rng(0)
+    inside = set(rng.integers(0, directory, size=250).tolist()) | set(range(200))
+    return sorted(inside | set(range(directory, len(content))))
+
+
+@pytest.mark.parametrize("mask", [0x01, 0xFF])
+def test_no_changed_byte_goes_unnoticed(saved, mask):
+    content = saved.read_bytes()
+    unnoticed = []
+    for place in changed_bytes(content):
+        altered = bytearray(content)
+        altered[place] ^= mask
+        saved.write_bytes(altered)
+        try:
+            db.Agent.load(saved)
+            unnoticed.append((place, "loaded"))
+        except db.BadSaveFile:
+            pass
+        except Exception as error:
+            unnoticed.append((place, repr(error)))
+    assert unnoticed == []
+
+
+def test_bytes_around_a_save_are_noticed(saved):
+    content = saved.read_bytes()
+    for altered in (content + b"\0", b"\0" + content, content + content):
+        saved.write_bytes(altered)
+        with pytest.raises(db.BadSaveFile, match=r"agent"):
+            db.Agent.load(saved)
+
+
+def arrays_of(path):
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def with_meta(path, change):
+    arrays = arrays_of(path)
+    meta = json.loads(arrays["json"].tobytes())
+    change(meta)
+    arrays["json"] = np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8)
+    write_with_checksum(path, arrays)
+
+
+def write_with_checksum(path, arrays):
+    """What somebody would write who knows the format: only the content gives it away."""
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    archive = file.getvalue()[:-2] + (64).to_bytes(2, "little")
+    path.write_bytes(archive + hashlib.sha256(archive).hexdigest().encode())
+
+
+def test_an_archive_without_the_checksum_is_refused(saved):
+    arrays = arrays_of(saved)
+    with saved.open("wb") as file:
+        np.savez(file, **arrays)
+    with pytest.raises(db.BadSaveFile, match="checksum"):
+        db.Agent.load(saved)
+
+
+META_CHANGES = {
+    "newer format": (lambda meta: meta.update(format=999), "format 999"),
+    "no format": (lambda meta: meta.pop("format"), "format"),
+    "empty": (lambda meta: meta.clear(), "agent"),
+}
+
+
+@pytest.mark.parametrize("label", META_CHANGES)
+def test_altered_json(saved, label):
+    change, fragment = META_CHANGES[label]
+    with_meta(saved, change)
+    with pytest.raises(db.BadSaveFile, match=fragment):
+        db.Agent.load(saved)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"null", b"7", b'"a"', b"\xff\xfe", b"{}"])
+def test_what_is_not_the_right_json(saved, text):
+    arrays = arrays_of(saved)
+    arrays["json"] = np.frombuffer(text, dtype=np.uint8)
+    write_with_checksum(saved, arrays)
+    with pytest.raises(db.BadSaveFile, match=r"agent"):
+        db.Agent.load(saved)
+
+
+def test_altered_arrays(saved):
+    arrays = arrays_of(saved)
+    for name in arrays:
+        if name == "json" or not arrays[name].size:
+            continue
+        altered = {**arrays, name: arrays[name].copy()}
+        altered[name].flat[0] += 1
+        wrongs = [altered, {key: arrays[key] for key in arrays if key != name}]
+        wrongs.append({**arrays, name: arrays[name].astype(np.float32)})
+        wrongs.append({**arrays, name: arrays[name].reshape(-1, 1)})
+        for wrong in wrongs:
+            with saved.open("wb") as file:
+                np.savez(file, **wrong)
+            with pytest.raises(db.BadSaveFile, match=r"checksum"):
+                db.Agent.load(saved)
+
+
+class Trap:
+    """Says so when it is unpickled."""
+
+    sprung = False
+
+    def __reduce__(self):
+        return (setattr, (Trap, "sprung", True))
+
+
+def other_files():
+    npy, plain = io.BytesIO(), io.BytesIO()
+    np.save(npy, np.eye(2))
+    with zipfile.ZipFile(plain, "w") as file:
+        file.writestr("readme.txt", "nothing of ours")
+    trap = np.empty(1, dtype=object)
+    trap[0] = Trap()
+    pickled, pickled_json = io.BytesIO(), io.BytesIO()
+    np.savez(pickled, json=np.frombuffer(b"{}", dtype=np.uint8), rows=trap)
+    np.savez(pickled_json, json=trap)
+    return {
+        "empty": b"",
+        "text": b"not a zip\n",
+        "npy": npy.getvalue(),
+        "zip": plain.getvalue(),
+        "pickle": pickle.dumps(Trap()),
+        "pickle inside": pickled.getvalue(),
+        "pickle for json": pickled_json.getvalue(),
+        "zip signature": b"PK\x03\x04" + bytes(100),
+        "end of a zip": b"PK\x05\x06" + bytes(18),
+    }
+
+
+@pytest.mark.parametrize("label", other_files())
+def test_other_files(saved, label):
+    saved.write_bytes(other_files()[label])
+    with pytest.raises(db.BadSaveFile, match=r"agent"):
+        db.Agent.load(saved)
+    assert not Trap.sprung

@@ -1,0 +1,154 @@
+"""Kinds of policies, read off their rows: a new row is of the kinds that its choices make it.
+
+A kind is a question about a name, so that also a row which joins the catalogue later is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from driftbandits.estimator.model import DISCOUNT, POOL, WINDOW
+from driftbandits.policies import ALIASES, ROWS, UCB, Row
+from driftbandits.policies.scoring import CONSTANT, GREEDY, PERTURBED, POSTERIOR, SCALED
+
+Kind = Callable[[str], bool]
+
+
+def row_of(name: str) -> Row:
+    return ROWS[ALIASES.get(name, name)]
+
+
+def those(kind: Kind) -> list[str]:
+    """The policies of a kind, without aliases."""
+    return [name for name in ROWS if kind(name)]
+
+
+def no(kind: Kind) -> Kind:
+    return lambda name: not kind(name)
+
+
+def either(*kinds: Kind) -> Kind:
+    return lambda name: any(kind(name) for kind in kinds)
+
+
+def both(*kinds: Kind) -> Kind:
+    return lambda name: all(kind(name) for kind in kinds)
+
+
+# -- reward model and memory -----------------------------------------------------------------------
+
+
+def linear(name: str) -> bool:
+    return row_of(name).linear
+
+
+def windowed(name: str) -> bool:
+    """With a window that the caller gives, or that is tuned."""
+    return row_of(name).memory == WINDOW and not adapted(name)
+
+
+def discounted(name: str) -> bool:
+    return row_of(name).memory == DISCOUNT
+
+
+def remembers_as_told(name: str) -> bool:
+    return row_of(name).memory is None
+
+
+def forgets_by_schedule(name: str) -> bool:
+    return row_of(name).periodic
+
+
+def memory_of(name: str, *, window: int, discount: float) -> dict:
+    return (
+        {"window": window} if windowed(name) else {"discount": discount} if discounted(name) else {}
+    )
+
+
+# -- what adapts the memory ------------------------------------------------------------------------
+
+
+def adapted(name: str) -> bool:
+    return row_of(name).adaptation != "none"
+
+
+def draws_windows(name: str) -> bool:
+    return row_of(name).adaptation == "bandit over windows"
+
+
+def pooled(name: str) -> bool:
+    return row_of(name).memory == POOL
+
+
+def looks_for_changes(name: str) -> bool:
+    return row_of(name).false_alarm_rate > 0
+
+
+def forgets_on_changes(name: str) -> bool:
+    return row_of(name).adaptation == "change test"
+
+
+def judges_models(name: str) -> bool:
+    return row_of(name).adaptation == "judged models"
+
+
+# -- score and confidence --------------------------------------------------------------------------
+
+
+def indifferent(name: str) -> bool:
+    return row_of(name).score == CONSTANT
+
+
+def greedy(name: str) -> bool:
+    return row_of(name).score == GREEDY
+
+
+def posterior(name: str) -> bool:
+    return row_of(name).score == POSTERIOR
+
+
+def perturbed(name: str) -> bool:
+    return row_of(name).score == PERTURBED
+
+
+def scaled(name: str) -> bool:
+    return row_of(name).score == SCALED
+
+
+def local(name: str) -> bool:
+    return row_of(name).radius == "local"
+
+
+def self_concordant(name: str) -> bool:
+    return row_of(name).radius == "self-concordant"
+
+
+def for_drift(name: str) -> bool:
+    return row_of(name).one_matrix
+
+
+samples_parameters = either(posterior, perturbed)
+randomised = either(samples_parameters, scaled)
+without_bonus = either(indifferent, greedy)
+projected = no(either(linear, indifferent, pooled, self_concordant, randomised))
+
+
+def of_the_paper(name: str) -> bool:
+    """One memory, an upper confidence bound and the deviation of the paper: the first six."""
+    row = row_of(name)
+    plain = row.score == UCB and row.radius == "deviation"
+    return plain and not (row.one_matrix or row.periodic or adapted(name))
+
+
+def later(name: str) -> bool:
+    """One memory and another score or confidence."""
+    return not (of_the_paper(name) or adapted(name) or without_bonus(name))
+
+
+def one_of_each(kind: Kind) -> list[str]:
+    """Of the policies of a kind, one for each way to score, whatever the memory."""
+    scores = {}
+    for name in those(kind):
+        row = row_of(name)
+        scores[row.linear, row.score, row.radius, row.one_matrix, row.periodic] = name
+    return list(scores.values())

@@ -1,0 +1,33 @@
+"""What `import driftbandits` shows, and when it loads what is behind it."""
+
+import subprocess
+import sys
+
+import driftbandits as db
+from driftbandits import simulation
+
+
+def test_only_the_public_names_are_shown() -> None:
+    assert dir(db) == sorted([*db.__all__, "__version__"])
+
+
+def test_every_public_name_can_be_had() -> None:
+    assert all(getattr(db, name) is not None for name in dir(db))
+
+
+def test_simulate_is_the_function_whatever_was_imported_before() -> None:
+    assert db.simulate is simulation.simulate
+
+
+def test_a_name_is_loaded_when_it_is_used() -> None:
+    program = (
+        "import sys, driftbandits as db\n"
+        "dir(db)\n"
+        "print([name for name in sys.modules if name.startswith('driftbandits')])\n"
+        "db.Trace\n"
+        "print('driftbandits.environments' in sys.modules, 'driftbandits.agent' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["['driftbandits']", "True False"]
