@@ -89,11 +89,7 @@ def played(tmp_path_factory):
             )
             text = text.replace(before, after)
         (copy / place).write_text(text)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(site),
-        "DRIFTBANDITS_CACHE_DIR": str(site / "cache"),
-    }
+    places = {"PYTHONPATH": str(site), "DRIFTBANDITS_CACHE_DIR": str(site / "cache")}
     done = subprocess.run(
         [sys.executable, "-c", PLAY],
         env={**os.environ, **places},
