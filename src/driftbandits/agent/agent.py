@@ -31,6 +31,7 @@ from driftbandits.agent.decisions import (
 )
 from driftbandits.agent.learner import Learner
 from driftbandits.agent.ledger import EXPLAINED_DECISIONS, Ledger
+from driftbandits.files import write_whole
 from driftbandits.policies import Detection, Policy, recorded_policy
 
 CLOCKS = ("decisions", "ticks")
@@ -345,7 +346,7 @@ class Agent:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, which is replaced in one step."""
-        savefile.write_whole(path, self.to_bytes())
+        write_whole(path, self.to_bytes())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
