@@ -21,6 +21,7 @@ notes      (d,)     what is known of P; d is large enough
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from driftbandits.estimator.model import Floats
@@ -57,7 +58,7 @@ _MOST_SURE = 1e4  # by how much a row may sharpen: the digits of that are lost
 _LEAST_SURE = 1e-2
 _ROUNDING = 1e-16
 _MOST_STEPS = 40
-_FOR_SOLUTIONS = 1e-22
+_FOR_SOLUTIONS = 1e-22  # of the square: what a further step may add to it
 _FOR_SQUARES = 1e-12
 
 
@@ -176,32 +177,46 @@ def _descend(P: Floats, notes: Floats, room: Room, n: int, exactly: bool) -> boo
 
     For a direction p = z + beta p_before with z = P r, A p = r + eps z + beta A p_before.
     """
-    d = notes.shape[0]
     residuals, steps, gains, missing = room.residuals, room.steps, room.gains, notes[MISSING]
     enough = _FOR_SOLUTIONS if exactly else _FOR_SQUARES
     for i in range(n):
-        room.squares[i] = gains[i] = 0.0
-        for j in range(d):
+        room.squares[i] = 0.0
+        gains[i] = math.inf
+        for j in range(notes.shape[0]):
             residuals[i, j] = room.rows[i, j]
             room.solutions[i, j] = room.directions[i, j] = room.images[i, j] = 0.0
     for _ in range(_MOST_STEPS):
         multiply_rows(residuals[:n], P, steps[:n])
-        done = True
+        going = False
         for i in range(n):
-            gain = notes[STRETCH] * dot_large(residuals[i], steps[i])
-            again = gain / gains[i] if gains[i] > 0.0 else 0.0
-            gains[i] = gain
-            _turn(room, i, notes[STRETCH], missing, again)
-            against = dot_large(room.directions[i], room.images[i])
-            if gain > 0.0 and against > 0.0:
-                length = gain / against
-                room.squares[i] += length * gain
-                add_scaled(room.solutions[i], length, room.directions[i])
-                add_scaled(residuals[i], -length, room.images[i])
-                done = done and length * gain <= enough * room.squares[i]
-        if done or missing == 0.0:
+            if gains[i] > 0.0:  # each row stops on its own, whatever its neighbours
+                gains[i] = _step(room, i, notes[STRETCH], missing, enough)
+                going = going or gains[i] > 0.0
+        if not going:
             return True
     return False
+
+
+@inlined
+def _step(room: Room, i: int, stretch: float, missing: float, enough: float) -> float:
+    """Take the next step of a row; returns its gain, or 0 where another would change too little.
+
+    The gain of the next step is judged by the last two: gains fall at least geometrically.
+    """
+    directions, images, residuals = room.directions[i], room.images[i], room.residuals[i]
+    before = room.gains[i]
+    gain = stretch * dot_large(residuals, room.steps[i])
+    _turn(room, i, stretch, missing, gain / before)
+    against = dot_large(directions, images)
+    if not (gain > 0.0 and against > 0.0):
+        return 0.0
+    length = gain / against
+    room.squares[i] += length * gain
+    add_scaled(room.solutions[i], length, directions)
+    add_scaled(residuals, -length, images)
+    fall = gain / before if before < math.inf else 1.0
+    is_last = missing == 0.0 or gain * fall <= enough * room.squares[i]
+    return 0.0 if is_last else gain
 
 
 @inlined
