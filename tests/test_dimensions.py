@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 import driftbandits as db
-from driftbandits.environments import Abrupt
-from driftbandits.estimator import inverse
-from driftbandits.estimator.state import UPDATES, named
+from driftbandits.estimator.state import STALE, UPDATES, named
 from policy_checks import CHECKS, Case, all_same, saved_copy
 from test_pool import PlainPool, mean
+from test_simulation import EVERYTHING, assert_same_bits, draw_trace, online, play
 
 LINEAR = {
     "LinUCB": {},
@@ -40,11 +39,6 @@ class PlainRidge:
         d, lam = self.policy.model_dim, self.policy.lam
         self.V, self.V2, self.b = np.eye(d) * lam, np.eye(d) * lam, np.zeros(d)
 
-    def add(self, a: np.ndarray, x: float, weight: float) -> None:
-        self.V += weight * np.outer(a, a)
-        self.V2 += weight**2 * np.outer(a, a)
-        self.b += weight * x * a
-
     def tick(self, rounds: int = 1) -> None:
         self.clock += rounds
         decay = (self.policy.discount or 1.0) ** rounds
@@ -52,16 +46,25 @@ class PlainRidge:
         self.V = decay * self.V + (1 - decay) * ridge
         self.V2 = decay**2 * self.V2 + (1 - decay**2) * ridge
         self.b *= decay
+        self.slide()
+
+    def slide(self) -> None:
+        """Sum a window anew."""
         if self.policy.window is not None:
             self.rows = [row for row in self.rows if row[2] > self.clock - self.policy.window]
             self.__post_init__()
-            for a, x, _ in self.rows:
-                self.add(a, x, 1.0)
+            if self.rows:
+                A, x = np.array([row[0] for row in self.rows]), [row[1] for row in self.rows]
+                self.V += A.T @ A
+                self.b += x @ A
 
     def learn(self, a: np.ndarray, x: float, s: int) -> None:
-        self.add(a, x, (self.policy.discount or 1.0) ** (self.clock - s))
-        if self.policy.window is not None:
-            self.rows.append((a, x, s))
+        weight = (self.policy.discount or 1.0) ** (self.clock - s)
+        self.V += weight * np.outer(a, a)
+        self.V2 += weight**2 * np.outer(a, a)
+        self.b += weight * x * a
+        self.rows.append((a, x, s))
+        self.slide()
 
     def theta_hat(self) -> np.ndarray:
         return np.linalg.solve(self.V, self.b)
@@ -191,8 +194,9 @@ def test_a_run_of_the_pool_is_the_plain_one(d, rounds, delay):
 @pytest.mark.parametrize("name", EVERY)
 def test_the_ways_for_large_models_decide_as_those_for_small_ones(name):
     given = {"dim": 40, **EVERY[name]}
-    large, small = db.Agent(db.policy(name, **given)), db.Agent(
-        db.policy(name, tolerance=1e-8, **given)
+    large, small = (
+        db.Agent(db.policy(name, **given)),
+        db.Agent(db.policy(name, tolerance=1e-8, **given)),
     )
     sets = Sets(40, K=23)  # more than a block of actions
     for _, actions in zip(range(300), sets, strict=False):
@@ -232,13 +236,10 @@ def test_the_policy_checks_hold_in_many_dimensions(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_simulation_is_the_loop_over_an_agent(name):
-    policy = db.policy(name, dim=17, **EVERY[name])
-    world = Abrupt(horizon=120, dim=17, arms=4, changes=(61,))
-    result = db.simulate({name: policy}, world, runs=1, seed=2, record=("regret", "theta_hat"))
-    trace = db.draw_trace(world, 2, 0)
-    assert result.regret[name].shape == (1, 120)
-    assert trace.horizon == 120
+def test_simulation_has_the_bits_of_the_loop_over_an_agent(name):
+    trace = draw_trace(db.environment("abrupt", dim=20, horizon=120, changes=1), 1, 0)
+    policy = db.policy(name, dim=20, **EVERY[name])
+    assert_same_bits(play(policy, trace, 5, EVERYTHING), online(policy, trace, seed=5))
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -246,7 +247,7 @@ def test_a_saved_agent_goes_on_between_two_renewals(name, tmp_path):
     agent, sets = db.Agent(db.policy(name, dim=60, **EVERY[name])), Sets(60)
     rounds = iter(sets)
 
-    def play(agents, count):
+    def play_beside(agents, count):
         decisions = [[] for _ in agents]
         for _ in range(count):
             actions = next(rounds)
@@ -256,8 +257,8 @@ def test_a_saved_agent_goes_on_between_two_renewals(name, tmp_path):
                 one.update(made[-1], x)
         return decisions
 
-    play([agent], 33)
-    one, other = play([agent, saved_copy(agent, tmp_path)], 40)
+    play_beside([agent], 33)
+    one, other = play_beside([agent, saved_copy(agent, tmp_path)], 40)
     assert all_same(one, other)
 
 
@@ -271,12 +272,12 @@ def test_rows_change_the_inverse_and_renewals_are_rare():
 def test_an_inverse_that_went_wrong_is_found_and_made_anew():
     agent, sets = db.Agent(db.policy("LinUCB", dim=20)), Sets(20)
     policy = agent.policy
-    for _, actions in zip(range(60), sets, strict=False):
+    for _, actions in zip(range(57), sets, strict=False):  # the next row is a check
         agent.update(agent.decide(actions), 1.0)
     state = named(agent._learner.buffers)
     state.P[:] *= 1.0 + 1e-8
     agent.update(agent.decide(actions), 1.0)
-    assert inverse.is_due(state.notes)
+    assert state.notes[STALE]
     lengths = precise_lengths(policy, agent, actions)
     choice = agent.decide(actions)
     np.testing.assert_allclose(choice.widths, agent.explain(choice).radius * lengths, rtol=1e-12)

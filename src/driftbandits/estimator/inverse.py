@@ -5,17 +5,18 @@ Discounting does not: it fades the rows but not the ridge, so every round adds a
 identity. What is kept is the inverse of the matrix without these additions since it was last
 renewed. From there conjugate gradients lead to the true matrix: each step costs one product, for
 the product of a direction with the matrix follows from the residual, and with a few per cent
-of the ridge missing each step gains three digits or more, twice that in a quadratic form.
+of the ridge missing each step gains two digits or more, twice that in a quadratic form.
 
-The inverse is made anew from the sums: when it is used after so many rounds that it has paid for
-itself, when rounding may have added up, when a row that comes does not solve its own equation,
-and when more than half of the ridge is missing.
+The inverse is made anew from the sums: when enough rounds and enough of the ridge are gone, when
+rounding may have added up, when a row that comes does not solve its own equation, and when more
+than half of the ridge is missing (docs/decisions/0016).
 
 Notation
 --------
-A          (d, d)   the design matrix
-eps        scalar   the ridge that is missing, notes[MISSING]
-P          (d, d)   stretch P = (A - eps I)^-1, stretch in notes[STRETCH]
+V          (d, d)   the design matrix: V = left A + eps I
+left       scalar   what discounting has left of weights since the renewal, notes[LEFT]
+eps        scalar   the ridge that came in since then, notes[MISSING]
+P          (d, d)   A^-1
 notes      (d,)     what is known of P; d is large enough
 """
 
@@ -31,7 +32,6 @@ from driftbandits.estimator.state import (
     LEFT,
     MISSING,
     STALE,
-    STRETCH,
     UPDATES,
     State,
 )
@@ -40,6 +40,7 @@ from driftbandits.linalg import (
     add_outer,
     add_scaled,
     cholesky_large,
+    copy,
     dot_large,
     inverse_large,
     multiply_large,
@@ -50,25 +51,17 @@ BLOCK = 16
 """Rows that are solved at once; a matrix has at least so many."""
 
 _ROUNDS_A_RENEWAL_PAYS_FOR = 16  # over the dimension: a renewal costs d products or so
-_FEWEST_UPDATES = 200
+_MUCH_LEFT = 0.95
 _LEAST_LEFT = 0.5
-_MOST_BLUR = 1e-12
+_FEWEST_UPDATES = 200
+_UPDATES_A_CHECK = 8
 _LARGEST_RESIDUAL = 1e-10
-_MOST_SURE = 1e4  # by how much a row may sharpen: the digits of that are lost
-_LEAST_SURE = 1e-2
+_MOST_SHARPER, _LEAST_SHARPER = 1e4, 1e-2  # a row that changes P by more costs too many digits
+_MOST_BLUR = 1e-12
 _ROUNDING = 1e-16
 _MOST_STEPS = 40
-_FOR_SOLUTIONS = 1e-22  # of the square: what a further step may add to it
-_FOR_SQUARES = 1e-12
-
-
-@internal
-def renew(A: Floats, P: Floats, notes: Floats, factor: Floats) -> bool:
-    """P := A^-1; False when A is not numerically positive definite. `factor` is scratch."""
-    sound = cholesky_large(A, factor)
-    inverse_large(factor, P)
-    begin(notes)
-    return sound
+_FOR_SOLUTIONS = 1e-20  # of the square: what a further step may add to it
+_FOR_SQUARES = 1e-10
 
 
 @inlined
@@ -76,53 +69,95 @@ def begin(notes: Floats) -> None:
     """Note that P is the inverse."""
     for i in range(notes.shape[0]):
         notes[i] = 0.0
-    notes[STRETCH] = 1.0
     notes[LEFT] = 1.0
 
 
 @inlined
 def fade(notes: Floats, decay: float, ridge: float, rounds: int) -> None:
-    """Follow A := decay A + (1 - decay) ridge I."""
+    """Follow V := decay V + (1 - decay) ridge I."""
     notes[LEFT] *= decay
+    notes[MISSING] = decay * notes[MISSING] + (1.0 - decay) * ridge
     notes[AGE] += rounds
     if notes[LEFT] < _LEAST_LEFT:
         notes[STALE] = 1.0
-    else:
-        notes[STRETCH] /= decay
-        notes[MISSING] = decay * notes[MISSING] + (1.0 - decay) * ridge
 
 
-@internal
-def add_to_inverse(
-    A: Floats, P: Floats, notes: Floats, weight: float, row: Floats, u: Floats, product: Floats
-) -> None:
-    """Follow A := A + weight row row', which is still to come. `u` and `product` are scratch."""
-    if notes[STALE]:
-        return
-    stretch = notes[STRETCH]
-    multiply_large(P, row, u)
-    multiply_large(A, u, product)
+@inlined
+def settle(A: Floats, notes: Floats) -> None:
+    """A := left A + eps I, where A is stored instead of V; P is then out of date."""
+    for i in range(A.shape[0]):
+        for j in range(A.shape[0]):
+            A[i, j] *= notes[LEFT]
+        A[i, i] += notes[MISSING]
+    notes[LEFT] = 1.0
+    notes[MISSING] = 0.0
+    notes[STALE] = 1.0
+
+
+@inlined
+def wants_check(notes: Floats) -> bool:
+    """Whether the next row is to be solved for as a test of P."""
+    return bool(notes[UPDATES] % _UPDATES_A_CHECK == 0.0)
+
+
+@inlined
+def check(notes: Floats, row: Floats, product: Floats) -> None:
+    """Give P up if A P row, in `product`, is not the row."""
     off, largest = 0.0, 0.0
     for j in range(row.shape[0]):
-        off = max(off, abs(stretch * (product[j] - notes[MISSING] * u[j]) - row[j]))
+        off = max(off, abs(product[j] - row[j]))
         largest = max(largest, abs(row[j]))
-    sharper = 1.0 + weight * stretch * dot_large(row, u)
-    sound = off <= _LARGEST_RESIDUAL * largest and _LEAST_SURE < sharper < _MOST_SURE
-    if not sound:
+    if not off <= _LARGEST_RESIDUAL * largest:
+        notes[STALE] = 1.0
+
+
+@inlined
+def add_to_inverse(P: Floats, notes: Floats, weight: float, row: Floats, u: Floats) -> None:
+    """Follow V := V + weight row row', where u = P row."""
+    share = weight / notes[LEFT]
+    sharper = 1.0 + share * dot_large(row, u)
+    if notes[STALE] > 0.0 or not _LEAST_SHARPER < sharper < _MOST_SHARPER:
         notes[STALE] = 1.0
         return
-    add_outer(P, -weight * stretch / sharper, u)
+    add_outer(P, -share / sharper, u)
     notes[UPDATES] += 1.0
     notes[BLUR] += _ROUNDING * max(sharper, 1.0 / sharper)
 
 
+@internal
+def add_to_design_inverse(state: State, weight: float) -> None:
+    """Follow V of an estimator, to which scratch.row is still to be added."""
+    notes, row = state.notes, state.scratch.row
+    u, product = state.scratch.step, state.scratch.point
+    if notes[STALE] > 0.0:
+        return
+    multiply_large(state.P, row, u)
+    if wants_check(notes):
+        multiply_large(state.V, u, product)
+        for j in range(row.shape[0]):
+            product[j] = (product[j] - notes[MISSING] * u[j]) / notes[LEFT]
+        check(notes, row, product)
+    add_to_inverse(state.P, notes, weight, row, u)
+
+
 @inlined
-def is_due(notes: Floats) -> bool:
+def _is_due(notes: Floats) -> bool:
     """Whether P is to be made anew before it is used."""
     d = notes.shape[0]
-    faded = notes[MISSING] > 0.0 and notes[AGE] * _ROUNDS_A_RENEWAL_PAYS_FOR >= d
+    faded = notes[LEFT] < _MUCH_LEFT and notes[AGE] * _ROUNDS_A_RENEWAL_PAYS_FOR >= d
     worn = notes[UPDATES] >= max(d, _FEWEST_UPDATES) or notes[BLUR] > _MOST_BLUR
     return bool(notes[STALE] > 0.0 or faded or worn)
+
+
+@inlined
+def _renew(A: Floats, is_V: bool, P: Floats, notes: Floats, factor: Floats) -> bool:
+    """P := V^-1; False when V is not numerically positive definite. `factor` is scratch."""
+    if not is_V:
+        settle(A, notes)
+    sound = cholesky_large(A, factor)
+    inverse_large(factor, P)
+    begin(notes)
+    return sound
 
 
 class Room(NamedTuple):
@@ -133,9 +168,10 @@ class Room(NamedTuple):
     residuals: Floats
     steps: Floats
     directions: Floats
-    images: Floats  # A times the directions
-    squares: Floats  # row A^-1 row', one for each row
+    images: Floats  # V times the directions
+    squares: Floats  # row V^-1 row', one for each row
     gains: Floats
+    first: Floats  # P times the first row
     factor: Floats  # (d, d)
 
 
@@ -152,21 +188,25 @@ def room_in(state: State) -> Room:
         scratch.inverse,
         scratch.slope,
         scratch.pull,
+        scratch.point,
         scratch.factor,
     )
 
 
 @internal
-def solve(A: Floats, P: Floats, notes: Floats, room: Room, n: int, exactly: bool) -> bool:
+def solve(
+    A: Floats, is_V: bool, P: Floats, notes: Floats, room: Room, n: int, exactly: bool
+) -> bool:
     """room.squares, and exactly: room.solutions, of the first n of room.rows.
 
-    False when P was to be made anew and A is not numerically positive definite.
+    By A, or V in its place. False when P was to be made anew and V is not numerically positive
+    definite.
     """
     sound = True
-    if is_due(notes):
-        sound = renew(A, P, notes, room.factor)
+    if _is_due(notes):
+        sound = _renew(A, is_V, P, notes, room.factor)
     if not _descend(P, notes, room, n, exactly):
-        sound = renew(A, P, notes, room.factor)
+        sound = _renew(A, is_V, P, notes, room.factor)
         _descend(P, notes, room, n, exactly)
     return sound
 
@@ -175,9 +215,10 @@ def solve(A: Floats, P: Floats, notes: Floats, room: Room, n: int, exactly: bool
 def _descend(P: Floats, notes: Floats, room: Room, n: int, exactly: bool) -> bool:
     """Conjugate gradients, preconditioned with P; says whether they came to an end.
 
-    For a direction p = z + beta p_before with z = P r, A p = r + eps z + beta A p_before.
+    For a direction p = z + beta p_before with left z = P r, V p = r + eps z + beta V p_before.
     """
-    residuals, steps, gains, missing = room.residuals, room.steps, room.gains, notes[MISSING]
+    residuals, steps, gains = room.residuals, room.steps, room.gains
+    stretch, missing = 1.0 / notes[LEFT], notes[MISSING]
     enough = _FOR_SOLUTIONS if exactly else _FOR_SQUARES
     for i in range(n):
         room.squares[i] = 0.0
@@ -185,12 +226,16 @@ def _descend(P: Floats, notes: Floats, room: Room, n: int, exactly: bool) -> boo
         for j in range(notes.shape[0]):
             residuals[i, j] = room.rows[i, j]
             room.solutions[i, j] = room.directions[i, j] = room.images[i, j] = 0.0
+    first = True
     for _ in range(_MOST_STEPS):
         multiply_rows(residuals[:n], P, steps[:n])
+        if first:
+            copy(steps[0], room.first)
+            first = False
         going = False
         for i in range(n):
             if gains[i] > 0.0:  # each row stops on its own, whatever its neighbours
-                gains[i] = _step(room, i, notes[STRETCH], missing, enough)
+                gains[i] = _step(room, i, stretch, missing, enough)
                 going = going or gains[i] > 0.0
         if not going:
             return True
@@ -233,4 +278,4 @@ def _turn(room: Room, i: int, stretch: float, missing: float, again: float) -> N
 @inlined
 def solve_design(state: State, n: int, exactly: bool) -> bool:
     """As `solve`, with V of an estimator."""
-    return solve(state.V, state.P, state.notes, room_in(state), n, exactly)
+    return solve(state.V, True, state.P, state.notes, room_in(state), n, exactly)

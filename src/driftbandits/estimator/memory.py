@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from driftbandits import links
 from driftbandits.estimator.expansion import add_row, weight_of_age
-from driftbandits.estimator.inverse import add_to_inverse, fade
+from driftbandits.estimator.inverse import add_to_design_inverse, fade
 from driftbandits.estimator.model import (
     DISCOUNT,
     EVERYTHING,
@@ -116,9 +116,7 @@ def _add_to_sums(model: Model, state: State, reward: float, weight: float) -> No
     row = state.scratch.row
     add_scaled(state.b, weight * reward, row)
     if model.fast:
-        add_to_inverse(
-            state.V, state.P, state.notes, weight, row, state.scratch.step, state.scratch.point
-        )
+        add_to_design_inverse(state, weight)
     add_outer(state.V, weight, row)  # eq_Design_matrix_SW, eq_Design_matrix_D
     if model.memory == DISCOUNT:
         add_outer(state.V2, weight * weight, row)  # eq_Design_matrix_D2

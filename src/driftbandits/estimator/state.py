@@ -58,7 +58,7 @@ RADIUS = place(9)  # of the last decision, bonus_scale included
 GAUGES = 10
 
 # Notes on the inverse of a large design matrix, see inverse.py.
-STRETCH, MISSING, LEFT, AGE, UPDATES, BLUR, STALE = map(place, range(7))
+LEFT, MISSING, AGE, UPDATES, BLUR, STALE = map(place, range(6))
 
 FOR_THETA_HAT, FOR_THETA = map(place, range(2))
 """The two expansions of g."""

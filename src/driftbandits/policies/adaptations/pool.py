@@ -43,9 +43,12 @@ from driftbandits.estimator.inverse import (
     BLOCK,
     add_to_inverse,
     begin,
+    check,
     fade,
     room_in,
+    settle,
     solve,
+    wants_check,
 )
 from driftbandits.estimator.memory import insert_row, load_row
 from driftbandits.estimator.model import Floats
@@ -53,6 +56,8 @@ from driftbandits.estimator.state import (
     BEGUN,
     FITTED,
     HEAD,
+    LEFT,
+    STALE,
     TAIL,
     Buffers,
     Ints,
@@ -70,6 +75,7 @@ from driftbandits.linalg import (
     dot_large,
     forward_solve,
     inverse,
+    multiply_large,
     set_to_identity,
 )
 from driftbandits.policies.adaptations.fixed import window_for
@@ -128,8 +134,8 @@ class Pool(NamedTuple):
     doubt: Annotated[Floats, Share("gauges", _FILTERS)]  # q of filter j
     evidence: Annotated[Floats, Share("gauges", _FORECASTS)]
     theta: Annotated[Floats, Share("vectors", _FILTERS)]
-    precision: Annotated[Floats, Share("matrices", _FILTERS)]
-    # of large models alone, see estimator/inverse.py
+    precision: Annotated[Floats, Share("matrices", _FILTERS)]  # of large models A, see inverse.py
+    # of large models alone
     notes: Annotated[Floats, Share("vectors", _FILTERS)]
     inverse: Annotated[Floats, Share("matrices", _FILTERS)]
 
@@ -194,12 +200,13 @@ def advance(model: Model, state: State, rounds: int) -> None:
     if pool.ridge[0] > 0.0:
         for j in range(1, _FILTERS):
             decay = _DISCOUNTS[j] if rounds == 1 else _DISCOUNTS[j] ** rounds
+            if model.fast:
+                fade(pool.notes[j], decay, pool.ridge[0], rounds)
+                continue
             for i in range(model.d):
                 for k in range(model.d):
                     pool.precision[j, i, k] *= decay
                 pool.precision[j, i, i] += (1.0 - decay) * pool.ridge[0]
-            if model.fast:
-                fade(pool.notes[j], decay, pool.ridge[0], rounds)
     oldest = counters[N] - KEPT_ROUNDS
     while counters[HEAD] < counters[TAIL] and state.rows[model.d + 1, counters[HEAD]] <= oldest:
         counters[HEAD] += 1
@@ -293,7 +300,7 @@ def _predict(model: Model, state: State, pool: Pool, j: int, reward: float, phi:
     if model.fast:
         room = room_in(state)
         copy(row, room.rows[0])
-        solve(pool.precision[j], pool.inverse[j], pool.notes[j], room, 1, True)
+        solve(pool.precision[j], False, pool.inverse[j], pool.notes[j], room, 1, True)
         copy(room.solutions[0], step)
         pool.doubt[j] = room.squares[0]
     else:
@@ -314,17 +321,23 @@ def _update(model: Model, state: State, pool: Pool, j: int, reward: float, weigh
     add_scaled(pool.theta[j], t, state.scratch.step)
     slope = weight * links.slope(model.link, model.m, z + q * t)
     if model.fast:
-        scratch = state.scratch
-        add_to_inverse(
-            pool.precision[j],
-            pool.inverse[j],
-            pool.notes[j],
-            slope,
-            scratch.row,
-            scratch.point,
-            scratch.start,
-        )
-    add_outer(pool.precision[j], slope, state.scratch.row)
+        _sharpen(state, pool, j, slope)
+    else:
+        add_outer(pool.precision[j], slope, state.scratch.row)
+
+
+@inlined
+def _sharpen(state: State, pool: Pool, j: int, slope: float) -> None:
+    """Lambda_j := Lambda_j + slope a a' for scratch.row, and its inverse, after `_predict`."""
+    A, notes, row = pool.precision[j], pool.notes[j], state.scratch.row
+    u, product = room_in(state).first, state.scratch.start
+    if wants_check(notes):
+        multiply_large(A, u, product)
+        check(notes, row, product)
+    add_to_inverse(pool.inverse[j], notes, slope, row, u)
+    if notes[STALE] > 0.0:
+        settle(A, notes)
+    add_outer(A, slope / notes[LEFT], row)
 
 
 @inlined
@@ -484,7 +497,7 @@ def measure(model: Model, scoring: Scoring, state: State, actions: Floats, table
         for j in range(_FILTERS):
             own = _share_of_filter(pool, j)
             if own > _NEGLIGIBLE:
-                solve(pool.precision[j], pool.inverse[j], pool.notes[j], room, n, False)
+                solve(pool.precision[j], False, pool.inverse[j], pool.notes[j], room, n, False)
                 for i in range(n):
                     table[3, start + i] += phi * own * room.squares[i]
         for k in range(_FORECASTS):
