@@ -60,8 +60,8 @@ _MOST_SHARPER, _LEAST_SHARPER = 1e4, 1e-2  # a row that changes P by more costs 
 _MOST_BLUR = 1e-12
 _ROUNDING = 1e-16
 _MOST_STEPS = 40
-_FOR_SOLUTIONS = 1e-20  # of the square: what a further step may add to it
-_FOR_SQUARES = 1e-10
+FOR_SQUARES, FOR_DIRECTIONS, FOR_SOLUTIONS = 1e-10, 1e-20, 1e-24
+"""Which share of a square a further step may add: twice the digits for what is solved itself."""
 
 
 @inlined
@@ -195,9 +195,9 @@ def room_in(state: State) -> Room:
 
 @internal
 def solve(
-    A: Floats, is_V: bool, P: Floats, notes: Floats, room: Room, n: int, exactly: bool
+    A: Floats, is_V: bool, P: Floats, notes: Floats, room: Room, n: int, enough: float
 ) -> bool:
-    """room.squares, and exactly: room.solutions, of the first n of room.rows.
+    """room.squares and room.solutions of the first n of room.rows, as exact as `enough` says.
 
     By A, or V in its place. False when P was to be made anew and V is not numerically positive
     definite.
@@ -205,21 +205,20 @@ def solve(
     sound = True
     if _is_due(notes):
         sound = _renew(A, is_V, P, notes, room.factor)
-    if not _descend(P, notes, room, n, exactly):
+    if not _descend(P, notes, room, n, enough):
         sound = _renew(A, is_V, P, notes, room.factor)
-        _descend(P, notes, room, n, exactly)
+        _descend(P, notes, room, n, enough)
     return sound
 
 
 @internal
-def _descend(P: Floats, notes: Floats, room: Room, n: int, exactly: bool) -> bool:
+def _descend(P: Floats, notes: Floats, room: Room, n: int, enough: float) -> bool:
     """Conjugate gradients, preconditioned with P; says whether they came to an end.
 
     For a direction p = z + beta p_before with left z = P r, V p = r + eps z + beta V p_before.
     """
     residuals, steps, gains = room.residuals, room.steps, room.gains
     stretch, missing = 1.0 / notes[LEFT], notes[MISSING]
-    enough = _FOR_SOLUTIONS if exactly else _FOR_SQUARES
     for i in range(n):
         room.squares[i] = 0.0
         gains[i] = math.inf
@@ -276,6 +275,6 @@ def _turn(room: Room, i: int, stretch: float, missing: float, again: float) -> N
 
 
 @inlined
-def solve_design(state: State, n: int, exactly: bool) -> bool:
+def solve_design(state: State, n: int, enough: float) -> bool:
     """As `solve`, with V of an estimator."""
-    return solve(state.V, True, state.P, state.notes, room_in(state), n, exactly)
+    return solve(state.V, True, state.P, state.notes, room_in(state), n, enough)

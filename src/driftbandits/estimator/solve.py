@@ -29,7 +29,7 @@ from driftbandits.estimator.expansion import (
     remainder,
     sum_means,
 )
-from driftbandits.estimator.inverse import room_in, solve_design
+from driftbandits.estimator.inverse import FOR_SOLUTIONS, room_in, solve_design
 from driftbandits.estimator.memory import drop_expansions, rebuild
 from driftbandits.estimator.model import DISCOUNT, EXACT, NO_PROJECTION, WINDOW, Model
 from driftbandits.estimator.state import (
@@ -144,10 +144,10 @@ def _solve_large_ridge(model: Model, state: State) -> None:
     """As `_solve_ridge`, by the inverse that is kept."""
     room = room_in(state)
     copy(state.b, room.rows[0])
-    if not solve_design(state, 1, True) and _has_lost_digits(model, state):
+    if not solve_design(state, 1, FOR_SOLUTIONS) and _has_lost_digits(model, state):
         rebuild(model, state)
         copy(state.b, room.rows[0])
-        solve_design(state, 1, True)
+        solve_design(state, 1, FOR_SOLUTIONS)
     copy(room.solutions[0], state.theta_hat)
 
 

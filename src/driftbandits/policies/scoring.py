@@ -18,7 +18,13 @@ import numpy as np
 
 from driftbandits import links
 from driftbandits.estimator import Model
-from driftbandits.estimator.inverse import BLOCK, room_in, solve_design
+from driftbandits.estimator.inverse import (
+    BLOCK,
+    FOR_DIRECTIONS,
+    FOR_SQUARES,
+    room_in,
+    solve_design,
+)
 from driftbandits.estimator.model import DISCOUNT, MODEL_SIZE, Floats
 from driftbandits.estimator.state import BEGUN, RADIUS, SPAN, N, State
 from driftbandits.jit import allocating, compiled, inlined, internal, place, reader_of
@@ -196,7 +202,7 @@ def measure(
             for i in range(n):
                 table[3, start + i] = dot_large(room.rows[i], room.steps[i])
         else:
-            solve_design(state, n, scoring.sandwiched > 0)
+            solve_design(state, n, FOR_DIRECTIONS if scoring.sandwiched else FOR_SQUARES)
             if scoring.sandwiched:
                 multiply_rows(room.solutions[:n], state.V2, room.steps[:n])
             for i in range(n):

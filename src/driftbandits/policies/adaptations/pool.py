@@ -41,6 +41,8 @@ from driftbandits import links
 from driftbandits.estimator import Model, State
 from driftbandits.estimator.inverse import (
     BLOCK,
+    FOR_DIRECTIONS,
+    FOR_SQUARES,
     add_to_inverse,
     begin,
     check,
@@ -300,7 +302,7 @@ def _predict(model: Model, state: State, pool: Pool, j: int, reward: float, phi:
     if model.fast:
         room = room_in(state)
         copy(row, room.rows[0])
-        solve(pool.precision[j], False, pool.inverse[j], pool.notes[j], room, 1, True)
+        solve(pool.precision[j], False, pool.inverse[j], pool.notes[j], room, 1, FOR_DIRECTIONS)
         copy(room.solutions[0], step)
         pool.doubt[j] = room.squares[0]
     else:
@@ -497,7 +499,9 @@ def measure(model: Model, scoring: Scoring, state: State, actions: Floats, table
         for j in range(_FILTERS):
             own = _share_of_filter(pool, j)
             if own > _NEGLIGIBLE:
-                solve(pool.precision[j], False, pool.inverse[j], pool.notes[j], room, n, False)
+                solve(
+                    pool.precision[j], False, pool.inverse[j], pool.notes[j], room, n, FOR_SQUARES
+                )
                 for i in range(n):
                     table[3, start + i] += phi * own * room.squares[i]
         for k in range(_FORECASTS):
