@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftbandits.estimator.ladder import ladder_of
-from driftbandits.estimator.model import Floats, model_of
+from driftbandits.estimator.model import Floats, model_in
 from driftbandits.jit import (
     Handle,
     Layout,
@@ -183,7 +183,7 @@ def state_of(handle: Handle, d: int) -> State:
 def new_buffers(numbers: Floats, capacity: int, sizes: Mapping[str, int] | None = None) -> Buffers:
     """An empty memory. `numbers` starts with a packed `Model`; `sizes` are those of a `Layout`."""
     d = int(numbers[0])
-    model = model_of(numbers, d)
+    model = model_in(numbers)
     ladder = ladder_of(d, model.order)
     wanted = {**_OWN, **(sizes or {})}
     buffers = Buffers(
@@ -261,7 +261,7 @@ def revived(empty: Buffers, arrays: Mapping[str, Any]) -> Buffers:
 
 
 def _is_fast(buffers: Buffers) -> bool:
-    return bool(model_of(buffers.numbers, int(buffers.numbers[0])).fast)
+    return bool(model_in(buffers.numbers).fast)
 
 
 def with_capacity(buffers: Buffers, capacity: int) -> Buffers:
