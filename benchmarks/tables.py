@@ -29,6 +29,19 @@ def first_use_table(report: dict[str, Any]) -> list[str]:
     return lines + [f"| {label} | {report['seconds'][label]:.2f} |" for label in labels]
 
 
+def dimensions_table(report: dict[str, Any]) -> list[str]:
+    rows = report["rows"]
+    sizes = sorted({row["d"] for row in rows})
+    lines = [f"| ms (yardsticks) | {' | '.join(f'd = {d}' for d in sizes)} | reach | dream |"]
+    lines.append("|---" * (len(sizes) + 3) + "|")
+    for name in dict.fromkeys(row["policy"] for row in rows):
+        own = {row["d"]: row for row in rows if row["policy"] == name}
+        cells = [f"{own[d]['microseconds'] / 1e3:.3g} ({own[d]['ratio']:.1f})" for d in sizes]
+        limits = own[sizes[0]]
+        lines.append(f"| {name} | {' | '.join(cells)} | {limits['reach']} | {limits['dream']} |")
+    return lines
+
+
 def peers_table(report: dict[str, Any]) -> list[str]:
     lines = ["| library | setting | regret | us a round |", "|---|---|---|---|"]
     rows = sorted(report["rows"], key=lambda row: (row["library"], row["regret"]))
@@ -52,6 +65,7 @@ def main() -> None:
     tables: list[tuple[str, str, Callable[[dict[str, Any]], list[str]]]] = [
         ("speed", "speed.json", speed_table),
         ("first use", "speed.json", first_use_table),
+        ("dimensions", "dimensions.json", dimensions_table),
         ("peers", "peers.json", peers_table),
     ]
     page = PAGE.read_text(encoding="utf-8")

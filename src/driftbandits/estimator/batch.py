@@ -101,7 +101,7 @@ def _absorb_all(
 ) -> None:
     numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
     d = int(numbers[0])
-    model, state = model_of(numbers, d), state_of(handle, d)
+    model, state = model_of(numbers, d, 0), state_of(handle, d)
     for s in range(rewards.size):
         advance(model, state, 1)
         for j in range(model.d):

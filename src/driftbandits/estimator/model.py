@@ -50,13 +50,18 @@ class Model(NamedTuple):
     c: float
     projection: int
     order: int  # of the Taylor expansions of g, see expansion.py
-    fast: int = 0  # whether the ways for large models are used
+    fast: int = 0  # whether the ways for large models are used; the last, see `model_in`
 
 
 MODEL_SIZE = len(Model._fields)
 
-model_of = reader_of(Model, given=["d"])
-"""The numbers by name; d from whoever may know it beforehand."""
+model_of = reader_of(Model, given=["d", "fast"])
+"""The numbers by name; d and fast from whoever may know them beforehand."""
+
+
+def model_in(numbers: Floats) -> Model:
+    """The numbers by name, for Python."""
+    return model_of(numbers, int(numbers[0]), int(numbers[MODEL_SIZE - 1]))
 
 
 def as_numbers(*records: tuple[Any, ...]) -> Floats:

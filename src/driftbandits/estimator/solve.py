@@ -29,6 +29,7 @@ from driftbandits.estimator.expansion import (
     remainder,
     sum_means,
 )
+from driftbandits.estimator.inverse import FOR_SOLUTIONS, room_in, solve_design
 from driftbandits.estimator.memory import drop_expansions, rebuild
 from driftbandits.estimator.model import DISCOUNT, EXACT, NO_PROJECTION, WINDOW, Model
 from driftbandits.estimator.state import (
@@ -101,7 +102,9 @@ def fit(model: Model, state: State) -> None:
     if model.memory == WINDOW and state.counters[SUBTRACTIONS] >= model.span:
         rebuild(model, state)
         drop_expansions(state)
-    if model.linear:
+    if model.linear and model.fast:
+        _solve_large_ridge(model, state)
+    elif model.linear:
         _solve_ridge(model, state)
     else:
         if not state.counters[VALID]:
@@ -134,6 +137,18 @@ def _solve_ridge(model: Model, state: State) -> None:
     copy(state.b, state.theta_hat)
     forward_solve(factor, state.theta_hat)
     backward_solve(factor, state.theta_hat)
+
+
+@inlined
+def _solve_large_ridge(model: Model, state: State) -> None:
+    """As `_solve_ridge`, by the inverse that is kept."""
+    room = room_in(state)
+    copy(state.b, room.rows[0])
+    if not solve_design(state, 1, FOR_SOLUTIONS) and _has_lost_digits(model, state):
+        rebuild(model, state)
+        copy(state.b, room.rows[0])
+        solve_design(state, 1, FOR_SOLUTIONS)
+    copy(room.solutions[0], state.theta_hat)
 
 
 @internal

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftbandits.estimator.ladder import ladder_of
-from driftbandits.estimator.model import Floats, model_of
+from driftbandits.estimator.model import Floats, model_in
 from driftbandits.jit import (
     Handle,
     Layout,
@@ -56,6 +56,9 @@ MASS = place(5)  # and 6: the factor of the remainder of expansion 0, 1
 STATISTIC, THRESHOLD = map(place, range(7, 9))  # of the last detection
 RADIUS = place(9)  # of the last decision, bonus_scale included
 GAUGES = 10
+
+# Notes on the inverse of a large design matrix, see inverse.py.
+LEFT, MISSING, AGE, UPDATES, BLUR, STALE = map(place, range(6))
 
 FOR_THETA_HAT, FOR_THETA = map(place, range(2))
 """The two expansions of g."""
@@ -122,14 +125,16 @@ class State(NamedTuple):
     theta_hat: Vector
     theta: Vector
     b: Vector
+    notes: Vector  # of the inverse of a large model, see inverse.py
     V: Matrix
     V2: Matrix
+    P: Matrix  # V^-1 of a large model, but for what the notes say
     ladder: Annotated[Places, Share("ladder", None)]
     scratch: Scratch
     stores: Stores  # in which a policy that adapts its memory has more
 
 
-_KNOWN = {"vectors": 5, "matrices": 2, "moments": 2}
+_KNOWN = {"vectors": 6, "matrices": 3, "moments": 2}
 _SCRATCH = layout_of(Scratch, after=_KNOWN)
 _STATE = layout_of(State, scratch=_SCRATCH)
 assert _KNOWN.items() <= _STATE.sizes.items()  # what is known ends where scratch begins
@@ -178,7 +183,7 @@ def state_of(handle: Handle, d: int) -> State:
 def new_buffers(numbers: Floats, capacity: int, sizes: Mapping[str, int] | None = None) -> Buffers:
     """An empty memory. `numbers` starts with a packed `Model`; `sizes` are those of a `Layout`."""
     d = int(numbers[0])
-    model = model_of(numbers, d)
+    model = model_in(numbers)
     ladder = ladder_of(d, model.order)
     wanted = {**_OWN, **(sizes or {})}
     buffers = Buffers(
@@ -193,6 +198,8 @@ def new_buffers(numbers: Floats, capacity: int, sizes: Mapping[str, int] | None 
     )
     state = named(buffers)
     state.V[:] = state.V2[:] = np.eye(d) * (model.lam / model.c)
+    if model.fast:
+        state.notes[STALE] = 1.0
     buffers.counters[FITTED] = 1
     buffers.counters[SPAN] = model.span
     return buffers
@@ -229,6 +236,7 @@ def essence(buffers: Buffers) -> dict[str, Any]:
         "moments": state.moments[:2],
         "more_vectors": buffers.vectors[_OWN["vectors"] :],
         "more_matrices": buffers.matrices[_OWN["matrices"] :],
+        **({"inverse": state.P, "notes": state.notes} if _is_fast(buffers) else {}),
     }
 
 
@@ -247,7 +255,13 @@ def revived(empty: Buffers, arrays: Mapping[str, Any]) -> Buffers:
     state.moments[:2] = arrays["moments"]
     buffers.vectors[_OWN["vectors"] :] = arrays["more_vectors"]
     buffers.matrices[_OWN["matrices"] :] = arrays["more_matrices"]
+    if _is_fast(buffers):
+        state.P[:], state.notes[:] = arrays["inverse"], arrays["notes"]
     return buffers
+
+
+def _is_fast(buffers: Buffers) -> bool:
+    return bool(model_in(buffers.numbers).fast)
 
 
 def with_capacity(buffers: Buffers, capacity: int) -> Buffers:

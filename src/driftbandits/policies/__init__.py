@@ -6,6 +6,7 @@ from driftbandits.policies.detection import Detection, last_detection, record_de
 from driftbandits.policies.kernels import (
     ANY,
     FAMILIES,
+    LARGE_FAMILY,
     PLAIN,
     POOLED,
     SPECIAL,
@@ -27,6 +28,7 @@ __all__ = [
     "ALIASES",
     "ANY",
     "FAMILIES",
+    "LARGE_FAMILY",
     "NOT_FINITE",
     "PLAIN",
     "POOLED",

@@ -37,7 +37,9 @@ from driftbandits.policies.scoring import (
     confidence_of,
     features_of,
     make_bonus_matrix,
+    measure,
     score,
+    score_measured,
     scoring_of,
     set_row,
     verdict_on,
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
 
 FAMILIES = PLAIN, POOLED, SPECIAL = "plain", "pooled", "special"
 """One memory and a bonus; a pool of memories; all that samples, adapts, or projects otherwise."""
+LARGE_FAMILY = "large-"
+"""Before the name of a family: its large models, see `Policy.fast`."""
 
 
 ANY = place(0)
@@ -68,7 +72,9 @@ def family_of(policy: Policy) -> str:
     family: str = policy.adaptation.FAMILY
     scoring = policy.scoring
     samples = scoring.score >= SCALED
-    return SPECIAL if family == PLAIN and (samples or scoring.project_in_curvature) else family
+    if family == PLAIN and (samples or scoring.project_in_curvature):
+        family = SPECIAL
+    return LARGE_FAMILY + family if policy.fast else family
 
 
 def _of_family(name: str, family: str) -> Callable[..., Any]:
@@ -84,13 +90,17 @@ def _of_family(name: str, family: str) -> Callable[..., Any]:
 
 @cache
 def kernels_of(family: str, known_d: int = ANY) -> Kernels:
-    """The kernels of one of FAMILIES. They are compiled when they are first called.
+    """The kernels of one of FAMILIES, or its large models. They are compiled when first called.
+
+    In those of a family itself the compiler knows that no model is large, and drops their code.
 
     With a known dimension they are for models of that dimension alone. Then every loop over
     coordinates is unrolled, which makes small models faster by a third.
     """
-    pooled, special = family == POOLED, family == SPECIAL
     label = family if known_d == ANY else f"{family}-{known_d}"
+    large = place(family.startswith(LARGE_FAMILY))
+    family = family.removeprefix(LARGE_FAMILY)
+    pooled, special = family == POOLED, family == SPECIAL
     advance, estimate, learn = (
         _of_family(name, family) for name in ("advance", "estimate", "learn")
     )
@@ -115,7 +125,7 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
         d = known_d if known_d > 0 else int(numbers[0])
         model, scoring, confidence = (
-            model_of(numbers, d),
+            model_of(numbers, d, large),
             scoring_of(numbers),
             confidence_of(numbers),
         )
@@ -131,10 +141,18 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
                 project_in_curvature(model, state)
             if special and scoring.score >= POSTERIOR:
                 make_sampling_matrices(model, scoring, state)
-            elif scoring.score not in (GREEDY, CONSTANT):
+            elif scoring.score not in (GREEDY, CONSTANT) and not model.fast:
                 make_bonus_matrix(scoring, state)
             wide = bonus_factor(model, scoring, confidence, state, number)
-        score(model, scoring, state, wide, actions, table)
+        if not model.fast or scoring.score == CONSTANT:
+            score(model, scoring, state, wide, actions, table)
+        else:
+            if pooled:
+                pool.measure(model, scoring, state, actions, table)
+            else:
+                has_matrix = special and scoring.score >= POSTERIOR
+                measure(model, scoring, state, has_matrix, actions, table)
+            score_measured(model, scoring, state, wide, actions, table)
         first = state.counters[N] + 1 if number == 0 else number
         for i in range(actions.shape[0]):
             table[3, i] = table[2, i]
@@ -168,7 +186,7 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
         d = known_d if known_d > 0 else int(numbers[0])
         model, scoring, confidence = (
-            model_of(numbers, d),
+            model_of(numbers, d, large),
             scoring_of(numbers),
             confidence_of(numbers),
         )
@@ -184,7 +202,7 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         """Let time pass without a decision."""
         numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
         d = known_d if known_d > 0 else int(numbers[0])
-        model, scoring = model_of(numbers, d), scoring_of(numbers)
+        model, scoring = model_of(numbers, d, large), scoring_of(numbers)
         advance(scoring.adaptation, model, state_of(handle, d), rounds)
 
     return Kernels(label, decide, update, tick)

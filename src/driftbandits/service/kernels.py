@@ -12,10 +12,22 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Mapping
 
+import numpy as np
+
 from driftbandits.agent import Agent
 from driftbandits.jit import is_kept
 from driftbandits.jit.cache import say_that_it_compiles
-from driftbandits.policies import PLAIN, POOLED, SPECIAL, Policy, family_of, kernels_of, policy
+from driftbandits.policies import (
+    LARGE_FAMILY,
+    PLAIN,
+    POOLED,
+    SPECIAL,
+    Policy,
+    family_of,
+    kernels_of,
+    policy,
+)
+from driftbandits.policies.configuration import LARGE
 
 logger = logging.getLogger("driftbandits.service")
 
@@ -24,8 +36,8 @@ USUAL_FAMILIES = (PLAIN, POOLED)
 
 _EXAMPLES: Mapping[str, str] = {PLAIN: "LogisticUCB", POOLED: "auto", SPECIAL: "CD-GLUCB"}
 _USES: Mapping[str, Callable[[Agent], object]] = {
-    "decide": lambda agent: agent.decide([[1.0, 0.0], [0.0, 1.0]]),
-    "update": lambda agent: agent.learn([[1.0, 0.0]], [1.0], ages=[0]),
+    "decide": lambda agent: agent.decide(np.eye(2, agent.policy.dim)),
+    "update": lambda agent: agent.learn(np.eye(1, agent.policy.dim), [1.0], ages=[0]),
     "tick": lambda agent: agent.tick(1),
 }
 
@@ -58,7 +70,9 @@ def _kernel(family: str, name: str) -> Callable[..., object]:
 
 
 def _use(family: str, name: str) -> None:
-    _USES[name](Agent(policy(_EXAMPLES[family], dim=2)))
+    example = _EXAMPLES[family.removeprefix(LARGE_FAMILY)]
+    dim = LARGE if family.startswith(LARGE_FAMILY) else 2
+    _USES[name](Agent(policy(example, dim=dim)))
 
 
 def _compile_apart(kernels: list[tuple[str, str]]) -> None:
