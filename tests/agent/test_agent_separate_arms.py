@@ -226,3 +226,30 @@ def test_a_change_that_one_arm_shows_is_forgotten_by_all():
         agent.update(agent.decide([1.0], arms=["a"]), 0.0)
         assert agent.clock < 500
     assert agent.theta_hat["b"].sum() < 0.7 * before
+
+
+@pytest.mark.parametrize("name", ["LinUCB", "SW-LinUCB", "D-LinUCB", "auto", "D-GLUCB"])
+def test_models_that_are_large_by_themselves_are_blocks_too(name):
+    """In the ways of large models; generalized ones are exact to a share of their widths."""
+    dim, arms = 20, ["a", "b", "c"]
+    memory = kinds.memory_of(name, window=100, discount=0.98)
+    separate = db.Agent(db.policy(name, dim=dim, arms="separate", intercept=False, **memory))
+    block = db.Agent(db.policy(name, dim=dim * len(arms), **memory))
+    close = 1e-3 if name == "D-GLUCB" else 1e-7
+    rng = np.random.default_rng(6)
+    for t in range(300):
+        offered = arms if t == 0 else [arms[i] for i in rng.permutation(3)[: rng.integers(1, 4)]]
+        x = rng.standard_normal(dim) / 6
+        x /= max(1.0, np.linalg.norm(x))
+        wide = np.zeros((len(offered), len(arms), dim))
+        wide[np.arange(len(offered)), [arms.index(arm) for arm in offered]] = x
+        one = separate.decide(x, arms=offered)
+        other = block.decide(wide.reshape(len(offered), -1), played=one.index)
+        off = np.abs(one.table - other.table) / other.widths
+        assert off.max() < close
+        if t % 40 == 0:
+            for agent in (separate, block):
+                agent.tick(25)
+        reward = float(rng.random() < 0.5 + 0.4 * np.sign(x[0]) * (1 if one.arm == "a" else -1))
+        for agent, decision in ((separate, one), (block, other)):
+            agent.update(decision, reward)

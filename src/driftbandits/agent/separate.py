@@ -62,7 +62,8 @@ class Arm(HeldBuffers):
         behind = clock - self._counters.item(CLOCK_AT)
         if behind > 0:
             self._tick(self._handle, behind)
-        self.take_over(common)
+        if self._in_common:
+            self.take_over(common)
 
     def take_over(self, other: Arm) -> None:
         """Have what is held in common as another arm has it."""
@@ -143,7 +144,8 @@ class SeparateLearner:
 
     def _check_room(self, arms: Iterable[ArmId]) -> list[ArmId]:
         """Those of the arms that are new, if all of them can be known."""
-        new = [arm for arm in arms if arm not in self.arms]
+        known = self.arms
+        new = [arm for arm in arms if arm not in known]
         if len(self.arms) + len(new) > self._most_arms:
             raise ValueError(
                 f"arms must be at most {self._most_arms} in all for models of "
@@ -180,9 +182,10 @@ class SeparateLearner:
         models = self._models_of(arms, rows)
         clock, number = self.clock, self._number
         tables = np.empty((len(rows), 4, 1))
-        for i, model in enumerate(models):
-            model.catch_up(self._common, clock)
-            model.score(self.seed, number, rows[i : i + 1], tables[i], self._one_pick)
+        common, seed, pick = self._common, self.seed, self._one_pick
+        for model, row, table in zip(models, rows[:, None], tables, strict=True):
+            model.catch_up(common, clock)
+            model.score(seed, number, row, table, pick)
         table = np.ascontiguousarray(tables[:, :, 0].T)
         picks = np.empty((2, n))
         choose(self.policy.epsilon, self.seed, number or clock + 1, table, picks)

@@ -8,7 +8,10 @@ forecasts, the dispersion and the test for a change.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from driftbandits.estimator import Buffers, model_of, state_of
 from driftbandits.estimator.model import POOL, Floats, as_numbers
@@ -20,9 +23,28 @@ from driftbandits.policies.chance import TAKEN, pick
 if TYPE_CHECKING:
     from driftbandits.policies.configuration import Policy
 
-_IN_COMMON = ("since", "ridge", "spread", "expected_spread", "weights", "trust", "lead")
-"""Of a `Pool`."""
+_IN_COMMON = {
+    "counters": ("since",),
+    "gauges": ("ridge", "spread", "expected_spread", "weights", "trust", "lead"),
+}
+"""Of a `Pool`, by store; those of one store lie in a row."""
 _pool_of = pool.LAYOUT.of
+
+
+def _places_in_common() -> dict[str, slice]:
+    """Where in their stores they lie: from the first of them to the last."""
+    sizes = pool.LAYOUT.sizes
+    places = SimpleNamespace(**{store: np.arange(size) for store, size in sizes.items()})
+    fields = pool.LAYOUT.in_python(places)
+    found = {}
+    for store, names in _IN_COMMON.items():
+        taken = np.concatenate([getattr(fields, name) for name in names])
+        assert (np.diff(taken) == 1).all(), "what is held in common must lie in a row"
+        found[store] = slice(int(taken[0]), int(taken[-1]) + 1)
+    return found
+
+
+_PLACES_IN_COMMON = _places_in_common()
 
 
 def numbers_of_arms(policy: Policy, count: int) -> Floats:
@@ -46,8 +68,7 @@ def held_in_common(policy: Policy, buffers: Buffers) -> list[Any]:
     """The arrays among the buffers of an arm that are to be the same for all arms."""
     if policy.row.memory != POOL:
         return []
-    own = pool.LAYOUT.in_python(buffers)
-    return [getattr(own, name) for name in _IN_COMMON]
+    return [getattr(buffers, store)[places] for store, places in _PLACES_IN_COMMON.items()]
 
 
 @compiled
