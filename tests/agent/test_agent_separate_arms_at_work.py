@@ -8,6 +8,7 @@ import pytest
 import driftbandits as db
 import kinds
 from driftbandits.agent import separate
+from driftbandits.evaluate import Log, evaluate
 
 X = np.array([0.3, -0.2])
 
@@ -214,6 +215,12 @@ def test_a_reward_may_be_late_or_of_no_decision():
     assert agent.late == 1
     with pytest.raises(db.UnknownDecision):
         agent.update(99, 1.0)
+
+
+def test_a_log_of_actions_is_not_evaluated_by_separate_arms():
+    log = Log(["a"], [1], [[[1.0], [0.5]]], [1], [0.5], [1.0])
+    with pytest.raises(ValueError, match="target must have arms='shared'"):
+        evaluate(log, db.policy("LinUCB", dim=1, arms="separate"))
 
 
 def test_simulate_plays_an_agent_of_separate_arms():

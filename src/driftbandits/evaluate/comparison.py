@@ -107,7 +107,7 @@ def evaluate(
         raise ValueError(f"target must be a policy or an agent; got {target!r}")
     policy = target.policy if isinstance(target, Agent) else target
     if policy.separate:
-        raise ValueError("target must have arms='shared': a log has actions, and no ids of arms")
+        raise ValueError("target must have arms='shared': separate arms are not evaluated on a log")
     if policy.dim != log.dim:
         raise ValueError(f"target has dim={policy.dim}, but the log's actions have {log.dim}")
     checks.integer("windows", windows, least=1, most=len(log))
