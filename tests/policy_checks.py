@@ -620,6 +620,7 @@ REACH: dict[str, list[tuple[dict, dict, kinds.Kind]]] = {
         ),
         ({"false_alarm_rate": 0.99, **STRICT}, {"false_alarm_rate": 1e-6}, kinds.looks_for_changes),
     ],
+    "tolerance": [({}, {"tolerance": 1e-8}, nowhere)],
     "arms": [({}, {"arms": "separate"}, everywhere)],  # which asks for ids, or is refused
 }
 
