@@ -23,12 +23,12 @@ INSTALLED := $(VENV)/package-installed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help test install system lint types imports tests coverage slow bench bench-peers bench-service reproduce suite torture lock format clean
+.PHONY: help test install system lint types imports tests numba coverage slow bench bench-peers bench-service reproduce suite torture lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-test: install lint types imports system tests ## set up, then run every check
+test: install lint types imports system tests numba ## set up, then run every check
 	@echo "==> all checks passed"
 
 install: $(INSTALLED) ## create .venv with the pinned versions
@@ -88,6 +88,22 @@ imports: $(INSTALLED) ## import-linter: imports go downward only
 tests: $(INSTALLED) ## pytest with doctests, warnings are errors
 	@echo "==> tests: pytest and doctests on $(WORKERS) processes"
 	@$(BIN)/pytest --quiet -n $(WORKERS)
+
+# The numba release before the pinned one, beside numpy and nothing else.
+BEFORE := .venv-numba
+BEFORE_LOCK := requirements/numba-before.txt
+BEFORE_INSTALLED := $(BEFORE)/pins-installed
+$(BEFORE_INSTALLED): $(BEFORE_LOCK)
+	@$(PYTHON) -m venv --clear $(BEFORE)
+	@$(BEFORE)/bin/python -m pip install -qq --disable-pip-version-check --only-binary :all: \
+	  --require-hashes -r $<
+	@touch $@
+
+numba: $(INSTALLED) $(BEFORE_INSTALLED) ## the same bits from the numba release before
+	@echo "==> numba: the same bits from the pinned release and the one before"
+	@PYTHONPATH=src $(BIN)/python tests/kernel_digests.py > $(BEFORE)/pinned
+	@PYTHONPATH=src $(BEFORE)/bin/python tests/kernel_digests.py > $(BEFORE)/before
+	@diff $(BEFORE)/pinned $(BEFORE)/before
 
 coverage: $(INSTALLED) ## coverage of the Python lines, compilation off
 	@echo "==> coverage: the same lines as plain Python, compilation off"
@@ -155,6 +171,9 @@ lock: $(INSTALLED) ## write the pins again (LOCK_FLAGS=--upgrade for newer versi
 	@$(BIN)/uv pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 \
 	  --generate-hashes --no-header --no-annotate --no-emit-index-url --all-extras --group dev \
 	  $(LOCK_FLAGS) --output-file $(LOCK) pyproject.toml
+	@$(BIN)/uv pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 \
+	  --generate-hashes --no-header --no-annotate --no-emit-index-url \
+	  $(LOCK_FLAGS) --output-file $(BEFORE_LOCK) requirements/numba-before.in
 
 format: $(INSTALLED) ## let ruff format the code and mend what it can
 	@$(BIN)/ruff format .
@@ -162,6 +181,6 @@ format: $(INSTALLED) ## let ruff format the code and mend what it can
 
 clean: ## remove what make has made, except results/
 	@echo "==> clean: $(VENV), caches and build outputs"
-	@rm -rf $(VENV) $(PEERS) build dist .coverage .coverage.* .hypothesis .import_linter_cache \
+	@rm -rf $(VENV) $(PEERS) $(BEFORE) build dist .coverage .coverage.* .hypothesis .import_linter_cache \
 	  .mypy_cache .pytest_cache .ruff_cache
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

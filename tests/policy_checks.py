@@ -612,6 +612,7 @@ REACH: dict[str, list[tuple[dict, dict, kinds.Kind]]] = {
     "centre": [({}, {"centre": 0.25}, informed)],
     "epsilon": [({}, {"epsilon": 0.6}, informed)],
     "too_long": [({}, {"too_long": "rescale"}, bounded)],
+    "tolerance": [({}, {"tolerance": 1e-8}, nowhere)],
     "false_alarm_rate": [
         (
             {"false_alarm_rate": 0.99},
@@ -620,7 +621,6 @@ REACH: dict[str, list[tuple[dict, dict, kinds.Kind]]] = {
         ),
         ({"false_alarm_rate": 0.99, **STRICT}, {"false_alarm_rate": 1e-6}, kinds.looks_for_changes),
     ],
-    "tolerance": [({}, {"tolerance": 1e-8}, nowhere)],
     "arms": [({}, {"arms": "separate"}, everywhere)],  # which asks for ids, or is refused
 }
 

@@ -39,6 +39,7 @@ from driftbandits.agent.offers import (
     played_arms,
 )
 from driftbandits.agent.separate import SeparateLearner
+from driftbandits.files import write_whole
 from driftbandits.policies import Detection, Policy, recorded_policy
 
 CLOCKS = ("decisions", "ticks")
@@ -397,7 +398,7 @@ class Agent:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, which is replaced in one step."""
-        savefile.write_whole(path, self.to_bytes())
+        write_whole(path, self.to_bytes())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
-import threading
 import zipfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,17 +67,3 @@ def digest(arrays: Arrays, meta: dict[str, Any]) -> str:
         sha.update(f"{name} {array.dtype.str} {array.shape}".encode())
         sha.update(array.tobytes())
     return sha.hexdigest()
-
-
-def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
-    """Replace a file in one step, so that a crash leaves the old one or the new one."""
-    target = Path(path)
-    beside = target.with_name(f"{target.name}.{os.getpid()}.{threading.get_ident()}.part")
-    try:
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(target)
-    finally:
-        beside.unlink(missing_ok=True)

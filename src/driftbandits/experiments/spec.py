@@ -305,7 +305,10 @@ def _policy_facts(label: str, player: Policy | Restarted) -> Table:
     if isinstance(player, Restarted):
         restart = "changes" if player.rounds is None else list(player.rounds)
         player = player.policy
-    return {"label": label, **player.arguments, "restart": restart}
+    arguments = player.arguments
+    if arguments.get("tolerance") is None:
+        arguments.pop("tolerance", None)  # results are the same up to what it allows
+    return {"label": label, **arguments, "restart": restart}
 
 
 def _without_paths(options: Mapping[str, Any]) -> Table:

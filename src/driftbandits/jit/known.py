@@ -2,5 +2,6 @@
 
 import numba
 
-IS_KNOWN = numba.version_info.short == (0, 68)
+KNOWN = ((0, 67), (0, 68))
+IS_KNOWN = numba.version_info.short in KNOWN
 """With any other the same kernels are made by its public ways alone, which takes longer."""

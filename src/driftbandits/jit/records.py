@@ -56,7 +56,10 @@ class Layout(NamedTuple):
     sizes: Mapping[str, int]
     """How many entries of each store are taken, those of other records before it included."""
     of: Callable[[Any], Any]
-    """A kernel that gives the fields by name, from a NamedTuple of stores."""
+    """A kernel that gives the fields by name, from a NamedTuple of stores out of a handle.
+
+    References are not counted: views of arrays that are would be freed under way.
+    """
     in_python: Callable[[Any], Any]
     """The same for Python."""
 

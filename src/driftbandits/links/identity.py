@@ -16,7 +16,15 @@ def checked_m(name: str, m: float | None) -> float:
     return 1.0 if m is None else float(m)
 
 
+def reward_range(m: float) -> tuple[float, float]:
+    return 0.0, m
+
+
 def steepest(reach: float) -> float:
+    return 0.0
+
+
+def flattest(reach: float) -> float:
     return 0.0
 
 

@@ -68,9 +68,16 @@ def checked_m(name: str, m: float | None) -> float:
     return 1.0 if m is None else float(m)
 
 
+def reward_range(m: float) -> tuple[float, float]:
+    return 0.0, m
+
+
 def steepest(reach: float) -> float:
-    """The z of |z| <= reach at which the slope is largest."""
     return 0.0
+
+
+def flattest(reach: float) -> float:
+    return reach
 
 
 def draw(rng: np.random.Generator, m: float, means: Floats) -> Floats:

@@ -95,7 +95,8 @@ class Link:
 
     def c_mu(self, *, L: float, S: float) -> float:
         """Smallest slope for ||a|| <= L, ||theta|| <= S; refused when it vanishes."""
-        c = float(self.slope(-L * S)) if L * S < _LARGEST_EXPONENT or self.linear else 0.0
+        flattest = self.module.flattest(L * S)
+        c = float(self.slope(flattest)) if L * S < _LARGEST_EXPONENT or self.linear else 0.0
         if not c > 0.0:
             raise ValueError(
                 f"L * S = {L * S:g} is too large for the {self.name} model: its smallest slope "
@@ -106,7 +107,8 @@ class Link:
 
     def reward_range(self) -> tuple[float, float]:
         """The closed interval of rewards that the model accepts."""
-        return 0.0, self.m
+        low, high = self.module.reward_range(self.m)
+        return low, high
 
     def draw(self, rng: np.random.Generator, z: ArrayLike) -> Floats:
         """Rewards with mean mu(z), one for each entry of z.

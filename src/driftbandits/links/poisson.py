@@ -20,8 +20,16 @@ def checked_m(name: str, m: float | None) -> float:
     return float(m)
 
 
+def reward_range(m: float) -> tuple[float, float]:
+    return 0.0, m
+
+
 def steepest(reach: float) -> float:
     return reach
+
+
+def flattest(reach: float) -> float:
+    return -reach
 
 
 def draw(rng: np.random.Generator, m: float, means: Floats) -> Floats:

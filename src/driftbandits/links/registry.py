@@ -4,7 +4,8 @@ A reward model is a module with
 
     LINEAR                                  whether mu is the identity
     checked_m(name, m)                      the largest reward, or an error that says what it may be
-    steepest(reach)                         the z of |z| <= reach at which mu' is largest
+    reward_range(m)                         the closed interval of rewards that it accepts
+    steepest(reach), flattest(reach)        a z of |z| <= reach at which mu' is largest, smallest
     draw(rng, m, means)                     rewards with these means
 
 and kernels

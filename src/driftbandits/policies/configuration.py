@@ -108,7 +108,7 @@ class Policy:
     @property
     def fast(self) -> bool:
         """Whether the ways for large models are used."""
-        return self.tolerance is None and self.model_dim >= LARGE
+        return self.tolerance is None
 
     @property
     def adaptation(self) -> ModuleType:
@@ -199,7 +199,7 @@ class Policy:
         own = {name: getattr(self, name) for name in self.__dataclass_fields__}
         own["link"], own["m"] = self.link.name, self.link.m
         own["false_alarm_rate"] = self.false_alarm_rate or None
-        if self.tolerance == EXACT or (self.tolerance is None and not self.fast):
+        if self.tolerance == EXACT:
             del own["tolerance"]  # as records had none before there was one, see `recorded_policy`
         if not self.separate:
             del own["arms"]  # likewise
@@ -265,8 +265,7 @@ def policy(
                    apart in the mean, as far as rewards are distributed as the model says;
                    of dLinUCB: with which a judgement may discard a sound model
     tolerance      how far the estimate may be from the exact one; unless given it is 1e-8 for
-                   models of up to 15 dimensions, and for larger ones a ten-thousandth of every
-                   width
+                   models of up to 15 dimensions, and a ten-thousandth of each width for larger
     arms           shared: one model for all actions; separate: one for each arm, see
                    docs/separate-arms.md
 
@@ -310,7 +309,7 @@ def policy(
         epsilon=given.epsilon,
         too_long=given.too_long,
         false_alarm_rate=given.false_alarm_rate or 0.0,
-        tolerance=given.tolerance,
+        tolerance=EXACT if given.tolerance is None and setting.d < LARGE else given.tolerance,
         arms=given.arms,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from driftbandits.agent.savefile import write_whole
+from driftbandits.files import write_whole
 from driftbandits.report.contents import Contents, contents_of
 from driftbandits.report.files import ReportFolder
 from driftbandits.report.recordings import find_recordings

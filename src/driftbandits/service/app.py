@@ -77,18 +77,18 @@ class Application:
         self._keyring = keyring
         gate = Gate(engine, keyring=keyring, limits=limits or Limits(), metrics=engine.metrics)
         public: Mapping[str, Any] = {"role": None, "limited": False}
-        page = {"GET": Action(_page, summary="A page for people, and its files", **public)}
+        page = {"GET": Action(_page, **public)}
         routes = {
             **ROUTES,
-            "/openapi.json": {"GET": Action(_openapi, summary="This interface", **public)},
+            "/openapi.json": {"GET": Action(_openapi, **public)},
             "/": page,
         }
         self._endpoints = {path: Endpoint(gate, path, actions) for path, actions in routes.items()}
         for file in PAGE.iterdir():
             self._endpoints[_PAGE_FILES + file.name] = self._endpoints["/"]
-        missing = Action(_nothing_here, summary="", **public)
+        missing = Action(_nothing_here, **public)
         self._missing = Endpoint(gate, "other", {"GET": missing}, otherwise=missing)
-        malformed = Action(_no_request, summary="", **public)
+        malformed = Action(_no_request, **public)
         self._malformed = Endpoint(gate, "other", {"GET": malformed}, otherwise=malformed)
 
     def envelope(self, method: str, target: bytes, headers: Mapping[bytes, bytes]) -> Envelope:

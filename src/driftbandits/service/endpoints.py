@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -59,16 +59,13 @@ class Action:
         command: Callable[[Gate, Call], Command] | None = None,
         role: str | None = READER,
         request: type | None = None,
-        query: Mapping[str, str] | None = None,
-        summary: str,
+        query: Collection[str] = (),
         limited: bool = True,
     ) -> None:
         self.handler = handler
         self.command = command
         self.role = role  # None: open to all
-        self.request = request
-        self.query = query or {}
-        self.summary = summary
+        self.query = query  # the names of its parameters
         self.limited = limited
         self.decoder: msgspec.json.Decoder[Any] | None = (
             None if request is None else msgspec.json.Decoder(request)
@@ -263,7 +260,7 @@ def _call(action: Action, envelope: Envelope, raw: bytes) -> Call:
     return Call(caller, envelope.policy, envelope.path, query, envelope.accept, body)
 
 
-def _query(raw: bytes, known: Mapping[str, str]) -> dict[str, str]:
+def _query(raw: bytes, known: Collection[str]) -> dict[str, str]:
     query = {}
     for name, values in parse_qs(raw.decode("latin-1"), keep_blank_values=True).items():
         if name not in known or len(values) > 1:

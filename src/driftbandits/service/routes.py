@@ -22,8 +22,7 @@ class Route(Action):
             command=None if replies else handler,
             role=operation.role,
             request=operation.request,
-            query={name: parameter.description for name, parameter in operation.query.items()},
-            summary=operation.summary,
+            query=tuple(operation.query),
             limited=operation.limited,
         )
         self.operation = operation

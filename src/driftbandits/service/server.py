@@ -21,7 +21,22 @@ LONGEST_END_S = 10.0
 
 _LOOK_EVERY_S = 4.0  # a timer for every request would cost more than the rest of its connection
 _NOTICE_AFTER_S = 0.1
+_BACKLOG = 2048
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections already, so that the address may be told."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ValueError(f"port {port} of {host} cannot be used: {error}") from None
+    listener.listen(_BACKLOG)
+    return listener
 
 
 class Server:
@@ -64,7 +79,9 @@ class Server:
     async def _serve(self) -> None:
         async with self._application.running():
             server = await asyncio.get_running_loop().create_server(
-                lambda: Connection(self._application, self._connections), sock=self._listener
+                lambda: Connection(self._application, self._connections),
+                sock=self._listener,
+                backlog=_BACKLOG,
             )
             await self._watch()
             server.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from driftbandits.service.app import Application
 from driftbandits.service.auth import Keyring, make_first_admin_key
 from driftbandits.service.endpoints import Limits
 from driftbandits.service.engine import Engine
-from driftbandits.service.server import Server
+from driftbandits.service.server import Server, listen
 
 _SWITCH_S = 0.0005
 """How long the event loop and the writer keep the interpreter from one another."""
@@ -69,7 +68,7 @@ class Service:
             first_key = make_first_admin_key(keys, now_ns=settings.clock())
             keyring = Keyring(keys)
             keyring.refresh()
-        listener = _listen(settings.host, settings.port)
+        listener = listen(settings.host, settings.port)
         self.engine = Engine(
             lambda: store.open(settings.store, vfs=settings.vfs),
             clock=settings.clock,
@@ -93,17 +92,3 @@ class Service:
     def stop(self) -> None:
         """Answer what waits, and end."""
         self._server.stop()
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """A socket that takes connections already, so that the address may be told."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise ValueError(f"port {port} of {host} cannot be used: {error}") from None
-    listener.listen(2048)
-    return listener

@@ -1,0 +1,84 @@
+"""Everything is forgotten when rewards have been worse than predicted for long enough.
+
+Page's test with a tolerance, as Hinkley (1971) has it: the sum of (residual + allowed) since it was
+last above 0 must not fall below -threshold.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from driftbandits import links
+from driftbandits.estimator import Model, State, memory
+from driftbandits.estimator.memory import forget_oldest
+from driftbandits.estimator.model import Floats
+from driftbandits.estimator.state import BEGUN, HEAD, TAIL, Ints, N, layout_beyond
+from driftbandits.jit import Share, inlined, reader_of
+from driftbandits.linalg import dot
+from driftbandits.policies.adaptations.fixed import (
+    advance,
+    estimate,
+    weights_of_ages,
+    window_for,
+)
+from driftbandits.policies.detection import record_detection
+from driftbandits.policies.scoring import OWN_NUMBERS, Scoring
+from driftbandits.theory import Confidence
+
+if TYPE_CHECKING:
+    from driftbandits.policies.configuration import Policy
+
+__all__ = ["advance", "estimate", "learn", "weights_of_ages", "window_for"]
+
+FAMILY = "special"
+
+
+class Numbers(NamedTuple):
+    """The test."""
+
+    allowed: float
+    threshold: float
+
+
+class Own(NamedTuple):
+    """What the test has seen."""
+
+    since: Annotated[Ints, Share("counters")]  # the round in which the sum was last 0
+    total: Annotated[Floats, Share("gauges")]
+
+
+LAYOUT = layout_beyond(Own)
+_own_of, _numbers_of = LAYOUT.of, reader_of(Numbers, first=OWN_NUMBERS)
+
+
+def numbers_for(policy: Policy) -> Numbers:
+    return Numbers(allowed=0.1, threshold=-math.log(policy.false_alarm_rate))
+
+
+def sizes_for(policy: Policy) -> dict[str, int]:
+    return dict(LAYOUT.sizes)
+
+
+@inlined
+def learn(
+    model: Model,
+    scoring: Scoring,
+    confidence: Confidence,
+    numbers: Floats,
+    state: State,
+    reward: float,
+    s: int,
+) -> None:
+    own, test = _own_of(state.stores), _numbers_of(numbers)
+    outcome = reward - scoring.centre
+    predicted = links.mean(model.link, model.m, dot(state.scratch.row, state.theta_hat))
+    memory.absorb(model, state, outcome, s)
+    own.total[0] += outcome - predicted + test.allowed
+    if own.total[0] >= 0.0:
+        own.total[0], own.since[0] = 0.0, s
+    elif own.total[0] < -test.threshold:
+        record_detection(state, own.since[0] + 1, -own.total[0], test.threshold)
+        state.counters[BEGUN] = state.counters[N]
+        forget_oldest(model, state, state.counters[TAIL] - state.counters[HEAD])
+        own.total[0], own.since[0] = 0.0, state.counters[N]
