@@ -32,11 +32,15 @@ from driftbandits.agent.decisions import (
 from driftbandits.agent.learner import Learner
 from driftbandits.agent.ledger import EXPLAINED_DECISIONS, Ledger
 from driftbandits.agent.offers import (
+    LONGEST_TIME,
+    Arms,
     Offer,
     checked_actions,
+    checked_ages,
     no_arms,
     offered_arms,
     played_arms,
+    with_arms,
 )
 from driftbandits.agent.separate import SeparateLearner
 from driftbandits.files import write_whole
@@ -45,11 +49,7 @@ from driftbandits.policies import Detection, Policy, recorded_policy
 CLOCKS = ("decisions", "ticks")
 """What the clock counts: decisions and ticks, or ticks alone."""
 
-Arms = Sequence[ArmId] | None
-"""The ids of separate arms."""
-
 _LARGEST_SEED = 2**63 - 1
-_LONGEST_TIME = 2**52
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
@@ -76,8 +76,8 @@ class Agent:
         self._reward_range = policy.reward_range()
         self._dim, self._separate = policy.dim, policy.separate
         self._lock = threading.RLock()
-        make = SeparateLearner if policy.separate else Learner
-        self._learner: Any = make(policy, seed=self.seed, counts_apart=counts_apart)
+        make: type[Learner | SeparateLearner] = SeparateLearner if policy.separate else Learner
+        self._learner = make(policy, seed=self.seed, counts_apart=counts_apart)
         self._ledger = Ledger()
 
     # -- deciding --------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class Agent:
         """
         if not isinstance(action_sets, Iterable):
             raise ValueError(f"action_sets must be a list of action sets; got {action_sets!r}")
-        offers = [self._checked_offer(*pair) for pair in _with_arms(list(action_sets), arms)]
+        offers = [self._checked_offer(*pair) for pair in with_arms(list(action_sets), arms)]
         with self._lock:
             self._learner.check(offers)
             return [self._decide(offer, 1)[0] for offer in offers]
@@ -140,12 +140,10 @@ class Agent:
         rows, names = self._checked_offer(actions, arms)
         seed = checks.integer("seed", seed, least=0, most=_LARGEST_SEED)
         with self._lock:
-            decision: Decision = self._learner.preview(rows, seed=seed, arms=names)
-            return decision
+            return self._learner.preview(rows, seed=seed, arms=names)
 
     def _decide(self, offer: Offer, n: int, played: int | None = None) -> list[Decision]:
         actions, arms = offer
-        decisions: list[Decision]
         decisions, estimates, radius = self._learner.decide(actions, n, arms)
         ledger = self._ledger
         ledger.enter(decisions, estimates, radius, actions, played)
@@ -159,8 +157,7 @@ class Agent:
     @property
     def issued(self) -> int:
         """The id of the last decision; rounds that only ticked are counted unless apart."""
-        issued: int = self._learner.issued
-        return issued
+        return self._learner.issued
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -227,7 +224,7 @@ class Agent:
         learner = self._learner
         if learner.counts_apart:
             return number <= self._ledger.last_expired
-        return bool(number <= learner.last_forgotten_round())
+        return number <= learner.last_forgotten_round()
 
     def _checked_reward(self, reward: float) -> float:
         low, high = self._reward_range
@@ -245,7 +242,7 @@ class Agent:
 
     def tick(self, rounds: int = 1) -> None:
         """Let time pass without a decision."""
-        count = checks.integer("rounds", rounds, least=0, most=_LONGEST_TIME)
+        count = checks.integer("rounds", rounds, least=0, most=LONGEST_TIME)
         with self._lock:
             self._learner.tick(count)
             self._expire()
@@ -270,7 +267,7 @@ class Agent:
         if outcomes.shape != (len(rows),):
             raise ValueError(f"rewards must be {len(rows)} numbers; got shape {outcomes.shape}")
         values = [self._checked_reward(float(x)) for x in outcomes]
-        when = None if ages is None else _checked_ages(ages, len(rows))
+        when = None if ages is None else checked_ages(ages, len(rows))
         with self._lock:
             self._learner.check([(rows, names)])
             for i, value in enumerate(values):
@@ -287,8 +284,7 @@ class Agent:
     @property
     def clock(self) -> int:
         """Decisions and ticks so far."""
-        clock: int = self._learner.clock
-        return clock
+        return self._learner.clock
 
     @property
     def pending(self) -> tuple[int, ...]:
@@ -304,15 +300,13 @@ class Agent:
     def effective_sample_size(self) -> float | None:
         """(sum w)^2 / sum w^2 over what is remembered; None for a model that keeps no rows."""
         with self._lock:
-            size: float | None = self._learner.effective_sample_size
-            return size
+            return self._learner.effective_sample_size
 
     @property
     def radius(self) -> float:
         """The confidence radius of the next decision, bonus_scale included; 0 without a bonus."""
         with self._lock:
-            radius: float = self._learner.radius
-            return radius
+            return self._learner.radius
 
     @property
     def theta_hat(self) -> Any:
@@ -330,7 +324,7 @@ class Agent:
     def _estimate(self, which: int) -> Any:
         with self._lock:
             estimates = self._learner.estimates
-            if self._separate:
+            if isinstance(estimates, dict):
                 return {arm: both[which].copy() for arm, both in estimates.items()}
             return estimates[which].copy()
 
@@ -344,15 +338,13 @@ class Agent:
     def certificate(self) -> dict[str, float]:
         """How exact the present estimate is: Newton decrement, error bound, KKT residual."""
         with self._lock:
-            certificate: dict[str, float] = self._learner.certificate
-            return certificate
+            return self._learner.certificate
 
     @property
     def work(self) -> dict[str, int]:
         """What the estimator has done so far: exact passes, anchors, Newton steps, projections."""
         with self._lock:
-            work: dict[str, int] = self._learner.work
-            return work
+            return self._learner.work
 
     @property
     def detections(self) -> tuple[Detection, ...]:
@@ -435,30 +427,10 @@ class Agent:
             "seed": self.seed,
             "late": self.late,
         }
-        if self._separate:
+        if isinstance(learner, SeparateLearner):
             meta |= learner.labels()
             arrays |= ledger.packed_arms(meta["arms"])
         if learner.counts_apart:
             arrays |= ledger.packed_rounds()
             meta["apart"] = [learner.issued, ledger.last_expired]
         return arrays, meta
-
-
-def _with_arms(
-    action_sets: list[ArrayLike], arms: Iterable[Arms] | None
-) -> Iterable[tuple[ArrayLike, Arms]]:
-    lists = [None] * len(action_sets) if arms is None else list(arms)
-    if len(lists) != len(action_sets):
-        raise ValueError(
-            f"arms must be one list of ids for each context; got {len(lists)} for "
-            f"{len(action_sets)}"
-        )
-    return zip(action_sets, lists, strict=True)
-
-
-def _checked_ages(ages: ArrayLike, count: int) -> NDArray[np.int64]:
-    given = np.atleast_1d(checks.floats("ages", ages))
-    whole = np.isfinite(given).all() and (given >= 0).all() and (given == np.floor(given)).all()
-    if given.shape != (count,) or not whole or (given.size and given.max() > _LONGEST_TIME):
-        raise ValueError(f"ages must be {count} whole numbers of at least 0; got {ages!r}")
-    return given.astype(np.int64)

@@ -44,7 +44,7 @@ class Learner(HeldBuffers):
 
     def __init__(self, policy: Policy, *, seed: int, counts_apart: bool) -> None:
         self.seed = seed
-        self.arms = ()  # none that could be told apart
+        self.arms: tuple[()] = ()  # none that could be told apart
         self.counts_apart = counts_apart
         self.detections: deque[Detection] = deque(maxlen=KEPT_DETECTIONS)
         self._issued = 0  # decisions, where they are counted apart
@@ -62,7 +62,7 @@ class Learner(HeldBuffers):
     # -- deciding --------------------------------------------------------------------------------
 
     def decide(
-        self, actions: Floats, n: int, arms: None = None
+        self, actions: Floats, n: int, arms: Any = None
     ) -> tuple[list[Decision], bytes, float]:
         """Pick n distinct actions, best first; also theta_hat and theta, and the radius."""
         table = np.empty((4, len(actions)))
@@ -85,7 +85,7 @@ class Learner(HeldBuffers):
             decisions.append(Decision(id, int(indices[rank]), t, propensities[rank], table))
         return decisions, shown, self._gauges.item(RADIUS_AT)
 
-    def preview(self, actions: Floats, *, seed: int, arms: None = None) -> Decision:
+    def preview(self, actions: Floats, *, seed: int, arms: Any = None) -> Decision:
         """What would be decided now, with the draws of this seed."""
         table, picks = np.empty((4, len(actions))), np.empty((2, 1))
         beside = copy_of(self.buffers)
@@ -106,7 +106,7 @@ class Learner(HeldBuffers):
 
     # -- learning --------------------------------------------------------------------------------
 
-    def absorb(self, actions: Floats, index: int, reward: float, s: int, arm: None = None) -> bool:
+    def absorb(self, actions: Floats, index: int, reward: float, s: int, arm: Any = None) -> bool:
         """Learn the reward of an action of round s; whether a change was detected by it."""
         if self._counters.item(TAIL_AT) >= self._capacity:
             self._make_room()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from driftbandits.agent.decisions import ArmId, Decision, Floats, Made, frozen
 
 EXPLAINED_DECISIONS = 1000
-Pending = tuple[int, Floats, ArmId | None]
+Pending = tuple[int, Floats, Any]
 """The round of a decision whose reward has not come, the action that was played (1, dim), and its
 arm where arms are separate."""
 
@@ -89,7 +89,7 @@ class Ledger:
         """Go on from what was packed, with the arms that are known where they are separate."""
         ids = arrays["pending"].tolist()
         rounds = arrays.get("pending_rounds", arrays["pending"]).tolist()
-        played: list[ArmId | None] = [None] * len(ids)
+        played: list[Any] = [None] * len(ids)
         if known is not None:
             played = [known[i] for i in arrays["pending_arms"].tolist()]
         self.pending = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,12 @@ from numpy.typing import ArrayLike
 
 from driftbandits import checks
 from driftbandits.agent.decisions import ArmId, Floats
+from driftbandits.estimator.state import Ints
 
+LONGEST_TIME = 2**52
+
+Arms = Sequence[ArmId] | None
+"""The ids of separate arms, where they are."""
 Offer = tuple[Floats, Any]
 """Rows (K, dim), and the ids of the arms (K,) where arms are separate, else None."""
 
@@ -77,3 +82,23 @@ def no_arms(arms: Any) -> ValueError:
     return ValueError(
         f"arms can be given to a policy with arms='separate', which this is not; got {arms!r}"
     )
+
+
+def with_arms(
+    action_sets: list[ArrayLike], arms: Iterable[Arms] | None
+) -> Iterable[tuple[ArrayLike, Arms]]:
+    lists = [None] * len(action_sets) if arms is None else list(arms)
+    if len(lists) != len(action_sets):
+        raise ValueError(
+            f"arms must be one list of ids for each context; got {len(lists)} for "
+            f"{len(action_sets)}"
+        )
+    return zip(action_sets, lists, strict=True)
+
+
+def checked_ages(ages: ArrayLike, count: int) -> Ints:
+    given = np.atleast_1d(checks.floats("ages", ages))
+    whole = np.isfinite(given).all() and (given >= 0).all() and (given == np.floor(given)).all()
+    if given.shape != (count,) or not whole or (given.size and given.max() > LONGEST_TIME):
+        raise ValueError(f"ages must be {count} whole numbers of at least 0; got {ages!r}")
+    return given.astype(np.int64)
