@@ -621,13 +621,17 @@ REACH: dict[str, list[tuple[dict, dict, kinds.Kind]]] = {
         ),
         ({"false_alarm_rate": 0.99, **STRICT}, {"false_alarm_rate": 1e-6}, kinds.looks_for_changes),
     ],
+    "arms": [({}, {"arms": "separate"}, everywhere)],  # which asks for ids, or is refused
 }
 
 
 def behaviour(name: str, arguments: dict) -> list[float]:
     """Everything that shows from outside on a fixed sequence of actions and rewards."""
     given = {"dim": 2, **memory_of(name), **arguments}
-    agent = db.Agent(db.policy(name, **given), seed=2)
+    try:
+        agent = db.Agent(db.policy(name, **given), seed=2)
+    except ValueError:
+        return []
     rng = np.random.default_rng(12)
     shown: list[float] = []
     for t in range(20):

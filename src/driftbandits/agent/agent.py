@@ -23,14 +23,26 @@ from numpy.typing import ArrayLike, NDArray
 from driftbandits import checks
 from driftbandits.agent import savefile
 from driftbandits.agent.decisions import (
+    ArmId,
     Decision,
     Explanation,
-    Floats,
     UnknownDecision,
-    estimates_from,
+    explanation_of,
 )
 from driftbandits.agent.learner import Learner
 from driftbandits.agent.ledger import EXPLAINED_DECISIONS, Ledger
+from driftbandits.agent.offers import (
+    LONGEST_TIME,
+    Arms,
+    Offer,
+    checked_actions,
+    checked_ages,
+    no_arms,
+    offered_arms,
+    played_arms,
+    with_arms,
+)
+from driftbandits.agent.separate import SeparateLearner
 from driftbandits.files import write_whole
 from driftbandits.policies import Detection, Policy, recorded_policy
 
@@ -38,7 +50,6 @@ CLOCKS = ("decisions", "ticks")
 """What the clock counts: decisions and ticks, or ticks alone."""
 
 _LARGEST_SEED = 2**63 - 1
-_LONGEST_TIME = 2**52
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
@@ -63,63 +74,77 @@ class Agent:
         self.late = 0
         """Rewards that came too late to matter."""
         self._reward_range = policy.reward_range()
-        self._dim = policy.dim
+        self._dim, self._separate = policy.dim, policy.separate
         self._lock = threading.RLock()
-        self._learner = Learner(policy, seed=self.seed, counts_apart=counts_apart)
+        make: type[Learner | SeparateLearner] = SeparateLearner if policy.separate else Learner
+        self._learner = make(policy, seed=self.seed, counts_apart=counts_apart)
         self._ledger = Ledger()
 
     # -- deciding --------------------------------------------------------------------------------
 
     @overload
-    def decide(self, actions: ArrayLike) -> Decision: ...
+    def decide(self, actions: ArrayLike, *, arms: Arms = None) -> Decision: ...
 
     @overload
-    def decide(self, actions: ArrayLike, *, n: int) -> list[Decision]: ...
+    def decide(self, actions: ArrayLike, *, arms: Arms = None, n: int) -> list[Decision]: ...
 
     @overload
-    def decide(self, actions: ArrayLike, *, played: int) -> Decision: ...
+    def decide(self, actions: ArrayLike, *, arms: Arms = None, played: int) -> Decision: ...
 
     def decide(
-        self, actions: ArrayLike, *, n: int | None = None, played: int | None = None
+        self,
+        actions: ArrayLike,
+        *,
+        arms: Arms = None,
+        n: int | None = None,
+        played: int | None = None,
     ) -> Decision | list[Decision]:
         """Choose one of `actions` (K, dim); with n, a ranked list of n of them.
 
-        With `played` the caller plays that row whatever is chosen, and its reward is learned.
+        Separate arms are chosen from by their ids, and `actions` is the context (dim,) that they
+        share, or a row for each. With `played` the caller plays that row whatever is chosen, and
+        its reward is learned.
 
         A ranked list is n decisions made at once: each place has its own round, id and
         reward, all are scored by the same estimate, and none repeats an action.
         """
-        rows = self._checked_actions(actions)
+        offer = self._checked_offer(actions, arms)
+        most = len(offer[0])
         if played is not None:
             if n is not None:
                 raise ValueError(f"give n or played, not both; got n = {n!r}, played = {played!r}")
-            checks.integer("played", played, least=0, most=len(rows) - 1)
+            checks.integer("played", played, least=0, most=most - 1)
         if n is None:
             with self._lock:
-                return self._decide(rows, 1, played)[0]
-        count = checks.integer("n", n, least=1, most=len(rows))
+                return self._decide(offer, 1, played)[0]
+        count = checks.integer("n", n, least=1, most=most)
         with self._lock:
-            return self._decide(rows, count)
+            return self._decide(offer, count)
 
-    def decide_many(self, action_sets: Iterable[ArrayLike]) -> list[Decision]:
-        """Decide for several action sets, as by one call after the other; all or none."""
+    def decide_many(
+        self, action_sets: Iterable[ArrayLike], *, arms: Iterable[Arms] | None = None
+    ) -> list[Decision]:
+        """Decide for several action sets, as by one call after the other; all or none.
+
+        Separate arms are given as one list of ids for each context.
+        """
         if not isinstance(action_sets, Iterable):
             raise ValueError(f"action_sets must be a list of action sets; got {action_sets!r}")
-        checked = [self._checked_actions(actions) for actions in action_sets]
+        offers = [self._checked_offer(*pair) for pair in with_arms(list(action_sets), arms)]
         with self._lock:
-            for rows in checked:
-                self._learner.check_actions(rows)
-            return [self._decide(rows, 1)[0] for rows in checked]
+            self._learner.check(offers)
+            return [self._decide(offer, 1)[0] for offer in offers]
 
-    def preview(self, actions: ArrayLike, *, seed: int) -> Decision:
+    def preview(self, actions: ArrayLike, *, seed: int, arms: Arms = None) -> Decision:
         """What would be decided now, with the draws of this seed; nothing changes, the id is 0."""
-        rows = self._checked_actions(actions)
+        rows, names = self._checked_offer(actions, arms)
         seed = checks.integer("seed", seed, least=0, most=_LARGEST_SEED)
         with self._lock:
-            return self._learner.preview(rows, seed=seed)
+            return self._learner.preview(rows, seed=seed, arms=names)
 
-    def _decide(self, actions: Floats, n: int, played: int | None = None) -> list[Decision]:
-        decisions, estimates, radius = self._learner.decide(actions, n)
+    def _decide(self, offer: Offer, n: int, played: int | None = None) -> list[Decision]:
+        actions, arms = offer
+        decisions, estimates, radius = self._learner.decide(actions, n, arms)
         ledger = self._ledger
         ledger.enter(decisions, estimates, radius, actions, played)
         if len(ledger.pending) > 1:  # one alone has just been made
@@ -148,13 +173,13 @@ class Agent:
             if pending is None:
                 self.late += 1
                 return "late"
-            t, action = pending
-            if self._learner.absorb(action, 0, value, t):
+            t, action, arm = pending
+            if self._learner.absorb(action, 0, value, t, arm):
                 self._expire()
             return "learned"
 
     def update_many(
-        self, decisions: Sequence[Decision | int], rewards: Sequence[float] | Floats
+        self, decisions: Sequence[Decision | int], rewards: Sequence[float] | NDArray[np.float64]
     ) -> list[str]:
         """Learn several rewards, as by one call after the other; all or none."""
         for label, given in (("decisions", decisions), ("rewards", rewards)):
@@ -197,8 +222,9 @@ class Agent:
     def _is_forgotten(self, number: int) -> bool:
         """Whether a decision that does not wait is too old to matter."""
         learner = self._learner
-        apart = learner.counts_apart
-        return number <= (self._ledger.last_expired if apart else learner.last_forgotten_round())
+        if learner.counts_apart:
+            return number <= self._ledger.last_expired
+        return number <= learner.last_forgotten_round()
 
     def _checked_reward(self, reward: float) -> float:
         low, high = self._reward_range
@@ -216,35 +242,41 @@ class Agent:
 
     def tick(self, rounds: int = 1) -> None:
         """Let time pass without a decision."""
-        count = checks.integer("rounds", rounds, least=0, most=_LONGEST_TIME)
+        count = checks.integer("rounds", rounds, least=0, most=LONGEST_TIME)
         with self._lock:
             self._learner.tick(count)
             self._expire()
 
     def learn(
-        self, actions: ArrayLike, rewards: ArrayLike, *, ages: ArrayLike | None = None
+        self,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        *,
+        ages: ArrayLike | None = None,
+        arms: Arms = None,
     ) -> None:
         """Warm up from foreign data: row i was played `ages[i]` rounds ago.
 
         Without ages the rows are rounds of their own, oldest first, and the clock counts them, as
         if this agent had made those choices. With ages the clock stands still; an age of 0 is the
-        present, and rows older than the policy's memory are counted as late.
+        present, and rows older than the policy's memory are counted as late. Of separate arms the
+        id is given for each row.
         """
-        rows = self._checked_actions(actions)
+        rows, names = self._checked_plays(actions, arms)
         outcomes = np.atleast_1d(checks.floats("rewards", rewards))
         if outcomes.shape != (len(rows),):
             raise ValueError(f"rewards must be {len(rows)} numbers; got shape {outcomes.shape}")
         values = [self._checked_reward(float(x)) for x in outcomes]
-        when = None if ages is None else _checked_ages(ages, len(rows))
+        when = None if ages is None else checked_ages(ages, len(rows))
         with self._lock:
-            self._learner.check_actions(rows)
+            self._learner.check([(rows, names)])
             for i, value in enumerate(values):
                 if when is None:
                     self.tick(1)
                 age = 0 if when is None else int(when[i])
                 if self.clock - age <= self._learner.last_forgotten_round():
                     self.late += 1
-                elif self._learner.absorb(rows, i, value, self.clock - age):
+                elif self._learner.absorb(rows, i, value, self.clock - age, names and names[i]):
                     self._expire()
 
     # -- looking ---------------------------------------------------------------------------------
@@ -277,19 +309,30 @@ class Agent:
             return self._learner.radius
 
     @property
-    def theta_hat(self) -> Floats:
-        """The estimate the last decision used; after an update or tick, the one the next will."""
+    def theta_hat(self) -> Any:
+        """The estimate the last decision used; after an update or tick, the one the next will.
+
+        An array (d,), or of separate arms a dictionary of arrays by their ids.
+        """
         return self._estimate(0)
 
     @property
-    def theta(self) -> Floats:
+    def theta(self) -> Any:
         """The projection of `theta_hat` on ||theta|| <= S."""
         return self._estimate(1)
 
-    def _estimate(self, which: int) -> Floats:
+    def _estimate(self, which: int) -> Any:
         with self._lock:
-            estimate: Floats = self._learner.estimates[which].copy()
-            return estimate
+            estimates = self._learner.estimates
+            if isinstance(estimates, dict):
+                return {arm: both[which].copy() for arm, both in estimates.items()}
+            return estimates[which].copy()
+
+    @property
+    def arms(self) -> tuple[ArmId, ...]:
+        """The separate arms that are known, in the order in which they appeared."""
+        with self._lock:
+            return tuple(self._learner.arms)
 
     @property
     def certificate(self) -> dict[str, float]:
@@ -320,20 +363,21 @@ class Agent:
                 f"decision {number!r} cannot be explained; the last {EXPLAINED_DECISIONS} "
                 "decisions can"
             )
-        of, estimates, radius = made
-        theta_hat, theta = estimates_from(estimates)
-        return Explanation(of, theta_hat, theta, radius)
+        return explanation_of(made)
 
     # -- checking --------------------------------------------------------------------------------
 
-    def _checked_actions(self, actions: ArrayLike) -> Floats:
-        rows = checks.floats("actions", actions)
-        shape = rows.shape
-        if len(shape) != 2 or shape[1] != self._dim:
-            raise ValueError(f"actions must have shape (K, {self._dim}); got {np.shape(actions)}")
-        if shape[0] == 0:
-            raise ValueError("actions must hold at least one action; got none")
-        return rows
+    def _checked_offer(self, actions: ArrayLike, arms: Arms) -> Offer:
+        if self._separate:
+            return offered_arms(self._dim, actions, arms)
+        if arms is not None:
+            raise no_arms(arms)
+        return checked_actions(self._dim, actions), None
+
+    def _checked_plays(self, actions: ArrayLike, arms: Arms) -> Offer:
+        if self._separate:
+            return played_arms(self._dim, actions, arms)
+        return self._checked_offer(actions, arms)
 
     # -- keeping ---------------------------------------------------------------------------------
 
@@ -366,8 +410,8 @@ class Agent:
         clock = "decisions" if apart is None else "ticks"
         agent = cls(recorded_policy(meta["policy"]), seed=meta["seed"], clock=clock)
         issued, last_expired = apart or (0, 0)
-        agent._learner.revive(arrays, issued)
-        agent._ledger.revive(arrays, last_expired)
+        agent._learner.revive(arrays, issued, meta)
+        agent._ledger.revive(arrays, last_expired, meta.get("arms"))
         agent.late = meta["late"]
         return agent
 
@@ -378,16 +422,15 @@ class Agent:
             **ledger.packed(self.policy.dim, self.policy.model_dim),
             **learner.shown(),
         }
-        meta = {"policy": self.policy.arguments, "seed": self.seed, "late": self.late}
+        meta: dict[str, Any] = {
+            "policy": self.policy.arguments,
+            "seed": self.seed,
+            "late": self.late,
+        }
+        if isinstance(learner, SeparateLearner):
+            meta |= learner.labels()
+            arrays |= ledger.packed_arms(meta["arms"])
         if learner.counts_apart:
             arrays |= ledger.packed_rounds()
             meta["apart"] = [learner.issued, ledger.last_expired]
         return arrays, meta
-
-
-def _checked_ages(ages: ArrayLike, count: int) -> NDArray[np.int64]:
-    given = np.atleast_1d(checks.floats("ages", ages))
-    whole = np.isfinite(given).all() and (given >= 0).all() and (given == np.floor(given)).all()
-    if given.shape != (count,) or not whole or (given.size and given.max() > _LONGEST_TIME):
-        raise ValueError(f"ages must be {count} whole numbers of at least 0; got {ages!r}")
-    return given.astype(np.int64)

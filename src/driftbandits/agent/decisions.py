@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+ArmId = str | int
 
 
 @dataclass(slots=True, eq=False)
@@ -20,6 +21,12 @@ class Decision:
     round: int
     propensity: float
     _rows: Floats = field(repr=False)  # of `table`, and what a kernel has used as scratch
+    arms: tuple[ArmId, ...] | None = None  # what the actions are called, where arms are separate
+
+    @property
+    def arm(self) -> ArmId | None:
+        """The id of the arm that was chosen, where arms are separate."""
+        return None if self.arms is None else self.arms[self.index]
 
     @property
     def table(self) -> Floats:
@@ -47,23 +54,27 @@ class Explanation(NamedTuple):
     """Why a decision was made: what every action was worth at the time, and by which estimate."""
 
     decision: Decision
-    theta_hat: Floats
-    theta: Floats
+    theta_hat: Any  # (d,), or by the id of the arm where arms are separate
+    theta: Any
     radius: float  # bonus_scale included; 0 for policies without a bonus
 
     def table(self) -> str:
         """The actions from best to worst, as text."""
         d = self.decision
-        lines = [f"round {d.round}: action {d.index}, chosen with probability {d.propensity:.3g}"]
-        lines.append("action      mean     width     score")
+        what = "action" if d.arms is None else "arm"
+        names = [str(name) for name in (d.arms or range(len(d.scores)))]
+        size = max(map(len, ["action", *names]))
+        chosen = f"{what} {names[d.index]}, chosen with probability {d.propensity:.3g}"
+        lines = [f"round {d.round}: {chosen}", f"{what:<{size}}      mean     width     score"]
         for i in np.argsort(-d.scores, kind="stable"):
             mark = " <" if i == d.index else ""
-            lines.append(f"{i:6d}{d.means[i]:10.4f}{d.widths[i]:10.4f}{d.scores[i]:10.4f}{mark}")
+            numbers = f"{d.means[i]:10.4f}{d.widths[i]:10.4f}{d.scores[i]:10.4f}"
+            lines.append(f"{names[i]:>{size}}{numbers}{mark}")
         return "\n".join(lines)
 
 
 Made = tuple[Decision, bytes, float]
-"""A decision, and what it was made by: theta_hat and theta, and the radius."""
+"""A decision, and what it was made by: theta_hat and theta (of each arm), and the radius."""
 
 
 class UnknownDecision(ValueError):
@@ -83,3 +94,15 @@ def frozen(array: Floats) -> Floats:
 def estimates_from(content: bytes) -> Floats:
     """theta_hat and theta, (2, d)."""
     return np.frombuffer(content).reshape(2, -1)
+
+
+def explanation_of(made: Made) -> Explanation:
+    decision, content, radius = made
+    if decision.arms is None:
+        theta_hat, theta = estimates_from(content)
+        return Explanation(decision, theta_hat, theta, radius)
+    estimates = np.frombuffer(content).reshape(len(decision.arms), 2, -1)
+    theta_hat, theta = (
+        dict(zip(decision.arms, estimates[:, which], strict=True)) for which in range(2)
+    )
+    return Explanation(decision, theta_hat, theta, radius)

@@ -1,34 +1,31 @@
-"""What learns inside an agent: a policy's kernels and the buffers that they work on.
-
-Kernels, handles and the places of buffers are known to this module alone among those of the agent.
-"""
+"""What learns inside an agent: a policy's kernels and the buffers that they work on."""
 
 from __future__ import annotations
 
-import sys
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from driftbandits import policies
 from driftbandits.agent.decisions import Decision, Floats, estimates_from, frozen
-from driftbandits.estimator import keeps_rows, with_capacity
+from driftbandits.agent.held import (
+    ACCEPTED,
+    CLOCK_AT,
+    DETECTIONS_AT,
+    RADIUS_AT,
+    TAIL_AT,
+    HeldBuffers,
+    certificate_of,
+    check_actions,
+    refusal,
+    sample_size,
+)
+from driftbandits.estimator import keeps_rows
 from driftbandits.estimator.state import (
-    BEGUN,
-    DECREMENT,
-    DETECTIONS,
-    ERROR_BOUND,
     FIRST_CAPACITY,
-    HEAD,
-    KKT_RESIDUAL,
-    RADIUS,
-    SPAN,
-    TAIL,
     Buffers,
-    N,
     copy_of,
-    counter_names,
     essence,
     estimates_of,
     revived,
@@ -36,52 +33,45 @@ from driftbandits.estimator.state import (
 from driftbandits.jit import handle_of
 from driftbandits.policies import Detection, Policy, last_detection
 
-_KEPT_DETECTIONS = 1000
-# Plain numbers, as `item` takes them: it gives plain numbers too, which are quick to compare.
-_CLOCK, _HEAD, _TAIL, _RADIUS = int(N), int(HEAD), int(TAIL), int(RADIUS)
-_BEGUN, _SPAN, _DETECTIONS = int(BEGUN), int(SPAN), int(DETECTIONS)
-_ACCEPTED = int(policies.ACCEPTED)
+KEPT_DETECTIONS = 1000
 
 
-class Learner:
+class Learner(HeldBuffers):
     """A policy, a seed, a clock and what was learned. The caller takes turns and checks values.
 
     Where decisions are counted apart they do not move the clock.
     """
 
     def __init__(self, policy: Policy, *, seed: int, counts_apart: bool) -> None:
-        self.policy = policy
         self.seed = seed
+        self.arms: tuple[()] = ()  # none that could be told apart
         self.counts_apart = counts_apart
-        self.detections: deque[Detection] = deque(maxlen=_KEPT_DETECTIONS)
+        self.detections: deque[Detection] = deque(maxlen=KEPT_DETECTIONS)
         self._issued = 0  # decisions, where they are counted apart
-        self.kernels = policies.kernels_of(policies.family_of(policy))
-        _, self._decide, self._update, self._tick = self.kernels
-        self._keeps_rows = keeps_rows(policy.model)
         self._shown: bytes | None = None  # theta_hat and theta; bytes are cheap to copy and safe
         self._shown_was_used = False  # by a decision, which makes it part of the state
         self._one_pick = np.empty((2, 1))  # scratch
-        self._hold(policy.new_buffers(FIRST_CAPACITY if self._keeps_rows else 0))
+        super().__init__(
+            policy, policy.new_buffers(FIRST_CAPACITY if keeps_rows(policy.model) else 0)
+        )
 
     def _hold(self, buffers: Buffers) -> None:
-        self.buffers = buffers
-        self._handle = handle_of(buffers)
-        self._capacity = buffers.rows.shape[1] if self._keeps_rows else sys.maxsize
-        self._counters, self._gauges = buffers.counters, buffers.gauges
-        self._detected = self._counters.item(_DETECTIONS)
-        self._estimates = estimates_of(buffers)
+        super()._hold(buffers)
+        self._detected = self._counters.item(DETECTIONS_AT)
 
     # -- deciding --------------------------------------------------------------------------------
 
-    def decide(self, actions: Floats, n: int) -> tuple[list[Decision], bytes, float]:
+    def decide(
+        self, actions: Floats, n: int, arms: Any = None
+    ) -> tuple[list[Decision], bytes, float]:
         """Pick n distinct actions, best first; also theta_hat and theta, and the radius."""
         table = np.empty((4, len(actions)))
         picks = self._one_pick if n == 1 else np.empty((2, n))
-        clock = self._counters.item(_CLOCK)
+        clock = self._counters.item(CLOCK_AT)
         number = self._issued + 1 if self.counts_apart else 0
         verdict = self._decide(self._handle, self.seed, number, actions, table, picks)
-        if verdict != _ACCEPTED:
-            raise _refusal(actions, self.policy.longest)
+        if verdict != ACCEPTED:
+            raise refusal(actions, self.policy.longest)
         table.setflags(write=False)
         self._shown = shown = self._estimates.tobytes()
         self._shown_was_used = True
@@ -93,21 +83,21 @@ class Learner:
             if number:
                 id, t = number + rank, clock
             decisions.append(Decision(id, int(indices[rank]), t, propensities[rank], table))
-        return decisions, shown, self._gauges.item(_RADIUS)
+        return decisions, shown, self._gauges.item(RADIUS_AT)
 
-    def preview(self, actions: Floats, *, seed: int) -> Decision:
+    def preview(self, actions: Floats, *, seed: int, arms: Any = None) -> Decision:
         """What would be decided now, with the draws of this seed."""
         table, picks = np.empty((4, len(actions))), np.empty((2, 1))
         beside = copy_of(self.buffers)
         verdict = self._decide(handle_of(beside), seed, self._number, actions, table, picks)
-        if verdict != _ACCEPTED:
-            raise _refusal(actions, self.policy.longest)
+        if verdict != ACCEPTED:
+            raise refusal(actions, self.policy.longest)
         return Decision(0, int(picks[0, 0]), 0, float(picks[1, 0]), frozen(table))
 
-    def check_actions(self, actions: Floats) -> None:
+    def check(self, offers: Sequence[tuple[Floats, Any]]) -> None:
         """Refuse actions that `decide` would refuse."""
-        if policies.check_actions(self.policy.numbers, actions) != _ACCEPTED:
-            raise _refusal(actions, self.policy.longest)
+        for actions, _ in offers:
+            check_actions(self.policy, actions)
 
     @property
     def _number(self) -> int:
@@ -116,23 +106,17 @@ class Learner:
 
     # -- learning --------------------------------------------------------------------------------
 
-    def absorb(self, actions: Floats, index: int, reward: float, s: int) -> bool:
+    def absorb(self, actions: Floats, index: int, reward: float, s: int, arm: Any = None) -> bool:
         """Learn the reward of an action of round s; whether a change was detected by it."""
-        if self._counters.item(_TAIL) >= self._capacity:
+        if self._counters.item(TAIL_AT) >= self._capacity:
             self._make_room()
         self._update(self._handle, actions, index, reward, s)
         self._shown = None
-        if self._counters.item(_DETECTIONS) == self._detected:
+        if self._counters.item(DETECTIONS_AT) == self._detected:
             return False
         self._detected += 1
         self.detections.append(last_detection(self.buffers))
         return True
-
-    def _make_room(self) -> None:
-        """Twice the room that the rows need, so that moving them to the front stays rare."""
-        rows = self._counters.item(_TAIL) - self._counters.item(_HEAD)
-        if 2 * rows > self._capacity:
-            self._hold(with_capacity(self.buffers, 2 * self._capacity))
 
     def tick(self, rounds: int) -> None:
         """Let time pass without a decision."""
@@ -142,35 +126,19 @@ class Learner:
     # -- looking ---------------------------------------------------------------------------------
 
     @property
-    def clock(self) -> int:
-        return self._counters.item(_CLOCK)
-
-    @property
     def issued(self) -> int:
         """The id of the last decision; rounds that only ticked are counted unless apart."""
         return self._issued if self.counts_apart else self.clock
 
-    def last_forgotten_round(self) -> int:
-        """The last round that lies before the policy's memory. Foreign data may be older than 1."""
-        counters = self._counters
-        last = counters.item(_BEGUN) or -sys.maxsize
-        span = counters.item(_SPAN)
-        return max(last, counters.item(_CLOCK) - span) if span > 0 else last
-
     @property
     def effective_sample_size(self) -> float | None:
         """(sum w)^2 / sum w^2 over what is remembered; None for a model that keeps no rows."""
-        if not self._keeps_rows:
-            return None
-        head, tail = self._counters[HEAD], self._counters[TAIL]
-        ages = self.clock - self.buffers.rows[-1, head:tail]
-        weights = self.policy.weights_of_ages(self.buffers, ages)
-        return float(weights.sum() ** 2 / np.square(weights).sum()) if weights.size else 0.0
+        return sample_size(self.weights()) if self._keeps_rows else None
 
     @property
     def radius(self) -> float:
         """Of the next decision, bonus_scale included; 0 without a bonus."""
-        return self._fitted_copy().gauges.item(_RADIUS)
+        return self._fitted_copy().gauges.item(RADIUS_AT)
 
     @property
     def estimates(self) -> Floats:
@@ -182,23 +150,10 @@ class Learner:
 
     @property
     def certificate(self) -> dict[str, float]:
-        gauges = self._fitted_copy().gauges
-        return {
-            "newton_decrement": float(gauges[DECREMENT]),
-            "error_bound": float(gauges[ERROR_BOUND]),
-            "kkt_residual": float(gauges[KKT_RESIDUAL]),
-        }
-
-    @property
-    def work(self) -> dict[str, int]:
-        return {name: int(self._counters[i]) for name, i in counter_names().items()}
+        return certificate_of(self._fitted_copy())
 
     def _fitted_copy(self) -> Buffers:
-        """The state as the next decision will see it: one among no actions, made by a copy."""
-        beside = copy_of(self.buffers)
-        nothing = np.empty((0, self.policy.dim)), np.empty((4, 0)), np.empty((2, 0))
-        self._decide(handle_of(beside), self.seed, self._number, *nothing)
-        return beside
+        return self.fitted_copy(self.seed, self._number)
 
     # -- keeping ---------------------------------------------------------------------------------
 
@@ -213,7 +168,7 @@ class Learner:
             arrays["shown"] = estimates_from(self._shown)
         return arrays
 
-    def revive(self, arrays: dict[str, Any], issued: int) -> None:
+    def revive(self, arrays: dict[str, Any], issued: int, labels: dict[str, Any]) -> None:
         """Go on from the essence and what was shown."""
         self._hold(revived(self.policy.new_buffers(0), arrays))
         self._issued = issued
@@ -221,18 +176,3 @@ class Learner:
         if "shown" in arrays:
             self._shown = arrays["shown"].tobytes()
             self._shown_was_used = True
-
-
-def _refusal(actions: Floats, longest: float) -> ValueError:
-    """What is wrong with actions that a policy does not accept."""
-    finite = np.isfinite(actions).all(axis=1)
-    if not finite.all():
-        bad = int(np.argmin(finite))
-        return ValueError(f"actions must be finite; got {actions[bad]} in row {bad}")
-    scale = float(np.abs(actions).max()) or 1.0
-    lengths = scale * np.sqrt(((actions / scale) ** 2).sum(axis=1))
-    bad = int(np.argmax(lengths))
-    return ValueError(
-        f"actions must not be longer than L = {longest:g}; row {bad} has length "
-        f"{lengths[bad]:.6g}. Give a larger L, or too_long='rescale'."
-    )

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftbandits.agent.decisions import Decision, Floats, Made, frozen
+from driftbandits.agent.decisions import ArmId, Decision, Floats, Made, frozen
 
 EXPLAINED_DECISIONS = 1000
-Pending = tuple[int, Floats]
-"""The round of a decision whose reward has not come, and the action that was played (1, dim)."""
+Pending = tuple[int, Floats, Any]
+"""The round of a decision whose reward has not come, the action that was played (1, dim), and its
+arm where arms are separate."""
 
 
 class Ledger:
@@ -35,7 +36,8 @@ class Ledger:
         for decision in decisions:
             id = decision.id
             row = decision.index if played is None else played
-            self.pending[id] = decision.round, actions[row : row + 1].copy()
+            arm = None if decision.arms is None else decision.arms[row]
+            self.pending[id] = decision.round, actions[row : row + 1].copy(), arm
             self.made[id] = decision, estimates, radius
         while len(self.made) > EXPLAINED_DECISIONS:
             del self.made[next(iter(self.made))]
@@ -54,7 +56,7 @@ class Ledger:
 
     def packed(self, dim: int, model_dim: int) -> dict[str, NDArray[Any]]:
         """Decisions of different sizes as a few flat arrays."""
-        actions = [action[0] for _, action in self.pending.values()]
+        actions = [action[0] for _, action, _ in self.pending.values()]
         return {
             **_packed(list(self.made.values()), model_dim),
             "pending": np.array(list(self.pending), dtype=np.int64),
@@ -63,18 +65,40 @@ class Ledger:
 
     def packed_rounds(self) -> dict[str, NDArray[Any]]:
         """What is packed as well where ids are not rounds."""
-        rounds = [t for t, _ in self.pending.values()]
+        rounds = [t for t, _, _ in self.pending.values()]
         return {"pending_rounds": np.array(rounds, dtype=np.int64)}
 
-    def revive(self, arrays: dict[str, NDArray[Any]], last_expired: int) -> None:
-        """Go on from what was packed."""
+    def packed_arms(self, known: Sequence[ArmId]) -> dict[str, NDArray[Any]]:
+        """What is packed as well where arms are separate: their places among those known."""
+        places = {arm: i for i, arm in enumerate(known)}
+        played = [places[arm] for _, _, arm in self.pending.values() if arm is not None]
+        offered = [
+            places[arm] for decision, _, _ in self.made.values() for arm in decision.arms or ()
+        ]
+        return {
+            "pending_arms": np.array(played, dtype=np.int64),
+            "made_arms": np.array(offered, dtype=np.int64),
+        }
+
+    def revive(
+        self,
+        arrays: dict[str, NDArray[Any]],
+        last_expired: int,
+        known: Sequence[ArmId] | None = None,
+    ) -> None:
+        """Go on from what was packed, with the arms that are known where they are separate."""
         ids = arrays["pending"].tolist()
         rounds = arrays.get("pending_rounds", arrays["pending"]).tolist()
+        played: list[Any] = [None] * len(ids)
+        if known is not None:
+            played = [known[i] for i in arrays["pending_arms"].tolist()]
         self.pending = {
-            id: (t, action[None, :])
-            for id, t, action in zip(ids, rounds, arrays["pending_actions"], strict=True)
+            id: (t, action[None, :], arm)
+            for id, t, action, arm in zip(
+                ids, rounds, arrays["pending_actions"], played, strict=True
+            )
         }
-        self.made = dict(_unpacked(arrays))
+        self.made = dict(_unpacked(arrays, known))
         self.last_expired = last_expired
 
 
@@ -92,18 +116,26 @@ def _packed(made: list[Made], d: int) -> dict[str, NDArray[Any]]:
     }
 
 
-def _unpacked(arrays: dict[str, NDArray[Any]]) -> Iterable[tuple[int, Made]]:
+def _unpacked(
+    arrays: dict[str, NDArray[Any]], known: Sequence[ArmId] | None
+) -> Iterable[tuple[int, Made]]:
     ends = np.cumsum(arrays["made"][:, 3]).tolist()
-    for (id, index, when, size), propensity, radius, estimates, end in zip(
-        arrays["made"].tolist(),
-        arrays["made_propensities"].tolist(),
-        arrays["made_radii"].tolist(),
-        arrays["made_estimates"],
-        ends,
-        strict=True,
+    for number, ((id, index, when, size), propensity, radius, end) in enumerate(
+        zip(
+            arrays["made"].tolist(),
+            arrays["made_propensities"].tolist(),
+            arrays["made_radii"].tolist(),
+            ends,
+            strict=True,
+        )
     ):
-        means = arrays["made_means"][end - size : end]
-        widths = arrays["made_widths"][end - size : end]
+        offered = slice(end - size, end)
+        means, widths = arrays["made_means"][offered], arrays["made_widths"][offered]
         table = frozen(np.stack([means, widths, means + widths]))
-        decision = Decision(id, index, when, propensity, table)
+        arms = None
+        estimates = arrays["made_estimates"][number]
+        if known is not None:
+            arms = tuple(known[i] for i in arrays["made_arms"][offered].tolist())
+            estimates = arrays["made_estimates"][offered]
+        decision = Decision(id, index, when, propensity, table, arms)
         yield id, (decision, estimates.tobytes(), radius)

@@ -106,6 +106,8 @@ def evaluate(
     if not isinstance(target, (Policy, Agent)):
         raise ValueError(f"target must be a policy or an agent; got {target!r}")
     policy = target.policy if isinstance(target, Agent) else target
+    if policy.separate:
+        raise ValueError("target must have arms='shared': separate arms are not evaluated on a log")
     if policy.dim != log.dim:
         raise ValueError(f"target has dim={policy.dim}, but the log's actions have {log.dim}")
     checks.integer("windows", windows, least=1, most=len(log))

@@ -35,7 +35,11 @@ class Arguments(NamedTuple):
     too_long: str
     false_alarm_rate: float | None
     tolerance: float | None
+    arms: str
 
+
+ARMS = SHARED, SEPARATE = "shared", "separate"
+"""Whether one model serves all actions, or each arm has its own."""
 
 _positive = partial(checks.number, above=0.0)
 _not_negative = partial(checks.number, at_least=0.0)
@@ -69,6 +73,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "too_long": partial(checks.choice, allowed=("refuse", "rescale")),
     "false_alarm_rate": _within_0_and_1,
     "tolerance": _positive,
+    "arms": partial(checks.choice, allowed=ARMS),
 }
 _MAY_BE_MISSING = (
     "window",
@@ -77,6 +82,7 @@ _MAY_BE_MISSING = (
     "changes",
     "path_length",
     "lam",
+    "intercept",
     "false_alarm_rate",
     "tolerance",
 )
@@ -91,4 +97,6 @@ def checked(given: Mapping[str, Any]) -> Arguments:
     values["name"] = ALIASES.get(values["name"], values["name"])
     if values["false_alarm_rate"] is None:
         values["false_alarm_rate"] = ROWS[values["name"]].false_alarm_rate
+    if values["intercept"] is None:
+        values["intercept"] = values["arms"] == SEPARATE
     return Arguments(**values)

@@ -19,9 +19,9 @@ from driftbandits.estimator.model import (
     estimator_model,
 )
 from driftbandits.policies.adaptations import ADAPTATIONS
-from driftbandits.policies.arguments import checked
+from driftbandits.policies.arguments import SEPARATE, SHARED, checked
 from driftbandits.policies.catalogue import ROWS, Row
-from driftbandits.policies.scoring import PERTURBED, POSTERIOR, Scoring
+from driftbandits.policies.scoring import PERTURBED, POSTERIOR, SCALED, Scoring
 from driftbandits.policies.tuning import Setting, tuned_memory, tuned_penalty
 
 LENGTH_TOLERANCE = 1e-9
@@ -31,6 +31,8 @@ EXACT = 1e-8
 """The tolerance with which every model is computed as small ones always are."""
 LARGE = 16
 """Models of this many dimensions are computed in ways that pay off for large ones."""
+_SEPARABLE = ("none", "pool of memories")
+"""Adaptations whose models can be one for each arm."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,12 @@ class Policy:
     too_long: str
     false_alarm_rate: float
     tolerance: float | None
+    arms: str = SHARED
+
+    @property
+    def separate(self) -> bool:
+        """Whether each arm has a model of its own."""
+        return self.arms == SEPARATE
 
     @property
     def row(self) -> Row:
@@ -130,7 +138,11 @@ class Policy:
 
     @cached_property
     def confidence(self) -> theory.Confidence:
-        p, row = self.problem, self.row
+        return self.confidence_for(self.problem)
+
+    def confidence_for(self, p: theory.Problem) -> theory.Confidence:
+        """The numbers of the radius, for the problem of this policy or a larger one."""
+        row = self.row
         # A sample must be as spread as the confidence set is wide, A J^-1/2 or A J^-1 C^1/2 against
         # V^-1/2/c, and J <= k V; nothing is projected, so nothing is doubled
         scales = {POSTERIOR: p.k * math.sqrt(p.k) / p.c, PERTURBED: p.k * p.k / p.c}
@@ -189,6 +201,8 @@ class Policy:
         own["false_alarm_rate"] = self.false_alarm_rate or None
         if self.tolerance == EXACT:
             del own["tolerance"]  # as records had none before there was one, see `recorded_policy`
+        if not self.separate:
+            del own["arms"]  # likewise
         return own
 
     def reward_range(self) -> tuple[float, float]:
@@ -218,17 +232,18 @@ def policy(
     m: float | None = None,
     delta: float = 0.01,
     bonus_scale: float = 1.0,
-    intercept: bool = False,
+    intercept: bool | None = None,
     projection: str = "exact",
     centre: float = 0.0,
     epsilon: float = 0.0,
     too_long: str = "refuse",
     false_alarm_rate: float | None = None,
     tolerance: float | None = None,
+    arms: str = SHARED,
 ) -> Policy:
     """A policy by its name, see `policy_names`.
 
-    dim            features of an action
+    dim            features of an action, or of the context of separate arms
     link, m        reward model and largest reward (m is 1 unless given; see `links.link`)
     window         rounds that SW-* remember, and from restart to restart of Restart-*; or horizon
                    (and changes or path_length) to follow the rule of the policy's source
@@ -241,7 +256,7 @@ def policy(
     delta          probability that a confidence bound fails; of dLinUCB also that of a bad reward,
                    so that 0.01 finds none among rewards of 0 and m (see adaptations/dlinucb.py)
     bonus_scale    multiplies the bonus of the theory, which is several times too wide in practice
-    intercept      append a constant 1 to every action
+    intercept      append a constant 1 to every action; unless given, for separate arms only
     centre         rewards are centre + mu(a.theta) + noise: 1/2 lets a linear model fit 0/1 rewards
     projection     of theta-hat on the ball: exact, radial or none
     epsilon        share of rounds in which the action is drawn uniformly
@@ -251,12 +266,16 @@ def policy(
                    of dLinUCB: with which a judgement may discard a sound model
     tolerance      how far the estimate may be from the exact one; unless given it is 1e-8 for
                    models of up to 15 dimensions, and a ten-thousandth of each width for larger
+    arms           shared: one model for all actions; separate: one for each arm, see
+                   docs/separate-arms.md
 
     >>> policy("SW-GLUCB", dim=2, horizon=6000, changes=3).window
     252
     """
     given = checked(locals())
     row = ROWS[given.name]
+    if given.arms == SEPARATE:
+        _check_separable(given.name, row)
     S, L = (1.0, 1.0) if row.memory == POOL else (given.S, given.L)  # a pool uses neither
     reward_model = links.link("identity" if row.linear else given.link, m=given.m)
     model_L = math.sqrt(L**2 + 1.0) if given.intercept else L
@@ -291,7 +310,18 @@ def policy(
         too_long=given.too_long,
         false_alarm_rate=given.false_alarm_rate or 0.0,
         tolerance=EXACT if given.tolerance is None and setting.d < LARGE else given.tolerance,
+        arms=given.arms,
     )
+
+
+def _check_separable(name: str, row: Row) -> None:
+    """Refuse what is drawn or tested over all coefficients at once."""
+    if row.score >= SCALED or row.adaptation not in _SEPARABLE:
+        what = "draws" if row.score >= SCALED else "adapts"
+        raise ValueError(
+            f"arms must be {SHARED} for {name}, which {what} by one model of all actions; "
+            f"got {SEPARATE!r}"
+        )
 
 
 def recorded_policy(arguments: Mapping[str, Any]) -> Policy:

@@ -54,6 +54,8 @@ def wanted_policy(request: Any) -> Policy:
             raise invalid(f"give {name} or {argument}, not both", f"$.{name}")
     by_time = arguments_by_time(half_life_s=request.half_life_s, window_s=request.window_s)
     policy = _made({**given, **by_time})
+    if policy.separate:
+        raise invalid("arms must be 'shared': the service has no models of separate arms", "$.arms")
     for name, argument in by_clock.items():
         if getattr(policy, argument) is None:
             raise invalid(f"{policy.name} forgets by no {argument}", f"$.{name}")

@@ -1,7 +1,8 @@
 """Who plays a trace, and how a run comes of it.
 
 A `Policy` plays in one compiled call, so that its run has the bits of a loop over an `Agent`. Any
-other policy is given as a factory `make(seed)` and plays in a plain loop.
+other policy is given as a factory `make(seed)` and plays in a plain loop; so does an agent of
+separate arms, whose ids are 0, 1, ... and whose estimates are not kept.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def play(
     record: Sequence[str] = USUAL_RECORDS,
 ) -> Run:
     """One policy on one trace."""
+    _refuse_separate(player)
     if isinstance(player, Policy):
         run = play_compiled(player, trace, seed, record, [1])
     elif isinstance(player, Restarted):
@@ -69,8 +71,19 @@ def play(
     return run if "chosen" in record else run._replace(chosen=np.empty(0, dtype=np.int64))
 
 
+def _refuse_separate(player: Player) -> None:
+    policy = player.policy if isinstance(player, Restarted) else player
+    if isinstance(policy, Policy) and policy.separate:
+        raise ValueError(
+            "a policy with arms='separate' is played by an agent: give a factory, "
+            "lambda seed: driftbandits.Agent(policy, seed=seed)"
+        )
+
+
 def _play_python(make: Callable[[int], Any], trace: Trace, seed: int, record: Sequence[str]) -> Run:
     player = make(seed)
+    policy = getattr(player, "policy", None)
+    separate = isinstance(policy, Policy) and policy.separate
     T = trace.horizon
     chosen = np.empty(T, dtype=np.int64)
     estimates: list[Floats] = []
@@ -79,10 +92,14 @@ def _play_python(make: Callable[[int], Any], trace: Trace, seed: int, record: Se
         arms = np.arange(trace.arms)
         if trace.available is not None:
             arms = np.flatnonzero(trace.available[t])
-        decision = player.decide(trace.actions[t, arms])
+        named = {"arms": arms.tolist()} if separate else {}
+        decision = player.decide(trace.actions[t, arms], **named)
         chosen[t] = arms[int(getattr(decision, "index", decision))]
         if "theta_hat" in record:
-            estimates.append(np.array(getattr(player, "theta_hat", np.full(trace.dim, np.nan))))
+            unknown = np.full(trace.dim, np.nan)
+            estimates.append(
+                unknown if separate else np.array(getattr(player, "theta_hat", unknown))
+            )
         reward = trace.rewards[t, chosen[t]]
         if not np.isnan(reward):
             player.update(decision, float(reward))

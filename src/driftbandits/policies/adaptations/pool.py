@@ -403,6 +403,14 @@ def _reweigh(pool: Pool) -> None:
 
 @inlined
 def _look_for_change(model: Model, state: State, pool: Pool, s: int, threshold: float) -> None:
+    winner = leading_filter(pool, s, threshold)
+    if winner > 0:
+        report_change(model, state, pool, winner, threshold)
+
+
+@inlined
+def leading_filter(pool: Pool, s: int, threshold: float) -> int:
+    """The filter whose C_j exceeds the threshold by most, after a reward of round s; 0: none."""
     winner = 0
     for j in range(1, _FILTERS):
         pool.lead[j] += pool.evidence[j] - pool.evidence[0]
@@ -411,10 +419,14 @@ def _look_for_change(model: Model, state: State, pool: Pool, s: int, threshold: 
             pool.since[j] = s
         if pool.lead[j] > max(threshold, pool.lead[winner]):
             winner = j
-    if winner > 0:
-        change = pool.since[winner] + 1
-        record_detection(state, change, pool.lead[winner], threshold)
-        _forget_before(model, state, pool, change, winner)
+    return winner
+
+
+@inlined
+def report_change(model: Model, state: State, pool: Pool, winner: int, threshold: float) -> None:
+    change = pool.since[winner] + 1
+    record_detection(state, change, pool.lead[winner], threshold)
+    _forget_before(model, state, pool, change, winner)
 
 
 @internal

@@ -1,0 +1,102 @@
+"""What models of separate arms have in common, and the kernels that keep it so.
+
+One model of p coefficients for each of K arms is the block-diagonal model of K p coefficients. Its
+blocks learn apart. These couple them: the clock, the radius, which is that of all K p coefficients,
+the choice, and in a pool what the rewards of every arm say of the memories: the weights of the
+forecasts, the dispersion and the test for a change.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from driftbandits.estimator import Buffers, model_of, state_of
+from driftbandits.estimator.model import POOL, Floats, as_numbers
+from driftbandits.estimator.state import NUMBERS
+from driftbandits.jit import Handle, compiled, floats_of, length_of
+from driftbandits.policies.adaptations import pool
+from driftbandits.policies.chance import TAKEN, pick
+
+if TYPE_CHECKING:
+    from driftbandits.policies.configuration import Policy
+
+_IN_COMMON = {
+    "counters": ("since",),
+    "gauges": ("ridge", "spread", "expected_spread", "weights", "trust", "lead"),
+}
+"""Of a `Pool`, by store; those of one store lie in a row."""
+_pool_of = pool.LAYOUT.of
+
+
+def _places_in_common() -> dict[str, slice]:
+    """Where in their stores they lie: from the first of them to the last."""
+    sizes = pool.LAYOUT.sizes
+    places = SimpleNamespace(**{store: np.arange(size) for store, size in sizes.items()})
+    fields = pool.LAYOUT.in_python(places)
+    found = {}
+    for store, names in _IN_COMMON.items():
+        taken = np.concatenate([getattr(fields, name) for name in names])
+        assert (np.diff(taken) == 1).all(), "what is held in common must lie in a row"
+        found[store] = slice(int(taken[0]), int(taken[-1]) + 1)
+    return found
+
+
+_PLACES_IN_COMMON = _places_in_common()
+
+
+def numbers_of_arms(policy: Policy, count: int) -> Floats:
+    """The numbers of the model of one of so many arms, which does not look for changes alone."""
+    own = policy.adaptation.numbers_for(policy)
+    if policy.row.memory == POOL:
+        own = own._replace(threshold=0.0)
+    problem = policy.problem._replace(d=count * policy.model_dim)
+    return as_numbers(policy.model, policy.scoring, policy.confidence_for(problem), own)
+
+
+def change_threshold(policy: Policy) -> float:
+    """That of the test that all arms share; 0: there is none."""
+    if policy.row.memory != POOL:
+        return 0.0
+    threshold: float = policy.adaptation.numbers_for(policy).threshold
+    return threshold
+
+
+def held_in_common(policy: Policy, buffers: Buffers) -> list[Any]:
+    """The arrays among the buffers of an arm that are to be the same for all arms."""
+    if policy.row.memory != POOL:
+        return []
+    return [getattr(buffers, store)[places] for store, places in _PLACES_IN_COMMON.items()]
+
+
+@compiled
+def choose(epsilon: float, seed: int, first: int, table: Floats, picks: Floats) -> None:
+    """Pick distinct arms, best first, as the decisions first, first + 1, ...; see `Kernels.decide`.
+
+    table (4, K) and picks (2, n) as there; row 3 is scratch.
+    """
+    for i in range(table.shape[1]):
+        table[3, i] = table[2, i]
+    for rank in range(picks.shape[1]):
+        index, propensity = pick(epsilon, table, seed, first + rank)
+        picks[0, rank] = index
+        picks[1, rank] = propensity
+        table[3, index] = TAKEN
+
+
+@compiled
+def leading_filter(handle: Handle, s: int, threshold: float) -> int:
+    """Which filter says that the world has changed, after a reward of round s; 0: none does."""
+    d = int(floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))[0])
+    return pool.leading_filter(_pool_of(state_of(handle, d).stores), s, threshold)
+
+
+@compiled
+def forget_before_change(handle: Handle, winner: int, threshold: float) -> None:
+    """Report the change that a filter has found, and forget what was before it."""
+    numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
+    d = int(numbers[0])
+    state = state_of(handle, d)
+    pool.report_change(model_of(numbers, d), state, _pool_of(state.stores), winner, threshold)
