@@ -25,6 +25,7 @@ LINEAR = {
 linear = pytest.mark.parametrize("name", LINEAR)
 POOL = {"auto": {}, "mixture": {}}
 EVERY = {**LINEAR, **POOL}
+BESIDE = {**EVERY, "D-LinTS": {"discount": 0.99}, "dLinUCB": {}, "CD-LinUCB": {}}
 
 
 @dataclass
@@ -192,9 +193,9 @@ def test_a_run_of_the_pool_is_the_plain_one(d, rounds, delay):
     assert [(d.round, d.change) for d in agent.detections] == plain.detections
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", BESIDE)
 def test_the_ways_for_large_models_decide_as_those_for_small_ones(name):
-    given = {"dim": 40, **EVERY[name]}
+    given = {"dim": 40, **BESIDE[name]}
     large, small = (
         db.Agent(db.policy(name, **given)),
         db.Agent(db.policy(name, tolerance=1e-8, **given)),

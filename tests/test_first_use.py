@@ -127,13 +127,14 @@ def test_a_kernel_does_not_wait_for_another(tmp_path):
     assert report["compiled"] != []
 
 
-def test_a_service_lets_others_compile(tmp_path):
+@pytest.mark.parametrize("family", ["pooled", "large-pooled"])
+def test_a_service_lets_others_compile(family, tmp_path):
     code = REPORT.format(
-        body="""
+        body=f"""
     from driftbandits.service.kernels import make_ready
-    make_ready(["pooled"])
-    make_ready(["pooled"])
-    _, *used = db.policies.kernels_of("pooled")""",
+    make_ready(["{family}"])
+    make_ready(["{family}"])
+    _, *used = db.policies.kernels_of("{family}")""",
         outcome="[[sum(k.stats.cache_hits.values()), len(k.signatures)] for k in used]",
     )
     report, err = finish(start(code, DRIFTBANDITS_CACHE_DIR=tmp_path))

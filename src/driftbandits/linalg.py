@@ -289,6 +289,15 @@ def backward_solve_large(C: Floats, x: Floats) -> None:
 
 
 @compiled
+def multiply_by_factor_large(C: Floats, x: Floats) -> None:
+    """x := C x."""
+    d = x.shape[0]
+    for k in range(d - 1, -1, -1):
+        _add_one(x, k + 1, d, x[k], C[k])
+        x[k] /= C[k, k]
+
+
+@compiled
 def invert_factor_large(C: Floats, out: Floats) -> float:
     """out := C^-1, with zeros above the diagonal; returns trace A^-1 as `invert_factor` does."""
     squares = 0.0

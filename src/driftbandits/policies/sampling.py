@@ -37,11 +37,16 @@ from driftbandits.jit import inlined, internal
 from driftbandits.linalg import (
     add_scaled,
     backward_solve,
+    backward_solve_large,
     cholesky,
+    cholesky_large,
     copy,
     forward_solve,
+    forward_solve_large,
     inverse,
+    inverse_large,
     multiply_by_factor,
+    multiply_by_factor_large,
     norm,
     sandwich,
 )
@@ -59,14 +64,30 @@ def make_sampling_matrices(model: Model, scoring: Scoring, state: State) -> None
     """scratch.bonus := covariance of the sampled parameter over A^2, and what samples need."""
     scratch = state.scratch
     evaluate(model, state, FOR_THETA_HAT, state.theta_hat, model.order)
-    cholesky(scratch.J, scratch.factor)
+    _factorise(model, scratch.J, scratch.factor)
     if scoring.score == POSTERIOR:
-        inverse(scratch.factor, scratch.bonus)
+        _invert(model, scratch.factor, scratch.bonus)
     else:
         C = state.V2 if model.memory == DISCOUNT else state.V
-        inverse(scratch.factor, scratch.inverse)
+        _invert(model, scratch.factor, scratch.inverse)
         sandwich(scratch.inverse, C, scratch.other_matrix, scratch.bonus)
-        cholesky(C, scratch.noise_factor)
+        _factorise(model, C, scratch.noise_factor)
+
+
+@inlined
+def _factorise(model: Model, A: Floats, C: Floats) -> None:
+    if model.fast:
+        cholesky_large(A, C)
+    else:
+        cholesky(A, C)
+
+
+@inlined
+def _invert(model: Model, C: Floats, out: Floats) -> None:
+    if model.fast:
+        inverse_large(C, out)
+    else:
+        inverse(C, out)
 
 
 @internal
@@ -201,12 +222,21 @@ def _sample(model: Model, score: int, state: State) -> None:
     scratch = state.scratch
     noise = scratch.noise
     if score == PERTURBED:
-        multiply_by_factor(scratch.noise_factor, noise)
+        if model.fast:
+            multiply_by_factor_large(scratch.noise_factor, noise)
+        else:
+            multiply_by_factor(scratch.noise_factor, noise)
         if not model.linear:
             _solve_perturbed(model, state)
             return
-        forward_solve(scratch.factor, noise)
-    backward_solve(scratch.factor, noise)
+    if model.fast:
+        if score == PERTURBED:
+            forward_solve_large(scratch.factor, noise)
+        backward_solve_large(scratch.factor, noise)
+    else:
+        if score == PERTURBED:
+            forward_solve(scratch.factor, noise)
+        backward_solve(scratch.factor, noise)
     for j in range(model.d):
         scratch.point[j] = state.theta_hat[j] + noise[j]
 

@@ -201,6 +201,9 @@ def measure(
             multiply_rows(room.rows[:n], state.scratch.bonus, room.steps[:n])
             for i in range(n):
                 table[3, start + i] = dot_large(room.rows[i], room.steps[i])
+        elif scoring.score == GREEDY:
+            for i in range(n):
+                table[3, start + i] = 0.0
         else:
             solve_design(state, n, FOR_DIRECTIONS if scoring.sandwiched else FOR_SQUARES)
             if scoring.sandwiched:
