@@ -50,10 +50,11 @@ class Model(NamedTuple):
     c: float
     projection: int
     order: int  # of the Taylor expansions of g, see expansion.py
-    fast: int = 0  # whether the ways for large models are used; the last, see `model_in`
+    fast: int = 0  # whether the ways for large models are used; the last of all
 
 
 MODEL_SIZE = len(Model._fields)
+FAST = MODEL_SIZE - 1
 
 model_of = reader_of(Model, given=["d", "fast"])
 """The numbers by name; d and fast from whoever may know them beforehand."""
@@ -61,7 +62,7 @@ model_of = reader_of(Model, given=["d", "fast"])
 
 def model_in(numbers: Floats) -> Model:
     """The numbers by name, for Python."""
-    return model_of(numbers, int(numbers[0]), int(numbers[MODEL_SIZE - 1]))
+    return model_of(numbers, int(numbers[0]), int(numbers[FAST]))
 
 
 def as_numbers(*records: tuple[Any, ...]) -> Floats:

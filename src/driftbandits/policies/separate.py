@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from driftbandits.estimator import Buffers, model_of, state_of
-from driftbandits.estimator.model import POOL, Floats, as_numbers
+from driftbandits.estimator.model import FAST, POOL, Floats, as_numbers
 from driftbandits.estimator.state import NUMBERS
 from driftbandits.jit import Handle, compiled, floats_of, length_of
 from driftbandits.policies.adaptations import pool
@@ -97,6 +97,6 @@ def leading_filter(handle: Handle, s: int, threshold: float) -> int:
 def forget_before_change(handle: Handle, winner: int, threshold: float) -> None:
     """Report the change that a filter has found, and forget what was before it."""
     numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
-    d = int(numbers[0])
-    state = state_of(handle, d)
-    pool.report_change(model_of(numbers, d), state, _pool_of(state.stores), winner, threshold)
+    d, fast = int(numbers[0]), int(numbers[FAST])
+    model, state = model_of(numbers, d, fast), state_of(handle, d)
+    pool.report_change(model, state, _pool_of(state.stores), winner, threshold)
