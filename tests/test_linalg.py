@@ -243,3 +243,45 @@ def test_a_quadratic_that_is_not_convex_is_reported():
     sound, x = minimise_in_ball(np.diag([1.0, -2.0]), np.array([0.3, 0.4]), 1.0)
     assert not sound
     assert np.isfinite(x).all()
+
+
+large_sizes = pytest.mark.parametrize("d", (1, 2, 3, 4, 5, 17, 30, 99, 100))
+
+
+@large_sizes
+def test_the_factor_of_a_large_matrix_is_that_of_a_small_one_and_stands_in_both_triangles(d):
+    A, _ = positive_definite(d)
+    C = room(d)
+    assert linalg.cholesky_large(np.tril(A), C)
+    np.testing.assert_allclose(np.tril(C), np.tril(factored(A)), rtol=1e-10, atol=1e-12)
+    np.testing.assert_array_equal(C, C.T)
+
+
+def test_a_large_matrix_that_is_not_positive_has_no_factor():
+    A, _ = positive_definite(20)
+    A[7] = A[:, 7] = 0.0
+    assert not linalg.cholesky_large(A, room(20))
+
+
+@large_sizes
+def test_solves_and_inverses_of_large_matrices_are_those_of_numpy(d):
+    A, rng = positive_definite(d)
+    C, inverse, x = room(d), room(d), rng.normal(size=d)
+    linalg.cholesky_large(A, C)
+    solved = x.copy()
+    linalg.forward_solve_large(C, solved)
+    linalg.backward_solve_large(C, solved)
+    np.testing.assert_allclose(solved, np.linalg.solve(A, x), rtol=1e-9, atol=1e-11)
+    trace = linalg.inverse_large(C, inverse)
+    np.testing.assert_allclose(inverse, np.linalg.inv(A), rtol=1e-9, atol=1e-11)
+    assert trace == pytest.approx(np.trace(inverse))
+
+
+@large_sizes
+def test_products_with_large_matrices_are_those_of_numpy(d):
+    A, rng = positive_definite(d)
+    X, out, row = rng.normal(size=(7, d)), np.full((7, d), np.nan), np.full(d, np.nan)
+    linalg.multiply_rows(X, A, out)
+    np.testing.assert_allclose(out, X @ A, rtol=1e-9, atol=1e-10)
+    linalg.multiply_large(A, X[0], row)
+    np.testing.assert_allclose(row, out[0], rtol=1e-12, atol=1e-10)
