@@ -14,6 +14,7 @@ import numpy as np
 from driftbandits import policies
 from driftbandits.agent.decisions import Decision, Floats, estimates_from, frozen
 from driftbandits.estimator import keeps_rows, with_capacity
+from driftbandits.estimator.large import OFF
 from driftbandits.estimator.state import (
     BEGUN,
     DECREMENT,
@@ -31,6 +32,7 @@ from driftbandits.estimator.state import (
     counter_names,
     essence,
     estimates_of,
+    notes_of,
     revived,
 )
 from driftbandits.jit import handle_of
@@ -182,11 +184,17 @@ class Learner:
 
     @property
     def certificate(self) -> dict[str, float]:
-        gauges = self._fitted_copy().gauges
+        fitted = self._fitted_copy()
+        gauges, model = fitted.gauges, self.policy.model
+        relative = {}
+        if model.fast and not model.linear:
+            off = self.policy.problem.k * float(notes_of(fitted)[OFF])
+            relative["relative_to_width"] = off / (gauges.item(_RADIUS) or 1.0)
         return {
             "newton_decrement": float(gauges[DECREMENT]),
             "error_bound": float(gauges[ERROR_BOUND]),
             "kkt_residual": float(gauges[KKT_RESIDUAL]),
+            **relative,
         }
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from driftbandits import links
 from driftbandits.estimator.expansion import add_row, weight_of_age
+from driftbandits.estimator.large import follow_decay, follow_row
 from driftbandits.estimator.model import (
     DISCOUNT,
     EVERYTHING,
@@ -70,6 +71,8 @@ def _decay(model: Model, state: State, decay: float) -> None:
                 state.moments[which, i] *= decay
             state.gauges[MASS + which] *= decay
     state.gauges[LEAK] *= decay
+    if model.fast and not model.linear:
+        follow_decay(model, state, decay)
 
 
 @inlined
@@ -116,6 +119,8 @@ def _add_to_sums(model: Model, state: State, reward: float, weight: float) -> No
     for which in range(2):
         if state.counters[VALID + which]:
             add_row(model, state, which, row, weight)
+    if model.fast and not model.linear:
+        follow_row(model, state, weight)
 
 
 @inlined

@@ -129,6 +129,27 @@ class State(NamedTuple):
     stores: Stores  # in which a policy that adapts its memory has more
 
 
+class Large(NamedTuple):
+    """What a large model keeps besides, see large.py. It stands behind all else in the stores."""
+
+    newton: Floats
+    descent: Floats
+    norm: Floats  # near V2^-1, discounting
+    notes: Floats
+
+
+_LARGE = {"matrices": 3, "vectors": 1}
+
+
+@inlined
+def large_of(state: State) -> Large:
+    matrices, vectors = state.stores.matrices, state.stores.vectors
+    end = matrices.shape[0]
+    return Large(
+        matrices[end - 3], matrices[end - 2], matrices[end - 1], vectors[vectors.shape[0] - 1]
+    )
+
+
 _KNOWN = {"vectors": 5, "matrices": 2, "moments": 2}
 _SCRATCH = layout_of(Scratch, after=_KNOWN)
 _STATE = layout_of(State, scratch=_SCRATCH)
@@ -181,6 +202,9 @@ def new_buffers(numbers: Floats, capacity: int, sizes: Mapping[str, int] | None 
     model = model_of(numbers, d)
     ladder = ladder_of(d, model.order)
     wanted = {**_OWN, **(sizes or {})}
+    if model.fast and not model.linear:
+        for store, size in _LARGE.items():
+            wanted[store] += size
     buffers = Buffers(
         numbers=numbers,
         rows=np.zeros((d + 2, capacity)),
@@ -207,6 +231,12 @@ def named(buffers: Buffers) -> State:
 def estimates_of(buffers: Buffers) -> Floats:
     """theta_hat and theta, (2, d), which stand in a row behind the anchors."""
     return buffers.vectors[2:4]
+
+
+def notes_of(buffers: Buffers) -> Floats:
+    """The notes of a large model, for Python."""
+    notes: Floats = buffers.vectors[-1]
+    return notes
 
 
 def copy_of(buffers: Buffers) -> Buffers:

@@ -1,0 +1,511 @@
+"""theta-hat and its projection in large models: passes of two products each, and stale inverses.
+
+A large model keeps no matrix of an expansion, only the sums of g at theta_hat and at theta. A step
+multiplies what is left of the equation by the inverse of an earlier curvature, which rows are
+added to and taken from (Sherman and Morrison). Such an inverse only decides how fast the steps
+converge: where it has been slow for so long that a new one would have been cheaper, it is made
+anew. The certificate needs none of it. With r = b - g(theta_hat) from exact sums and J >= c V,
+
+    ||theta_hat - exact||_V <= ||r||_{V^-1} / c,
+
+so the error of any a.theta_hat is at most that many times ||a||_{V^-1}, which is how widths are
+measured. For the projection, with q the part of `pull` that is not along theta,
+
+    ||theta - exact||_V <= ||q||_{V^-1} / h,      h V <= J M^-1 J - bend + nu I / 2   near theta.
+
+Notation (beyond solve.py)
+--------
+closeness  scalar   what ||theta - exact||_V may be
+newton     (d, d)   near J(theta_hat)^-1
+descent    (d, d)   near (J M^-1 J - bend + nu I)^-1
+spread     scalar   V over V2, as their rows weigh: J M^-1 J is near spread sum w_s mu'^2 a_s a_s'
+least      scalar   the smallest slope of the remembered rows at theta_hat
+eta        scalar   the largest |mu''/mu' a_s.u|, so that bend <= eta J
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from driftbandits import links
+from driftbandits.estimator.expansion import block_width, weight_of_age
+from driftbandits.estimator.model import DISCOUNT, EXACT, NO_PROJECTION, Floats, Model
+from driftbandits.estimator.state import (
+    DAMPED_STEPS,
+    DECREMENT,
+    DESCENT_STEPS,
+    ERROR_BOUND,
+    FOR_THETA,
+    FOR_THETA_HAT,
+    HEAD,
+    KKT_RESIDUAL,
+    LEAK,
+    LONGEST,
+    NEWTON_STEPS,
+    PASSES,
+    PROJECTED,
+    PROJECTIONS,
+    TAIL,
+    VALID,
+    Large,
+    N,
+    State,
+    large_of,
+)
+from driftbandits.jit import allocating, inlined, internal, place, row_product
+from driftbandits.linalg import (
+    add_scaled,
+    cholesky_large,
+    copy,
+    dot,
+    inverse_large,
+    multiply_large,
+    norm,
+)
+
+REACH = 0.5
+"""Newton steps that move no a_s.theta further than this contract; longer ones are damped.
+
+|mu''| <= mu' for every model here, so along a step p the curvature changes by at most e^(|a.p|).
+"""
+_MOST_STEPS = 200
+_MOST_SOLVER_STEPS = 200
+_SLOW = 0.5  # a step that leaves more than this share of what was left calls for a new inverse
+_ROUNDING = 1e-14
+_SOLVED = 1e-9
+
+# Notes of a large model.
+NEWTON_MADE, DESCENT_MADE, NORM_MADE = map(place, range(3))
+NEWTON_DEBT, DESCENT_DEBT, NORM_DEBT = map(place, range(3, 6))  # steps beyond the first of a round
+LEAST, SPREAD = map(place, range(6, 8))
+OFF = place(8)  # bound of ||theta - exact||_V
+
+
+# -- passes ----------------------------------------------------------------------------------------
+
+_Z, _ALONG, _WEIGHT, _SHARE = map(place, range(4))  # rows of `lanes`
+
+
+@internal
+def _load_rows(
+    model: Model,
+    state: State,
+    point: Floats,
+    direction: Floats,
+    end: int,
+    weight: float,
+    block: Floats,
+    lanes: Floats,
+) -> float:
+    """The rows before `end` to `block`; a.point, a.direction and w to `lanes`.
+
+    As `load_block`: `weight` is that of row `end`, and that of the oldest row loaded is returned.
+    """
+    width = block.shape[1]
+    start = max(state.counters[HEAD], end - width)
+    size = end - start
+    times = state.rows[model.d + 1]
+    newer = times[end] if end < state.counters[TAIL] else float(state.counters[N])
+    z, along, weights = lanes[_Z], lanes[_ALONG], lanes[_WEIGHT]
+    for lane in range(width):
+        z[lane] = 0.0
+        along[lane] = 0.0
+        weights[lane] = 0.0
+    for lane in range(size - 1, -1, -1):
+        weight *= weight_of_age(model, newer - times[start + lane])
+        newer = times[start + lane]
+        weights[lane] = weight
+    for j in range(model.d):
+        source, target = state.rows[j, start:end], block[j]
+        x, y = point[j], direction[j]
+        for lane in range(size):
+            target[lane] = source[lane]
+            z[lane] += x * source[lane]
+            along[lane] += y * source[lane]
+        for lane in range(size, width):
+            target[lane] = 0.0
+    return weight
+
+
+@allocating
+def _sum_means(model: Model, state: State, which: int, point: Floats) -> float:
+    """Sums of an expansion of order 0 := sum w mu(a.point) a; returns the smallest slope."""
+    width = block_width(state)
+    slopes, scratch = np.empty((2, width)), np.empty((3, width))
+    block, lanes = np.empty((model.d, width)), np.empty((4, width))
+    sums = state.moments[which]
+    sums[:] = 0.0
+    least, weight = math.inf, 1.0
+    end = state.counters[TAIL]
+    while end > state.counters[HEAD]:
+        weight = _load_rows(model, state, point, point, end, weight, block, lanes)
+        links.block_derivatives(model.link, model.m, lanes[_Z], width, 1, scratch, slopes)
+        for lane in range(width):
+            least = min(least, slopes[1, lane])
+            slopes[0, lane] *= lanes[_WEIGHT, lane]
+        for j in range(model.d):
+            sums[1 + j] += row_product(block, j, slopes, 0)
+        end -= width
+    copy(point, state.anchors[which])
+    state.counters[VALID + which] = 1
+    state.counters[PASSES] += 1
+    return least
+
+
+@allocating
+def _sum_along(model: Model, state: State, point: Floats, u: Floats, out: Floats) -> float:
+    """out := J(point) u, penalty included; returns eta."""
+    width = block_width(state)
+    slopes, scratch = np.empty((3, width)), np.empty((3, width))
+    block, lanes = np.empty((model.d, width)), np.empty((4, width))
+    for j in range(model.d):
+        out[j] = model.lam * u[j]
+    eta, weight = 0.0, 1.0
+    end = state.counters[TAIL]
+    while end > state.counters[HEAD]:
+        weight = _load_rows(model, state, point, u, end, weight, block, lanes)
+        links.block_derivatives(model.link, model.m, lanes[_Z], width, 2, scratch, slopes)
+        for lane in range(width):
+            along = lanes[_ALONG, lane]
+            eta = max(eta, abs(slopes[2, lane] * along) / slopes[1, lane])
+            lanes[_SHARE, lane] = lanes[_WEIGHT, lane] * slopes[1, lane] * along
+        for j in range(model.d):
+            out[j] += row_product(block, j, lanes, _SHARE)
+        end -= width
+    state.counters[PASSES] += 1
+    return eta
+
+
+@allocating
+def _sum_curvature(model: Model, state: State, point: Floats, u: Floats, spread: float) -> None:
+    """scratch.J := sum w mu' a a', or with a spread sum w (spread mu'^2 - mu'' a.u) a a'; lower.
+
+    Of the second a share is left where mu'' would take it away.
+    """
+    J = state.scratch.J
+    width = block_width(state)
+    slopes, scratch = np.empty((3, width)), np.empty((3, width))
+    block, lanes = np.empty((model.d, width)), np.empty((4, width))
+    for i in range(model.d):
+        for j in range(model.d):
+            J[i, j] = 0.0
+    weight = 1.0
+    end = state.counters[TAIL]
+    while end > state.counters[HEAD]:
+        weight = _load_rows(model, state, point, u, end, weight, block, lanes)
+        links.block_derivatives(model.link, model.m, lanes[_Z], width, 2, scratch, slopes)
+        for lane in range(width):
+            steep = slopes[1, lane]
+            if spread > 0.0:
+                flat = spread * steep * steep
+                steep = max(flat - slopes[2, lane] * lanes[_ALONG, lane], 0.1 * flat)
+            lanes[_SHARE, lane] = lanes[_WEIGHT, lane] * steep
+        for i in range(model.d):
+            for lane in range(width):
+                lanes[_Z, lane] = lanes[_SHARE, lane] * block[i, lane]
+            for j in range(i + 1):
+                J[i, j] += row_product(lanes, _Z, block, j)
+        end -= width
+    state.counters[PASSES] += 1
+
+
+# -- inverses that follow the rows -----------------------------------------------------------------
+
+
+@inlined
+def follow_row(model: Model, state: State, weight: float) -> None:
+    """Let the inverses know of scratch.row, which was added with this weight."""
+    large, row = large_of(state), state.scratch.row
+    z = dot(row, state.theta_hat)
+    slope = links.slope(model.link, model.m, z)
+    large.notes[LEAST] = min(large.notes[LEAST], slope)
+    _add_to_inverse(model, state, large, large.newton, NEWTON_MADE, weight * slope)
+    if state.counters[PROJECTED]:
+        slope = links.slope(model.link, model.m, dot(row, state.theta))
+        steep = weight * large.notes[SPREAD] * slope * slope
+        _add_to_inverse(model, state, large, large.descent, DESCENT_MADE, steep)
+        _add_to_inverse(model, state, large, large.norm, NORM_MADE, weight * abs(weight))
+
+
+@internal
+def _add_to_inverse(
+    model: Model, state: State, large: Large, inverse: Floats, made: int, weight: float
+) -> None:
+    """(A + weight a a')^-1 from A^-1, a in scratch.row; given up where that is not positive."""
+    if large.notes[made] == 0.0:
+        return
+    row, other = state.scratch.row, state.scratch.other
+    multiply_large(inverse, row, other)
+    share = 1.0 + weight * dot(row, other)
+    if not share > 0.01:
+        large.notes[made] = 0.0
+        return
+    for i in range(model.d):
+        add_scaled(inverse[i], -weight / share * other[i], other)
+
+
+@inlined
+def follow_decay(model: Model, state: State, decay: float) -> None:
+    """Let the inverses know that all rows weigh less."""
+    large = large_of(state)
+    for i in range(model.d):
+        for j in range(model.d):
+            large.newton[i, j] /= decay
+            large.descent[i, j] /= decay
+            large.norm[i, j] /= decay * decay
+
+
+@inlined
+def _owes_more_than_a_new_one(model: Model, state: State, debt: float) -> bool:
+    """Whether so many steps have cost what a new inverse costs."""
+    rows = float(state.counters[TAIL] - state.counters[HEAD])
+    return debt * 4.0 * rows > model.d * (rows + 2.0 * model.d)
+
+
+@internal
+def _invert(model: Model, state: State, ridge: float, out: Floats) -> None:
+    """out := (scratch.J + ridge I)^-1."""
+    J = state.scratch.J
+    for i in range(model.d):
+        J[i, i] += ridge
+    cholesky_large(J, state.scratch.factor)
+    inverse_large(state.scratch.factor, out)
+
+
+@internal
+def _renew_newton(model: Model, state: State, large: Large) -> None:
+    _sum_curvature(model, state, state.theta_hat, state.theta_hat, 0.0)
+    _invert(model, state, model.lam, large.newton)
+    large.notes[NEWTON_MADE] = 1.0
+    large.notes[NEWTON_DEBT] = 0.0
+
+
+@internal
+def _renew_descent(model: Model, state: State, large: Large, u: Floats, nu: float) -> None:
+    spread = 1.0
+    if model.memory == DISCOUNT:
+        ridge = model.lam / model.c
+        rows, squared = 0.0, 0.0
+        for i in range(model.d):
+            rows += state.V[i, i] - ridge
+            squared += state.V2[i, i] - ridge
+        spread = max(rows / squared, 1.0) if squared > 0.0 else 1.0
+    large.notes[SPREAD] = spread
+    _sum_curvature(model, state, state.theta, u, spread)
+    _invert(model, state, model.lam * model.c + nu, large.descent)
+    large.notes[DESCENT_MADE] = 1.0
+    large.notes[DESCENT_DEBT] = 0.0
+
+
+# -- theta-hat -------------------------------------------------------------------------------------
+
+
+@internal
+def fit_large(model: Model, state: State, closeness: float) -> None:
+    """Bring theta_hat and theta up to date, to within `closeness` in the norm of V."""
+    scratch = state.scratch
+    cholesky_large(state.V, scratch.factor)
+    inverse_large(scratch.factor, scratch.bonus)
+    large = large_of(state)
+    off = _solve(model, state, large, closeness)
+    _project(model, state, large, closeness, off)
+
+
+@internal
+def _solve(model: Model, state: State, large: Large, closeness: float) -> float:
+    """Newton's steps with a stale inverse until theta_hat is certified; returns the bound."""
+    gauges, counters, scratch, theta_hat = state.gauges, state.counters, state.scratch, state.theta_hat
+    notes, residual, step, other = large.notes, scratch.residual, scratch.step, scratch.other
+    if not counters[VALID + FOR_THETA_HAT]:
+        notes[LEAST] = _sum_means(model, state, FOR_THETA_HAT, theta_hat)
+    last = math.inf
+    to_length = math.sqrt(model.c / model.lam)  # ||x|| <= that times ||x||_V
+    off = math.inf
+    for attempt in range(_MOST_STEPS):
+        _set_residual(model, state, FOR_THETA_HAT, theta_hat)
+        multiply_large(scratch.bonus, residual, other)
+        left = math.sqrt(max(dot(residual, other), 0.0)) + to_length * gauges[LEAK]
+        off = left / min(notes[LEAST], model.c)
+        moves = gauges[LONGEST] * to_length * off
+        # along the way to the root curvature falls by a factor e^s at most, s <= moves e^s
+        off = off * math.exp(1.43 * moves) if moves <= 0.25 else math.inf
+        size = norm(state.b) + norm(state.moments[FOR_THETA_HAT]) + model.lam * norm(theta_hat)
+        if off <= closeness or left <= _ROUNDING * to_length * size:
+            break
+        if notes[NEWTON_MADE] == 0.0 or left > _SLOW * last:
+            _renew_newton(model, state, large)
+        elif attempt > 0:
+            notes[NEWTON_DEBT] += 1.0
+        last = left
+        multiply_large(large.newton, residual, step)
+        length = gauges[LONGEST] * norm(step)
+        damped = math.log1p(length) / length if length > REACH else 1.0
+        counters[DAMPED_STEPS] += damped < 1.0
+        counters[NEWTON_STEPS] += 1
+        add_scaled(theta_hat, damped, step)
+        notes[LEAST] = _sum_means(model, state, FOR_THETA_HAT, theta_hat)
+    if _owes_more_than_a_new_one(model, state, notes[NEWTON_DEBT]):
+        notes[NEWTON_MADE] = 0.0
+    gauges[DECREMENT] = math.sqrt(model.c) * off
+    gauges[ERROR_BOUND] = to_length * off
+    return off
+
+
+@inlined
+def _set_residual(model: Model, state: State, which: int, point: Floats) -> None:
+    """scratch.residual := b - g(point), at the point of which the sums are."""
+    for j in range(model.d):
+        sums = state.moments[which, 1 + j]
+        state.scratch.residual[j] = state.b[j] - sums - model.lam * point[j]
+
+
+# -- the projection --------------------------------------------------------------------------------
+
+
+@internal
+def _project(model: Model, state: State, large: Large, closeness: float, off: float) -> None:
+    """theta := theta_hat, or its projection on the ball where it lies outside."""
+    state.gauges[KKT_RESIDUAL] = 0.0
+    large.notes[OFF] = off
+    length = norm(state.theta_hat)
+    if model.projection == NO_PROJECTION or length <= model.S:
+        copy(state.theta_hat, state.theta)
+        state.counters[PROJECTED] = 0
+        state.counters[VALID + FOR_THETA] = 0
+        large.notes[DESCENT_MADE] = large.notes[NORM_MADE] = 0.0
+        return
+    from_last = state.counters[PROJECTED] > 0 and model.projection == EXACT
+    state.counters[PROJECTED] = 1
+    state.counters[PROJECTIONS] += 1
+    if not from_last:
+        _set_radial(model, state)
+    if model.projection == EXACT:
+        _descend(model, state, large, closeness)
+
+
+@inlined
+def _set_radial(model: Model, state: State) -> None:
+    length = norm(state.theta_hat)
+    for j in range(model.d):
+        state.theta[j] = state.theta_hat[j] * (model.S / length)
+    state.counters[VALID + FOR_THETA] = 0
+
+
+@internal
+def _look(model: Model, state: State, large: Large) -> float:
+    """||b - g(theta)||^2 in the norm of M^-1; scratch.residual, and scratch.step := u."""
+    scratch, theta = state.scratch, state.theta
+    if not state.counters[VALID + FOR_THETA]:
+        _sum_means(model, state, FOR_THETA, theta)
+    _set_residual(model, state, FOR_THETA, theta)
+    if model.memory == DISCOUNT:
+        _solve_in_norm(model, state, large)
+    else:
+        multiply_large(scratch.bonus, scratch.residual, scratch.step)
+    return dot(scratch.residual, scratch.step)
+
+
+@internal
+def _solve_in_norm(model: Model, state: State, large: Large) -> None:
+    """scratch.step := V2^-1 scratch.residual, by conjugate gradients from a stale inverse."""
+    scratch = state.scratch
+    x, rest, direction = scratch.step, scratch.slope, scratch.noise
+    product, better = scratch.other, scratch.g
+    if large.notes[NORM_MADE] == 0.0:
+        cholesky_large(state.V2, scratch.factor)
+        inverse_large(scratch.factor, large.norm)
+        large.notes[NORM_MADE] = 1.0
+        large.notes[NORM_DEBT] = 0.0
+    copy(scratch.residual, rest)
+    multiply_large(large.norm, rest, direction)
+    for j in range(model.d):
+        x[j] = 0.0
+    first = left = dot(rest, direction)
+    for _ in range(_MOST_SOLVER_STEPS):
+        if not left > _SOLVED * _SOLVED * first:
+            break
+        multiply_large(state.V2, direction, product)
+        share = left / dot(direction, product)
+        add_scaled(x, share, direction)
+        add_scaled(rest, -share, product)
+        multiply_large(large.norm, rest, better)
+        last, left = left, dot(rest, better)
+        for j in range(model.d):
+            direction[j] = better[j] + left / last * direction[j]
+        large.notes[NORM_DEBT] += 2.0
+    if large.notes[NORM_DEBT] > model.d:
+        large.notes[NORM_MADE] = 0.0
+
+
+@internal
+def _descend(model: Model, state: State, large: Large, closeness: float) -> None:
+    """theta := a minimiser of ||b - g(theta)||_{M^-1} on the sphere, from where it is.
+
+    Newton's steps along the sphere with a stale inverse. A step that does not descend is taken back,
+    the inverse made anew, and the step then halved until it does.
+    """
+    counters, scratch, theta, notes = state.counters, state.scratch, state.theta, large.notes
+    u, start, pull, off_sphere = scratch.step, scratch.start, scratch.pull, scratch.point
+    best, shorten, last = math.inf, 1.0, math.inf
+    for attempt in range(_MOST_STEPS):
+        reached = _look(model, state, large)
+        counters[DESCENT_STEPS] += 1
+        again = reached > best * (1.0 + 1e-7)
+        if again:
+            shorten *= 0.5
+            copy(start, theta)
+            counters[VALID + FOR_THETA] = 0
+            _look(model, state, large)
+        else:
+            best = reached
+            shorten = 1.0
+        eta = _sum_along(model, state, theta, u, pull)
+        nu = max(dot(pull, theta), 0.0) / (model.S * model.S)
+        strength = norm(pull)
+        for j in range(model.d):
+            pull[j] -= nu * theta[j]
+        multiply_large(scratch.bonus, pull, scratch.other)
+        left = math.sqrt(max(dot(pull, scratch.other), 0.0))
+        state.gauges[KKT_RESIDUAL] = norm(pull) / strength if strength > 0.0 else 0.0
+        notes[OFF] = left / _curvature_on_sphere(model, state, eta, nu)
+        if notes[OFF] <= closeness or state.gauges[KKT_RESIDUAL] <= _ROUNDING or shorten < 1e-6:
+            break
+        if notes[DESCENT_MADE] == 0.0 or shorten == 0.5 or left > _SLOW * last:
+            copy(u, scratch.g)
+            _renew_descent(model, state, large, scratch.g, nu)
+        elif attempt > 0:
+            notes[DESCENT_DEBT] += 2.0
+        last = left
+        copy(theta, start)
+        _step_on_sphere(model, state, large, shorten, off_sphere)
+        _sum_means(model, state, FOR_THETA, theta)
+    if _owes_more_than_a_new_one(model, state, notes[DESCENT_DEBT]):
+        notes[DESCENT_MADE] = 0.0
+
+
+@inlined
+def _curvature_on_sphere(model: Model, state: State, eta: float, nu: float) -> float:
+    """h: J V^-1 J - eta J >= c (c - eta) V where eta <= 2 c, and I >= V / (its largest value)."""
+    largest = model.lam / model.c * (1.0 - model.d)
+    for i in range(model.d):
+        largest += state.V[i, i]
+    bent = model.c * (model.c - eta) if eta <= 2.0 * model.c else -0.25 * eta * eta
+    return max(bent + 0.5 * nu / largest, 0.01 * model.c * model.c)
+
+
+@inlined
+def _step_on_sphere(
+    model: Model, state: State, large: Large, shorten: float, along: Floats
+) -> None:
+    """theta := the point of the sphere beyond a step in its tangent, pulled by scratch.pull."""
+    other, theta = state.scratch.other, state.theta
+    multiply_large(large.descent, state.scratch.pull, along)
+    multiply_large(large.descent, theta, other)
+    ratio = dot(theta, along) / dot(theta, other)
+    for j in range(model.d):
+        theta[j] += shorten * (along[j] - ratio * other[j])
+    scale = model.S / norm(theta)
+    for j in range(model.d):
+        theta[j] *= scale
