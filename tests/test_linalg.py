@@ -245,7 +245,7 @@ def test_a_quadratic_that_is_not_convex_is_reported():
     assert np.isfinite(x).all()
 
 
-large_sizes = pytest.mark.parametrize("d", (1, 2, 3, 4, 5, 17, 30, 99, 100))
+large_sizes = pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 17, 30, 99, 100])
 
 
 @large_sizes

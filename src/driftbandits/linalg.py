@@ -332,6 +332,22 @@ def inverse_large(C: Floats, out: Floats) -> float:
 
 
 @compiled
+def dot_large(x: Floats, y: Floats) -> float:
+    """x . y, in four sums at a time."""
+    d = x.shape[0]
+    last = d - d % 4
+    a, b, c, e = 0.0, 0.0, 0.0, 0.0
+    for j in range(0, last, 4):
+        a += x[j] * y[j]
+        b += x[j + 1] * y[j + 1]
+        c += x[j + 2] * y[j + 2]
+        e += x[j + 3] * y[j + 3]
+    for j in range(last, d):
+        a += x[j] * y[j]
+    return (a + b) + (c + e)
+
+
+@compiled
 def multiply_large(A: Floats, x: Floats, out: Floats) -> None:
     """out := A x for a symmetric A."""
     d = x.shape[0]

@@ -31,6 +31,7 @@ import numpy as np
 
 from driftbandits import links
 from driftbandits.estimator.expansion import block_width, weight_of_age
+from driftbandits.estimator.inverse import add_to_inverse, fade, is_due, renew, room_in, solve
 from driftbandits.estimator.model import DISCOUNT, EXACT, NO_PROJECTION, Floats, Model
 from driftbandits.estimator.state import (
     DAMPED_STEPS,
@@ -47,6 +48,7 @@ from driftbandits.estimator.state import (
     PASSES,
     PROJECTED,
     PROJECTIONS,
+    STRETCH,
     TAIL,
     VALID,
     Large,
@@ -59,6 +61,7 @@ from driftbandits.linalg import (
     add_scaled,
     cholesky_large,
     copy,
+    copy_matrix,
     dot,
     inverse_large,
     multiply_large,
@@ -71,16 +74,14 @@ REACH = 0.5
 |mu''| <= mu' for every model here, so along a step p the curvature changes by at most e^(|a.p|).
 """
 _MOST_STEPS = 200
-_MOST_SOLVER_STEPS = 200
 _SLOW = 0.5  # a step that leaves more than this share of what was left calls for a new inverse
 _ROUNDING = 1e-14
-_SOLVED = 1e-9
 
 # Notes of a large model.
-NEWTON_MADE, DESCENT_MADE, NORM_MADE = map(place, range(3))
-NEWTON_DEBT, DESCENT_DEBT, NORM_DEBT = map(place, range(3, 6))  # steps beyond the first of a round
-LEAST, SPREAD = map(place, range(6, 8))
-OFF = place(8)  # bound of ||theta - exact||_V
+NEWTON_MADE, DESCENT_MADE, NEWTON_DEBT, DESCENT_DEBT = map(place, range(4))
+# A debt is the steps that were made beyond the first of a round.
+LEAST, SPREAD = map(place, range(4, 6))
+OFF = place(6)  # bound of ||theta - exact||_V
 
 
 # -- passes ----------------------------------------------------------------------------------------
@@ -226,7 +227,11 @@ def follow_row(model: Model, state: State, weight: float) -> None:
         slope = links.slope(model.link, model.m, dot(row, state.theta))
         steep = weight * large.notes[SPREAD] * slope * slope
         _add_to_inverse(model, state, large, large.descent, DESCENT_MADE, steep)
-        _add_to_inverse(model, state, large, large.norm, NORM_MADE, weight * abs(weight))
+    if model.memory == DISCOUNT:
+        square, scratch = weight * weight, state.scratch
+        add_to_inverse(
+            state.V2, large.norm, large.norm_notes, square, row, scratch.step, scratch.point
+        )
 
 
 @internal
@@ -247,14 +252,22 @@ def _add_to_inverse(
 
 
 @inlined
-def follow_decay(model: Model, state: State, decay: float) -> None:
+def follow_decay(model: Model, state: State, decay: float, rounds: int) -> None:
     """Let the inverses know that all rows weigh less."""
     large = large_of(state)
+    fade(large.norm_notes, decay * decay, model.lam / model.c, rounds)
     for i in range(model.d):
         for j in range(model.d):
             large.newton[i, j] /= decay
             large.descent[i, j] /= decay
-            large.norm[i, j] /= decay * decay
+
+
+@inlined
+def share_inverse(state: State) -> None:
+    """Note that V2 is V."""
+    large = large_of(state)
+    copy_matrix(state.P, large.norm)
+    copy(state.notes, large.norm_notes)
 
 
 @inlined
@@ -305,9 +318,8 @@ def _renew_descent(model: Model, state: State, large: Large, u: Floats, nu: floa
 @internal
 def fit_large(model: Model, state: State, closeness: float) -> None:
     """Bring theta_hat and theta up to date, to within `closeness` in the norm of V."""
-    scratch = state.scratch
-    cholesky_large(state.V, scratch.factor)
-    inverse_large(scratch.factor, scratch.bonus)
+    if is_due(state.notes):
+        renew(state.V, state.P, state.notes, state.scratch.factor)
     large = large_of(state)
     off = _solve(model, state, large, closeness)
     _project(model, state, large, closeness, off)
@@ -317,7 +329,7 @@ def fit_large(model: Model, state: State, closeness: float) -> None:
 def _solve(model: Model, state: State, large: Large, closeness: float) -> float:
     """Newton's steps with a stale inverse until theta_hat is certified; returns the bound."""
     gauges, counters, scratch, theta_hat = state.gauges, state.counters, state.scratch, state.theta_hat
-    notes, residual, step, other = large.notes, scratch.residual, scratch.step, scratch.other
+    notes, residual, step = large.notes, scratch.residual, scratch.step
     if not counters[VALID + FOR_THETA_HAT]:
         notes[LEAST] = _sum_means(model, state, FOR_THETA_HAT, theta_hat)
     last = math.inf
@@ -325,8 +337,7 @@ def _solve(model: Model, state: State, large: Large, closeness: float) -> float:
     off = math.inf
     for attempt in range(_MOST_STEPS):
         _set_residual(model, state, FOR_THETA_HAT, theta_hat)
-        multiply_large(scratch.bonus, residual, other)
-        left = math.sqrt(max(dot(residual, other), 0.0)) + to_length * gauges[LEAK]
+        left = _size(state, residual) + to_length * gauges[LEAK]
         off = left / min(notes[LEAST], model.c)
         moves = gauges[LONGEST] * to_length * off
         # along the way to the root curvature falls by a factor e^s at most, s <= moves e^s
@@ -354,6 +365,14 @@ def _solve(model: Model, state: State, large: Large, closeness: float) -> float:
 
 
 @inlined
+def _size(state: State, x: Floats) -> float:
+    """||x||_{V^-1}, or a little more: the inverse that is kept lacks some of the ridge of V."""
+    other = state.scratch.other
+    multiply_large(state.P, x, other)
+    return math.sqrt(max(state.notes[STRETCH] * dot(x, other), 0.0))
+
+
+@inlined
 def _set_residual(model: Model, state: State, which: int, point: Floats) -> None:
     """scratch.residual := b - g(point), at the point of which the sums are."""
     for j in range(model.d):
@@ -374,7 +393,7 @@ def _project(model: Model, state: State, large: Large, closeness: float, off: fl
         copy(state.theta_hat, state.theta)
         state.counters[PROJECTED] = 0
         state.counters[VALID + FOR_THETA] = 0
-        large.notes[DESCENT_MADE] = large.notes[NORM_MADE] = 0.0
+        large.notes[DESCENT_MADE] = 0.0
         return
     from_last = state.counters[PROJECTED] > 0 and model.projection == EXACT
     state.counters[PROJECTED] = 1
@@ -401,42 +420,15 @@ def _look(model: Model, state: State, large: Large) -> float:
         _sum_means(model, state, FOR_THETA, theta)
     _set_residual(model, state, FOR_THETA, theta)
     if model.memory == DISCOUNT:
-        _solve_in_norm(model, state, large)
+        room = room_in(state)
+        copy(scratch.residual, room.rows[0])
+        solve(state.V2, large.norm, large.norm_notes, room, 1, True)
+        copy(room.solutions[0], scratch.step)
     else:
-        multiply_large(scratch.bonus, scratch.residual, scratch.step)
-    return dot(scratch.residual, scratch.step)
-
-
-@internal
-def _solve_in_norm(model: Model, state: State, large: Large) -> None:
-    """scratch.step := V2^-1 scratch.residual, by conjugate gradients from a stale inverse."""
-    scratch = state.scratch
-    x, rest, direction = scratch.step, scratch.slope, scratch.noise
-    product, better = scratch.other, scratch.g
-    if large.notes[NORM_MADE] == 0.0:
-        cholesky_large(state.V2, scratch.factor)
-        inverse_large(scratch.factor, large.norm)
-        large.notes[NORM_MADE] = 1.0
-        large.notes[NORM_DEBT] = 0.0
-    copy(scratch.residual, rest)
-    multiply_large(large.norm, rest, direction)
-    for j in range(model.d):
-        x[j] = 0.0
-    first = left = dot(rest, direction)
-    for _ in range(_MOST_SOLVER_STEPS):
-        if not left > _SOLVED * _SOLVED * first:
-            break
-        multiply_large(state.V2, direction, product)
-        share = left / dot(direction, product)
-        add_scaled(x, share, direction)
-        add_scaled(rest, -share, product)
-        multiply_large(large.norm, rest, better)
-        last, left = left, dot(rest, better)
+        multiply_large(state.P, scratch.residual, scratch.step)
         for j in range(model.d):
-            direction[j] = better[j] + left / last * direction[j]
-        large.notes[NORM_DEBT] += 2.0
-    if large.notes[NORM_DEBT] > model.d:
-        large.notes[NORM_MADE] = 0.0
+            scratch.step[j] *= state.notes[STRETCH]
+    return dot(scratch.residual, scratch.step)
 
 
 @internal
@@ -466,8 +458,7 @@ def _descend(model: Model, state: State, large: Large, closeness: float) -> None
         strength = norm(pull)
         for j in range(model.d):
             pull[j] -= nu * theta[j]
-        multiply_large(scratch.bonus, pull, scratch.other)
-        left = math.sqrt(max(dot(pull, scratch.other), 0.0))
+        left = _size(state, pull)
         state.gauges[KKT_RESIDUAL] = norm(pull) / strength if strength > 0.0 else 0.0
         notes[OFF] = left / _curvature_on_sphere(model, state, eta, nu)
         if notes[OFF] <= closeness or state.gauges[KKT_RESIDUAL] <= _ROUNDING or shorten < 1e-6:

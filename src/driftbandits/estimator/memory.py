@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from driftbandits import links
 from driftbandits.estimator.expansion import add_row, weight_of_age
+from driftbandits.estimator.inverse import add_to_inverse, fade
 from driftbandits.estimator.large import follow_decay, follow_row
 from driftbandits.estimator.model import (
     DISCOUNT,
@@ -26,6 +27,7 @@ from driftbandits.estimator.state import (
     LONGEST,
     MASS,
     SPAN,
+    STALE,
     SUBTRACTIONS,
     TAIL,
     VALID,
@@ -47,7 +49,12 @@ def advance(model: Model, state: State, rounds: int) -> None:
     """Let the clock go on: older rows weigh less, or leave."""
     state.counters[N] += rounds
     if model.memory == DISCOUNT:
-        _decay(model, state, model.gamma if rounds == 1 else model.gamma**rounds)
+        decay = model.gamma if rounds == 1 else model.gamma**rounds
+        _decay(model, state, decay)
+        if model.fast:
+            fade(state.notes, decay, model.lam / model.c, rounds)
+        if model.order == 0:
+            follow_decay(model, state, decay, rounds)
     if model.memory in (WINDOW, DISCOUNT):
         if _oldest_has_left(model, state):
             _forget(model, state)
@@ -71,8 +78,6 @@ def _decay(model: Model, state: State, decay: float) -> None:
                 state.moments[which, i] *= decay
             state.gauges[MASS + which] *= decay
     state.gauges[LEAK] *= decay
-    if model.fast and not model.linear:
-        follow_decay(model, state, decay)
 
 
 @inlined
@@ -113,14 +118,18 @@ def _add_to_sums(model: Model, state: State, reward: float, weight: float) -> No
     """Add scratch.row to every sum."""
     row = state.scratch.row
     add_scaled(state.b, weight * reward, row)
+    if model.fast:
+        add_to_inverse(
+            state.V, state.P, state.notes, weight, row, state.scratch.step, state.scratch.point
+        )
+    if model.order == 0:
+        follow_row(model, state, weight)
     add_outer(state.V, weight, row)  # eq_Design_matrix_SW, eq_Design_matrix_D
     if model.memory == DISCOUNT:
         add_outer(state.V2, weight * weight, row)  # eq_Design_matrix_D2
     for which in range(2):
         if state.counters[VALID + which]:
             add_row(model, state, which, row, weight)
-    if model.fast and not model.linear:
-        follow_row(model, state, weight)
 
 
 @inlined
@@ -187,3 +196,5 @@ def rebuild(model: Model, state: State) -> None:
         add_outer(state.V, 1.0, row)
         state.gauges[LONGEST] = max(state.gauges[LONGEST], norm(row))
     state.counters[SUBTRACTIONS] = 0
+    if model.fast:
+        state.notes[STALE] = 1.0

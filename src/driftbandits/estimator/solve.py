@@ -29,6 +29,7 @@ from driftbandits.estimator.expansion import (
     remainder,
     sum_means,
 )
+from driftbandits.estimator.inverse import room_in, solve_design
 from driftbandits.estimator.large import REACH, fit_large
 from driftbandits.estimator.memory import drop_expansions, rebuild
 from driftbandits.estimator.model import DISCOUNT, EXACT, NO_PROJECTION, WINDOW, Model
@@ -100,11 +101,13 @@ def fit(model: Model, state: State, closeness: float) -> None:
     if model.memory == WINDOW and state.counters[SUBTRACTIONS] >= model.span:
         rebuild(model, state)
         drop_expansions(state)
-    if model.fast and not model.linear:
+    if model.order == 0:
         fit_large(model, state, closeness)
         state.counters[FITTED] = 1
         return
-    if model.linear:
+    if model.linear and model.fast:
+        _solve_large_ridge(model, state)
+    elif model.linear:
         _solve_ridge(model, state)
     else:
         if not state.counters[VALID]:
@@ -137,6 +140,18 @@ def _solve_ridge(model: Model, state: State) -> None:
     copy(state.b, state.theta_hat)
     forward_solve(factor, state.theta_hat)
     backward_solve(factor, state.theta_hat)
+
+
+@inlined
+def _solve_large_ridge(model: Model, state: State) -> None:
+    """As `_solve_ridge`, by the inverse that is kept."""
+    room = room_in(state)
+    copy(state.b, room.rows[0])
+    if not solve_design(state, 1, True) and _has_lost_digits(model, state):
+        rebuild(model, state)
+        copy(state.b, room.rows[0])
+        solve_design(state, 1, True)
+    copy(room.solutions[0], state.theta_hat)
 
 
 @internal

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftbandits.estimator.ladder import ladder_of
-from driftbandits.estimator.model import Floats, model_of
+from driftbandits.estimator.model import POOL, Floats, model_of
 from driftbandits.jit import (
     Handle,
     Layout,
@@ -56,6 +56,9 @@ MASS = place(5)  # and 6: the factor of the remainder of expansion 0, 1
 STATISTIC, THRESHOLD = map(place, range(7, 9))  # of the last detection
 RADIUS = place(9)  # of the last decision, bonus_scale included
 GAUGES = 10
+
+# Notes on the inverse of a large design matrix, see inverse.py.
+STRETCH, MISSING, LEFT, AGE, UPDATES, BLUR, STALE = map(place, range(7))
 
 FOR_THETA_HAT, FOR_THETA = map(place, range(2))
 """The two expansions of g."""
@@ -122,8 +125,10 @@ class State(NamedTuple):
     theta_hat: Vector
     theta: Vector
     b: Vector
+    notes: Vector  # of the inverse of a large model, see inverse.py
     V: Matrix
     V2: Matrix
+    P: Matrix  # V^-1 of a large model, but for what the notes say
     ladder: Annotated[Places, Share("ladder", None)]
     scratch: Scratch
     stores: Stores  # in which a policy that adapts its memory has more
@@ -134,23 +139,22 @@ class Large(NamedTuple):
 
     newton: Floats
     descent: Floats
-    norm: Floats  # near V2^-1, discounting
+    norm: Floats  # V2^-1 where rows are discounted, but for what the notes say
+    norm_notes: Floats
     notes: Floats
 
 
-_LARGE = {"matrices": 3, "vectors": 1}
+_LARGE = {"matrices": 3, "vectors": 2}
 
 
 @inlined
 def large_of(state: State) -> Large:
     matrices, vectors = state.stores.matrices, state.stores.vectors
-    end = matrices.shape[0]
-    return Large(
-        matrices[end - 3], matrices[end - 2], matrices[end - 1], vectors[vectors.shape[0] - 1]
-    )
+    i, j = matrices.shape[0], vectors.shape[0]
+    return Large(matrices[i - 3], matrices[i - 2], matrices[i - 1], vectors[j - 2], vectors[j - 1])
 
 
-_KNOWN = {"vectors": 5, "matrices": 2, "moments": 2}
+_KNOWN = {"vectors": 6, "matrices": 3, "moments": 2}
 _SCRATCH = layout_of(Scratch, after=_KNOWN)
 _STATE = layout_of(State, scratch=_SCRATCH)
 assert _KNOWN.items() <= _STATE.sizes.items()  # what is known ends where scratch begins
@@ -202,7 +206,8 @@ def new_buffers(numbers: Floats, capacity: int, sizes: Mapping[str, int] | None 
     model = model_of(numbers, d)
     ladder = ladder_of(d, model.order)
     wanted = {**_OWN, **(sizes or {})}
-    if model.fast and not model.linear:
+    is_large = model.order == 0 and model.memory != POOL
+    if is_large:
         for store, size in _LARGE.items():
             wanted[store] += size
     buffers = Buffers(
@@ -217,6 +222,10 @@ def new_buffers(numbers: Floats, capacity: int, sizes: Mapping[str, int] | None 
     )
     state = named(buffers)
     state.V[:] = state.V2[:] = np.eye(d) * (model.lam / model.c)
+    if model.fast:
+        state.notes[STALE] = 1.0
+    if is_large:
+        buffers.vectors[-2, STALE] = 1.0  # norm_notes of `Large`
     buffers.counters[FITTED] = 1
     buffers.counters[SPAN] = model.span
     return buffers
@@ -259,6 +268,7 @@ def essence(buffers: Buffers) -> dict[str, Any]:
         "moments": state.moments[:2],
         "more_vectors": buffers.vectors[_OWN["vectors"] :],
         "more_matrices": buffers.matrices[_OWN["matrices"] :],
+        **({"inverse": state.P, "notes": state.notes} if _is_fast(buffers) else {}),
     }
 
 
@@ -277,7 +287,13 @@ def revived(empty: Buffers, arrays: Mapping[str, Any]) -> Buffers:
     state.moments[:2] = arrays["moments"]
     buffers.vectors[_OWN["vectors"] :] = arrays["more_vectors"]
     buffers.matrices[_OWN["matrices"] :] = arrays["more_matrices"]
+    if _is_fast(buffers):
+        state.P[:], state.notes[:] = arrays["inverse"], arrays["notes"]
     return buffers
+
+
+def _is_fast(buffers: Buffers) -> bool:
+    return bool(model_of(buffers.numbers, int(buffers.numbers[0])).fast)
 
 
 def with_capacity(buffers: Buffers, capacity: int) -> Buffers:

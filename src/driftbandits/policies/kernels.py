@@ -37,7 +37,9 @@ from driftbandits.policies.scoring import (
     confidence_of,
     features_of,
     make_bonus_matrix,
+    measure,
     score,
+    score_measured,
     scoring_of,
     set_row,
     verdict_on,
@@ -131,10 +133,18 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
                 project_in_curvature(model, state)
             if special and scoring.score >= POSTERIOR:
                 make_sampling_matrices(model, scoring, state)
-            elif scoring.score not in (GREEDY, CONSTANT):
+            elif scoring.score not in (GREEDY, CONSTANT) and not model.fast:
                 make_bonus_matrix(scoring, state)
             wide = bonus_factor(model, scoring, confidence, state, number)
-        score(model, scoring, state, wide, actions, table)
+        if not model.fast or scoring.score == CONSTANT:
+            score(model, scoring, state, wide, actions, table)
+        else:
+            if pooled:
+                pool.measure(model, scoring, state, actions, table)
+            else:
+                has_matrix = special and scoring.score >= POSTERIOR
+                measure(model, scoring, state, has_matrix, actions, table)
+            score_measured(model, scoring, state, wide, actions, table)
         first = state.counters[N] + 1 if number == 0 else number
         for i in range(actions.shape[0]):
             table[3, i] = table[2, i]

@@ -18,10 +18,11 @@ import numpy as np
 
 from driftbandits import links
 from driftbandits.estimator import Model
+from driftbandits.estimator.inverse import BLOCK, room_in, solve_design
 from driftbandits.estimator.model import DISCOUNT, MODEL_SIZE, Floats
 from driftbandits.estimator.state import BEGUN, RADIUS, SPAN, N, State
 from driftbandits.jit import allocating, compiled, inlined, internal, place, reader_of
-from driftbandits.linalg import cholesky, inverse, norm, sandwich
+from driftbandits.linalg import cholesky, dot_large, inverse, multiply_rows, norm, sandwich
 from driftbandits.theory import (
     Confidence,
     bonus_radius,
@@ -189,8 +190,9 @@ def score(
     theta, bonus = state.theta, state.scratch.bonus
     state.gauges[RADIUS] = wide
     for i in range(actions.shape[0]):
-        mean, width = 0.0, 0.0
-        if scoring.score != CONSTANT:
+        if scoring.score == CONSTANT:
+            table[0, i] = table[1, i] = table[2, i] = 0.0
+        else:
             shrink = shrinkage(scoring, actions, i)
             z, square = 0.0, 0.0
             for j in range(model.d):
@@ -200,15 +202,74 @@ def score(
                 for k in range(j):
                     along += feature(scoring, actions, i, k, shrink) * bonus[j, k]
                 square += 2.0 * a * along
-            mean = scoring.centre + links.mean(model.link, model.m, z)
-            if scoring.score != OPTIMISTIC:
-                width = wide * math.sqrt(max(square, 0.0))
-            else:
-                best = links.mean(model.link, model.m, z + wide * math.sqrt(max(square, 0.0)))
-                width = scoring.centre + best - mean
-        table[0, i] = mean
-        table[1, i] = width
-        table[2, i] = mean + width
+            set_score(model, scoring, wide, z, square, table, i)
+
+
+@internal
+def measure(
+    model: Model, scoring: Scoring, state: State, has_matrix: bool, actions: Floats, table: Floats
+) -> None:
+    """Row 3 of `table`: squared norms of the actions of a large model, a block at a time.
+
+    By the matrix in scratch.bonus where there is one, else by the inverse that is kept.
+    """
+    room = room_in(state)
+    for start in range(0, actions.shape[0], BLOCK):
+        n = load_block(scoring, actions, start, room.rows)
+        if has_matrix:
+            multiply_rows(room.rows[:n], state.scratch.bonus, room.steps[:n])
+            for i in range(n):
+                table[3, start + i] = dot_large(room.rows[i], room.steps[i])
+        else:
+            solve_design(state, n, scoring.sandwiched > 0)
+            if scoring.sandwiched:
+                multiply_rows(room.solutions[:n], state.V2, room.steps[:n])
+            for i in range(n):
+                square = room.squares[i]
+                if scoring.sandwiched:
+                    square = dot_large(room.solutions[i], room.steps[i])
+                table[3, start + i] = square
+
+
+@inlined
+def load_block(scoring: Scoring, actions: Floats, start: int, rows: Floats) -> int:
+    """rows := the next actions as the model sees them; says how many."""
+    n = int(min(BLOCK, actions.shape[0] - start))
+    for i in range(n):
+        shrink = shrinkage(scoring, actions, start + i)
+        for j in range(rows.shape[1]):
+            rows[i, j] = feature(scoring, actions, start + i, j, shrink)
+    return n
+
+
+@inlined
+def score_measured(
+    model: Model, scoring: Scoring, state: State, wide: float, actions: Floats, table: Floats
+) -> None:
+    """As `score`, from the squared norms in row 3 of `table`."""
+    state.gauges[RADIUS] = wide
+    for i in range(actions.shape[0]):
+        shrink = shrinkage(scoring, actions, i)
+        z = 0.0
+        for j in range(model.d):
+            z += feature(scoring, actions, i, j, shrink) * state.theta[j]
+        set_score(model, scoring, wide, z, table[3, i], table, i)
+
+
+@inlined
+def set_score(
+    model: Model, scoring: Scoring, wide: float, z: float, square: float, table: Floats, i: int
+) -> None:
+    """The mean, width and score of action i, from a . theta and its squared norm."""
+    mean = scoring.centre + links.mean(model.link, model.m, z)
+    if scoring.score != OPTIMISTIC:
+        width = wide * math.sqrt(max(square, 0.0))
+    else:
+        best = links.mean(model.link, model.m, z + wide * math.sqrt(max(square, 0.0)))
+        width = scoring.centre + best - mean
+    table[0, i] = mean
+    table[1, i] = width
+    table[2, i] = mean + width
 
 
 @allocating

@@ -50,7 +50,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from driftbandits.estimator import Model, State
 from driftbandits.estimator.model import Floats
-from driftbandits.estimator.state import BEGUN, FITTED, Ints, N, layout_beyond
+from driftbandits.estimator.state import BEGUN, FITTED, STALE, Ints, N, layout_beyond
 from driftbandits.jit import Share, inlined, internal, reader_of
 from driftbandits.linalg import (
     add_outer,
@@ -145,7 +145,7 @@ def learn(
             if not is_bad:
                 _learn(state, models, m, outcome)
     _sort_out(model, judgement, state, models, playing)
-    _put_in_play(state, models, _soundest(judgement, models))
+    _put_in_play(model, state, models, _soundest(judgement, models))
 
 
 @inlined
@@ -300,8 +300,10 @@ def _move_model(models: Models, source: int, target: int) -> None:
 
 
 @inlined
-def _put_in_play(state: State, models: Models, m: int) -> None:
+def _put_in_play(model: Model, state: State, models: Models, m: int) -> None:
     """V, b := those of model m, from which a decision is made as LinUCB makes it."""
     copy(models.b[m], state.b)
     copy_matrix(models.A[m], state.V)
+    if model.fast:
+        state.notes[STALE] = 1.0
     state.counters[FITTED] = 0

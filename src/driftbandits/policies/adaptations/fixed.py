@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from driftbandits.estimator import Model, State, memory
+from driftbandits.estimator.large import share_inverse
 from driftbandits.estimator.memory import drop_expansions, rebuild
 from driftbandits.estimator.model import Floats
 from driftbandits.estimator.solve import fit
@@ -54,6 +55,8 @@ def estimate(
         _begin_period(model, state, state.counters[N] // scoring.period * scoring.period)
     if scoring.one_matrix:
         copy_matrix(state.V, state.V2)
+        if model.order == 0:
+            share_inverse(state)
     fit(model, state, closeness(model, scoring, confidence_of(numbers), state))
 
 

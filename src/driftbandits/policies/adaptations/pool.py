@@ -39,6 +39,14 @@ import numpy as np
 
 from driftbandits import links
 from driftbandits.estimator import Model, State
+from driftbandits.estimator.inverse import (
+    BLOCK,
+    add_to_inverse,
+    begin,
+    fade,
+    room_in,
+    solve,
+)
 from driftbandits.estimator.memory import insert_row, load_row
 from driftbandits.estimator.model import Floats
 from driftbandits.estimator.state import (
@@ -59,13 +67,14 @@ from driftbandits.linalg import (
     cholesky,
     copy,
     dot,
+    dot_large,
     forward_solve,
     inverse,
     set_to_identity,
 )
 from driftbandits.policies.adaptations.fixed import window_for
 from driftbandits.policies.detection import record_detection
-from driftbandits.policies.scoring import OWN_NUMBERS, Scoring, mean_square
+from driftbandits.policies.scoring import OWN_NUMBERS, Scoring, load_block, mean_square
 from driftbandits.theory import Confidence
 
 if TYPE_CHECKING:
@@ -120,6 +129,9 @@ class Pool(NamedTuple):
     evidence: Annotated[Floats, Share("gauges", _FORECASTS)]
     theta: Annotated[Floats, Share("vectors", _FILTERS)]
     precision: Annotated[Floats, Share("matrices", _FILTERS)]
+    # of large models alone, see estimator/inverse.py
+    notes: Annotated[Floats, Share("vectors", _FILTERS)]
+    inverse: Annotated[Floats, Share("matrices", _FILTERS)]
 
 
 LAYOUT = layout_beyond(Pool)
@@ -132,7 +144,11 @@ def numbers_for(policy: Policy) -> Numbers:
 
 
 def sizes_for(policy: Policy) -> dict[str, int]:
-    return dict(LAYOUT.sizes)
+    sizes = dict(LAYOUT.sizes)
+    if not policy.fast:
+        sizes["vectors"] -= _FILTERS
+        sizes["matrices"] -= _FILTERS
+    return sizes
 
 
 def weights_of_ages(policy: Policy, buffers: Buffers, ages: Floats) -> Floats:
@@ -153,7 +169,7 @@ def _prepare(model: Model, pool: Pool, square: float) -> None:
         return
     pool.ridge[0] = model.lam * (square if square > 0.0 else 1.0)
     for j in range(_FILTERS):
-        _empty(pool, j)
+        _empty(model, pool, j)
     for c in range(_MIXTURES):
         pool.trust[c] = _TRUST[c]
         for k in range(_FORECASTS):
@@ -161,10 +177,13 @@ def _prepare(model: Model, pool: Pool, square: float) -> None:
 
 
 @internal
-def _empty(pool: Pool, j: int) -> None:
-    for i in range(pool.theta.shape[1]):
+def _empty(model: Model, pool: Pool, j: int) -> None:
+    for i in range(model.d):
         pool.theta[j, i] = 0.0
     set_to_identity(pool.precision[j], pool.ridge[0])
+    if model.fast:
+        set_to_identity(pool.inverse[j], 1.0 / pool.ridge[0])
+        begin(pool.notes[j])
 
 
 @inlined
@@ -179,6 +198,8 @@ def advance(model: Model, state: State, rounds: int) -> None:
                 for k in range(model.d):
                     pool.precision[j, i, k] *= decay
                 pool.precision[j, i, i] += (1.0 - decay) * pool.ridge[0]
+            if model.fast:
+                fade(pool.notes[j], decay, pool.ridge[0], rounds)
     oldest = counters[N] - KEPT_ROUNDS
     while counters[HEAD] < counters[TAIL] and state.rows[model.d + 1, counters[HEAD]] <= oldest:
         counters[HEAD] += 1
@@ -269,11 +290,18 @@ def _predict(model: Model, state: State, pool: Pool, j: int, reward: float, phi:
     scratch.step := Lambda_j^-1 a, along which the reward moves the filter.
     """
     row, step, factor = state.scratch.row, state.scratch.step, state.scratch.factor
-    cholesky(pool.precision[j], factor)
-    copy(row, step)
-    forward_solve(factor, step)
-    pool.doubt[j] = dot(step, step)
-    backward_solve(factor, step)
+    if model.fast:
+        room = room_in(state)
+        copy(row, room.rows[0])
+        solve(pool.precision[j], pool.inverse[j], pool.notes[j], room, 1, True)
+        copy(room.solutions[0], step)
+        pool.doubt[j] = room.squares[0]
+    else:
+        cholesky(pool.precision[j], factor)
+        copy(row, step)
+        forward_solve(factor, step)
+        pool.doubt[j] = dot(step, step)
+        backward_solve(factor, step)
     pool.forecast[j] = dot(row, pool.theta[j])
     pool.evidence[j] = evidence(model, reward, pool.forecast[j], pool.doubt[j], phi)
 
@@ -285,6 +313,17 @@ def _update(model: Model, state: State, pool: Pool, j: int, reward: float, weigh
     t = settled(model, reward, z, q, weight)
     add_scaled(pool.theta[j], t, state.scratch.step)
     slope = weight * links.slope(model.link, model.m, z + q * t)
+    if model.fast:
+        scratch = state.scratch
+        add_to_inverse(
+            pool.precision[j],
+            pool.inverse[j],
+            pool.notes[j],
+            slope,
+            scratch.row,
+            scratch.point,
+            scratch.start,
+        )
     add_outer(pool.precision[j], slope, state.scratch.row)
 
 
@@ -371,7 +410,7 @@ def _forget_before(model: Model, state: State, pool: Pool, change: int, winner: 
         counters[HEAD] += 1
     counters[BEGUN] = change - 1
     for j in range(winner + 1):
-        _empty(pool, j)
+        _empty(model, pool, j)
         for i in range(counters[HEAD], counters[TAIL]):
             load_row(model, state, i)
             _predict(model, state, pool, j, rows[d, i], 1.0)
@@ -387,22 +426,38 @@ def estimate(
     model: Model, scoring: Scoring, numbers: Floats, state: State, seed: int, actions: Floats
 ) -> None:
     """theta_hat, theta := mean of the mixture, scratch.bonus := its covariance."""
-    d, scratch = model.d, state.scratch
-    pool, theta_hat, bonus = _pool_of(state.stores), state.theta_hat, scratch.bonus
+    d, pool, theta_hat = model.d, _pool_of(state.stores), state.theta_hat
     _prepare(model, pool, mean_square(model, scoring, actions))
     for i in range(d):
         theta_hat[i] = 0.0
-    set_to_identity(bonus, 0.0)
     for k in range(_FORECASTS):
         weight = _weight_of(pool, k)
         for i in range(d):
             theta_hat[i] += weight * _coordinate(pool, k, i)
     copy(theta_hat, state.theta)
+    if not model.fast:  # large models measure the actions instead
+        _make_covariance(model, state, pool)
+    state.counters[FITTED] = 1
+
+
+@inlined
+def _share_of_filter(pool: Pool, j: int) -> float:
+    """What the covariance of a filter weighs in that of the mixture: its line is its own too."""
+    own = _weight_of(pool, j)
+    if j >= 2:
+        own += _LEAD_VARIANCE * _weight_of(pool, _FILTERS + j - 2)
+    return own
+
+
+@inlined
+def _make_covariance(model: Model, state: State, pool: Pool) -> None:
+    """scratch.bonus := covariance of the mixture."""
+    d, scratch, theta_hat = model.d, state.scratch, state.theta_hat
+    bonus = scratch.bonus
+    set_to_identity(bonus, 0.0)
     phi = _present_dispersion(model, pool)
     for j in range(_FILTERS):
-        own = _weight_of(pool, j)
-        if j >= 2:
-            own += _LEAD_VARIANCE * _weight_of(pool, _FILTERS + j - 2)
+        own = _share_of_filter(pool, j)
         if own > _NEGLIGIBLE:
             cholesky(pool.precision[j], scratch.factor)
             inverse(scratch.factor, scratch.inverse)
@@ -415,7 +470,32 @@ def estimate(
             for i in range(d):
                 scratch.step[i] = _coordinate(pool, k, i) - theta_hat[i]
             add_outer(bonus, weight, scratch.step)
-    state.counters[FITTED] = 1
+
+
+@internal
+def measure(model: Model, scoring: Scoring, state: State, actions: Floats, table: Floats) -> None:
+    """Row 3 of `table`: variances of a . theta in the mixture, a block of actions at a time."""
+    pool, room = _pool_of(state.stores), room_in(state)
+    phi, theta_hat = _present_dispersion(model, pool), state.theta_hat
+    for start in range(0, actions.shape[0], BLOCK):
+        n = load_block(scoring, actions, start, room.rows)
+        for i in range(n):
+            table[3, start + i] = 0.0
+        for j in range(_FILTERS):
+            own = _share_of_filter(pool, j)
+            if own > _NEGLIGIBLE:
+                solve(pool.precision[j], pool.inverse[j], pool.notes[j], room, n, False)
+                for i in range(n):
+                    table[3, start + i] += phi * own * room.squares[i]
+        for k in range(_FORECASTS):
+            weight = _weight_of(pool, k)
+            if weight > _NEGLIGIBLE:
+                step = state.scratch.step
+                for i in range(model.d):
+                    step[i] = _coordinate(pool, k, i) - theta_hat[i]
+                for i in range(n):
+                    away = dot_large(room.rows[i], step)
+                    table[3, start + i] += weight * away * away
 
 
 @inlined
