@@ -154,32 +154,31 @@ def follow(
         if drift and t % drift == drift - 1:
             truth = -truth
         actions = features(rng, K, dim)
+        certificate = agent.certificate  # of the estimate that the decision will use
         decision = agent.decide(actions)
+        assert certificate["relative_to_width"] <= CLOSE
         if t % every == every - 1 or t < 5:
             thought = witness.think(t, actions, agent.theta)
-            assert_near(agent, policy, decision, thought)
+            assert_near(agent, certificate, decision, thought)
             projected += thought.theta is not thought.theta_hat
         action = actions[decision.index]
-        reward = min(float(policy.link.draw(rng, action @ truth)), policy.link.m)
+        reward = float(policy.link.draw(rng, [action @ truth])[0])
         waiting.append((decision, action, reward))
         if len(waiting) > late:
             learned, action, reward = waiting.pop(int(rng.integers(len(waiting))))
             if agent.update(learned, reward):
-                witness.rows.append((learned.t, action, reward))
+                witness.rows.append((learned.id, action, reward))
     return agent, projected
 
 
-def assert_near(agent, policy, decision, thought):
+def assert_near(agent, certificate, decision, thought):
     np.testing.assert_allclose(decision.widths, thought.widths, rtol=1e-7)
-    k = policy.problem.k
-    radius = agent.explain(decision).radius
-    certificate = agent.certificate
+    k, radius = agent.policy.problem.k, agent.explain(decision).radius
     for mine, exact in ((agent.theta_hat, thought.theta_hat), (agent.theta, thought.theta)):
         error = mine - exact
         relative = k * np.sqrt(error @ thought.design @ error) / radius
         assert relative <= CLOSE + ROUNDING
     assert relative <= certificate["relative_to_width"] + ROUNDING
-    assert certificate["relative_to_width"] <= CLOSE + ROUNDING
     theta_hat_off = np.linalg.norm(agent.theta_hat - thought.theta_hat)
     assert theta_hat_off <= certificate["error_bound"] + ROUNDING
     assert (np.abs(decision.means - thought.means) <= CLOSE * thought.widths + ROUNDING).all()
