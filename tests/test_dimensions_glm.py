@@ -69,7 +69,11 @@ class Witness:
         self.start = theta_hat = self.root(A, w, b, self.start)
         theta = theta_hat
         if np.linalg.norm(theta_hat) > of.S:
-            theta = self.projected(A, w, b, np.linalg.inv(M), near)
+            M_inverse = np.linalg.inv(M)
+            theta = self.projected(A, w, b, M_inverse, near)
+            radial = theta_hat * (of.S / np.linalg.norm(theta_hat))
+            off, radially = b - self.g(A, w, theta), b - self.g(A, w, radial)
+            assert off @ M_inverse @ off <= radially @ M_inverse @ radially * (1 + 1e-9)
         norms = np.sqrt(np.einsum("ki,ki->k", actions, np.linalg.solve(V, actions.T).T))
         widths = of.bonus_scale * of.radius(clock) * norms
         return Thought(theta_hat, theta, V, of.mean(actions @ theta), widths)
@@ -192,3 +196,81 @@ def assert_near(agent, certificate, decision, thought):
 def test_scores_are_within_a_ten_thousandth_of_their_width(name, link):
     _, projected = follow(name, dim=20, rounds=2000, every=20, drift=700, **REWARDS[link])
     assert projected > 20
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_the_same_at_a_hundred_dimensions(name):
+    _, projected = follow(name, dim=100, rounds=2000, every=100)
+    assert projected > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("link", REWARDS)
+@pytest.mark.parametrize("name", MEMORIES)
+def test_the_same_at_four_hundred_dimensions(name, link):
+    follow(name, dim=400, rounds=600, every=100, **REWARDS[link])
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+@pytest.mark.parametrize("features", [collinear, repeated])
+def test_features_that_are_nearly_the_same(name, features):
+    follow(name, dim=24, rounds=400, every=10, features=features)
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_features_of_many_scales(name):
+    follow(name, dim=24, rounds=400, every=10, features=of_many_scales, L=2000.0, S=5e-3)
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_a_wide_ball_and_a_narrow_bonus(name):
+    follow(name, dim=20, rounds=400, every=10, S=5.0)
+    follow(name, dim=20, rounds=400, every=10, S=3.0, bonus_scale=0.01)
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_rewards_that_come_late(name):
+    follow(name, dim=20, rounds=700, every=10, late=40)
+
+
+def test_the_witness_finds_what_scipy_finds():
+    rng = np.random.default_rng(3)
+    witness = Witness(db.policy("D-GLUCB", dim=20, discount=0.99))
+    witness.rows = [(t, unit_ball(rng, 1, 20)[0], float(rng.integers(2))) for t in range(150)]
+    A, x, w = witness.weighted(150)
+    b = A.T @ (w * x)
+    mine = witness.root(A, w, b, np.zeros(20))
+    root = optimize.root(lambda theta: b - witness.g(A, w, theta), np.zeros(20), tol=1e-14).x
+    np.testing.assert_allclose(mine, root, atol=1e-10)
+    M = np.linalg.inv((A.T * w**2) @ A + witness.of.lam / witness.of.c * np.eye(20))
+
+    def distance(theta):
+        return (b - witness.g(A, w, theta)) @ M @ (b - witness.g(A, w, theta))
+
+    sphere = {"type": "eq", "fun": lambda theta: theta @ theta - 1.0}
+    radial = mine / np.linalg.norm(mine)
+    found = optimize.minimize(
+        distance, radial, constraints=[sphere], method="SLSQP", options={"ftol": 1e-15}
+    ).x
+    np.testing.assert_allclose(witness.projected(A, w, b, M, radial), found, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_a_tolerance_is_absolute(name):
+    """With one, a model is computed as small ones are, and has their certificate."""
+    rng = np.random.default_rng(4)
+    policy = db.policy(name, dim=20, tolerance=1e-8, **MEMORIES[name])
+    agent = db.Agent(policy, seed=1)
+    witness = Witness(policy)
+    for t in range(60):
+        actions = unit_ball(rng, 5, 20)
+        assert set(agent.certificate) == {"newton_decrement", "error_bound", "kkt_residual"}
+        decision = agent.decide(actions)
+        thought = witness.think(t, actions, agent.theta)
+        assert np.linalg.norm(agent.theta_hat - thought.theta_hat) <= 1e-8
+        assert np.linalg.norm(agent.theta - thought.theta) <= 1e-8
+        reward = float(rng.integers(2))
+        agent.update(decision, reward)
+        witness.rows.append((decision.id, actions[decision.index], reward))
+
+

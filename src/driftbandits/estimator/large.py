@@ -30,7 +30,7 @@ import math
 import numpy as np
 
 from driftbandits import links
-from driftbandits.estimator.expansion import block_width, weight_of_age
+from driftbandits.estimator.expansion import block_width, sum_means, weight_of_age
 from driftbandits.estimator.inverse import add_to_inverse, fade, is_due, renew, room_in, solve
 from driftbandits.estimator.model import DISCOUNT, EXACT, NO_PROJECTION, Floats, Model
 from driftbandits.estimator.state import (
@@ -56,7 +56,7 @@ from driftbandits.estimator.state import (
     State,
     large_of,
 )
-from driftbandits.jit import allocating, inlined, internal, place, row_product
+from driftbandits.jit import allocating, inlined, internal, leaf, place, row_product
 from driftbandits.linalg import (
     add_scaled,
     cholesky_large,
@@ -65,7 +65,9 @@ from driftbandits.linalg import (
     dot,
     inverse_large,
     multiply_large,
+    multiply_rows,
     norm,
+    set_to_identity,
 )
 
 REACH = 0.5
@@ -81,26 +83,21 @@ _ROUNDING = 1e-14
 NEWTON_MADE, DESCENT_MADE, NEWTON_DEBT, DESCENT_DEBT = map(place, range(4))
 # A debt is the steps that were made beyond the first of a round.
 LEAST, SPREAD = map(place, range(4, 6))
-OFF = place(6)  # bound of ||theta - exact||_V
+NU, FURTHEST, NEAREST = map(place, range(6, 9))  # nu, max|a.u| and ||b - g||^2_{M^-1} at theta
+OFF = place(9)  # bound of ||theta - exact||_V
 
 
 # -- passes ----------------------------------------------------------------------------------------
 
-_Z, _ALONG, _WEIGHT, _SHARE = map(place, range(4))  # rows of `lanes`
+_Z, _ALONG, _WEIGHT, _SHARE, _EXTREME = map(place, range(5))  # rows of `lanes`
+_LANES = 5
 
 
-@internal
+@inlined
 def _load_rows(
-    model: Model,
-    state: State,
-    point: Floats,
-    direction: Floats,
-    end: int,
-    weight: float,
-    block: Floats,
-    lanes: Floats,
+    model: Model, state: State, points: Floats, end: int, weight: float, block: Floats, lanes: Floats
 ) -> float:
-    """The rows before `end` to `block`; a.point, a.direction and w to `lanes`.
+    """The rows before `end` to `block`; their products with each of the points, and w, to `lanes`.
 
     As `load_block`: `weight` is that of row `end`, and that of the oldest row loaded is returned.
     """
@@ -109,24 +106,21 @@ def _load_rows(
     size = end - start
     times = state.rows[model.d + 1]
     newer = times[end] if end < state.counters[TAIL] else float(state.counters[N])
-    z, along, weights = lanes[_Z], lanes[_ALONG], lanes[_WEIGHT]
+    weights = lanes[_WEIGHT]
     for lane in range(width):
-        z[lane] = 0.0
-        along[lane] = 0.0
-        weights[lane] = 0.0
-    for lane in range(size - 1, -1, -1):
-        weight *= weight_of_age(model, newer - times[start + lane])
-        newer = times[start + lane]
-        weights[lane] = weight
+        weights[lane] = 1.0 if lane < size else 0.0
+    if model.memory == DISCOUNT:
+        for lane in range(size - 1, -1, -1):
+            weight *= weight_of_age(model, newer - times[start + lane])
+            newer = times[start + lane]
+            weights[lane] = weight
     for j in range(model.d):
         source, target = state.rows[j, start:end], block[j]
-        x, y = point[j], direction[j]
         for lane in range(size):
             target[lane] = source[lane]
-            z[lane] += x * source[lane]
-            along[lane] += y * source[lane]
         for lane in range(size, width):
             target[lane] = 0.0
+    multiply_rows(points, block, lanes[: points.shape[0]])
     return weight
 
 
@@ -135,16 +129,18 @@ def _sum_means(model: Model, state: State, which: int, point: Floats) -> float:
     """Sums of an expansion of order 0 := sum w mu(a.point) a; returns the smallest slope."""
     width = block_width(state)
     slopes, scratch = np.empty((2, width)), np.empty((3, width))
-    block, lanes = np.empty((model.d, width)), np.empty((4, width))
-    sums = state.moments[which]
+    block, lanes, points = np.empty((model.d, width)), np.empty((_LANES, width)), np.empty((1, model.d))
+    copy(point, points[0])
+    sums, least = state.moments[which], lanes[_EXTREME]
     sums[:] = 0.0
-    least, weight = math.inf, 1.0
+    least[:] = math.inf
+    weight = 1.0
     end = state.counters[TAIL]
     while end > state.counters[HEAD]:
-        weight = _load_rows(model, state, point, point, end, weight, block, lanes)
+        weight = _load_rows(model, state, points, end, weight, block, lanes)
         links.block_derivatives(model.link, model.m, lanes[_Z], width, 1, scratch, slopes)
         for lane in range(width):
-            least = min(least, slopes[1, lane])
+            least[lane] = min(least[lane], slopes[1, lane])
             slopes[0, lane] *= lanes[_WEIGHT, lane]
         for j in range(model.d):
             sums[1 + j] += row_product(block, j, slopes, 0)
@@ -152,31 +148,45 @@ def _sum_means(model: Model, state: State, which: int, point: Floats) -> float:
     copy(point, state.anchors[which])
     state.counters[VALID + which] = 1
     state.counters[PASSES] += 1
-    return least
+    return smallest(least)
 
 
 @allocating
-def _sum_along(model: Model, state: State, point: Floats, u: Floats, out: Floats) -> float:
-    """out := J(point) u, penalty included; returns eta."""
+def _sum_along(
+    model: Model, state: State, point: Floats, u: Floats, out: Floats
+) -> tuple[float, float]:
+    """out := J(point) u, penalty included; returns eta, and the largest |a.u|."""
     width = block_width(state)
     slopes, scratch = np.empty((3, width)), np.empty((3, width))
-    block, lanes = np.empty((model.d, width)), np.empty((4, width))
+    block, lanes, points = np.empty((model.d, width)), np.empty((_LANES, width)), np.empty((2, model.d))
+    copy(point, points[0])
+    copy(u, points[1])
+    etas, furthest = np.zeros(width), np.zeros(width)
     for j in range(model.d):
         out[j] = model.lam * u[j]
-    eta, weight = 0.0, 1.0
+    weight = 1.0
     end = state.counters[TAIL]
     while end > state.counters[HEAD]:
-        weight = _load_rows(model, state, point, u, end, weight, block, lanes)
+        weight = _load_rows(model, state, points, end, weight, block, lanes)
         links.block_derivatives(model.link, model.m, lanes[_Z], width, 2, scratch, slopes)
         for lane in range(width):
             along = lanes[_ALONG, lane]
-            eta = max(eta, abs(slopes[2, lane] * along) / slopes[1, lane])
+            etas[lane] = max(etas[lane], abs(slopes[2, lane] * along) / slopes[1, lane])
+            furthest[lane] = max(furthest[lane], abs(along))
             lanes[_SHARE, lane] = lanes[_WEIGHT, lane] * slopes[1, lane] * along
         for j in range(model.d):
             out[j] += row_product(block, j, lanes, _SHARE)
         end -= width
     state.counters[PASSES] += 1
-    return eta
+    return -smallest(-etas), -smallest(-furthest)
+
+
+@leaf
+def smallest(x: Floats) -> float:
+    least = math.inf
+    for i in range(x.shape[0]):
+        least = min(least, x[i])
+    return least
 
 
 @allocating
@@ -188,14 +198,14 @@ def _sum_curvature(model: Model, state: State, point: Floats, u: Floats, spread:
     J = state.scratch.J
     width = block_width(state)
     slopes, scratch = np.empty((3, width)), np.empty((3, width))
-    block, lanes = np.empty((model.d, width)), np.empty((4, width))
-    for i in range(model.d):
-        for j in range(model.d):
-            J[i, j] = 0.0
+    block, lanes, points = np.empty((model.d, width)), np.empty((_LANES, width)), np.empty((2, model.d))
+    copy(point, points[0])
+    copy(u, points[1])
+    set_to_identity(J, 0.0)
     weight = 1.0
     end = state.counters[TAIL]
     while end > state.counters[HEAD]:
-        weight = _load_rows(model, state, point, u, end, weight, block, lanes)
+        weight = _load_rows(model, state, points, end, weight, block, lanes)
         links.block_derivatives(model.link, model.m, lanes[_Z], width, 2, scratch, slopes)
         for lane in range(width):
             steep = slopes[1, lane]
@@ -205,9 +215,9 @@ def _sum_curvature(model: Model, state: State, point: Floats, u: Floats, spread:
             lanes[_SHARE, lane] = lanes[_WEIGHT, lane] * steep
         for i in range(model.d):
             for lane in range(width):
-                lanes[_Z, lane] = lanes[_SHARE, lane] * block[i, lane]
+                lanes[_EXTREME, lane] = lanes[_SHARE, lane] * block[i, lane]
             for j in range(i + 1):
-                J[i, j] += row_product(lanes, _Z, block, j)
+                J[i, j] += row_product(lanes, _EXTREME, block, j)
         end -= width
     state.counters[PASSES] += 1
 
@@ -398,10 +408,13 @@ def _project(model: Model, state: State, large: Large, closeness: float, off: fl
     from_last = state.counters[PROJECTED] > 0 and model.projection == EXACT
     state.counters[PROJECTED] = 1
     state.counters[PROJECTIONS] += 1
+    if from_last:
+        _descend(model, state, large, closeness)
+        from_last = not _radial_is_nearer(model, state, large)
     if not from_last:
         _set_radial(model, state)
-    if model.projection == EXACT:
-        _descend(model, state, large, closeness)
+        if model.projection == EXACT:
+            _descend(model, state, large, closeness)
 
 
 @inlined
@@ -413,12 +426,44 @@ def _set_radial(model: Model, state: State) -> None:
 
 
 @internal
+def _radial_is_nearer(model: Model, state: State, large: Large) -> bool:
+    """Whether the radial projection has a smaller ||b - g||_{M^-1} than theta.
+
+    With D the way from theta to the radial point, nu ||D||^2 >= sup|mu''| max|a.u| ||D||^2_V rules
+    it out, since then u.(g(radial) - g(theta)) <= 0. Else a pass tells.
+    """
+    scratch, notes = state.scratch, large.notes
+    radial, way, product = scratch.start, scratch.point, scratch.other
+    scale = model.S / norm(state.theta_hat)
+    for j in range(model.d):
+        radial[j] = scale * state.theta_hat[j]
+        way[j] = radial[j] - state.theta[j]
+    multiply_large(state.V, way, product)
+    bent = links.derivative_bound(model.link, model.m, 2, model.S * state.gauges[LONGEST])
+    if bent * notes[FURTHEST] * dot(way, product) <= notes[NU] * dot(way, way):
+        return False
+    sum_means(model, state, radial)
+    for j in range(model.d):
+        scratch.residual[j] = state.b[j] - scratch.g[j]
+    _solve_in_norm(model, state, large)
+    return bool(dot(scratch.residual, scratch.step) < notes[NEAREST])
+
+
+@internal
 def _look(model: Model, state: State, large: Large) -> float:
     """||b - g(theta)||^2 in the norm of M^-1; scratch.residual, and scratch.step := u."""
     scratch, theta = state.scratch, state.theta
     if not state.counters[VALID + FOR_THETA]:
         _sum_means(model, state, FOR_THETA, theta)
     _set_residual(model, state, FOR_THETA, theta)
+    _solve_in_norm(model, state, large)
+    return dot(scratch.residual, scratch.step)
+
+
+@internal
+def _solve_in_norm(model: Model, state: State, large: Large) -> None:
+    """scratch.step := M^-1 scratch.residual."""
+    scratch = state.scratch
     if model.memory == DISCOUNT:
         room = room_in(state)
         copy(scratch.residual, room.rows[0])
@@ -428,7 +473,6 @@ def _look(model: Model, state: State, large: Large) -> float:
         multiply_large(state.P, scratch.residual, scratch.step)
         for j in range(model.d):
             scratch.step[j] *= state.notes[STRETCH]
-    return dot(scratch.residual, scratch.step)
 
 
 @internal
@@ -453,12 +497,13 @@ def _descend(model: Model, state: State, large: Large, closeness: float) -> None
         else:
             best = reached
             shorten = 1.0
-        eta = _sum_along(model, state, theta, u, pull)
+        eta, notes[FURTHEST] = _sum_along(model, state, theta, u, pull)
         nu = max(dot(pull, theta), 0.0) / (model.S * model.S)
         strength = norm(pull)
         for j in range(model.d):
             pull[j] -= nu * theta[j]
         left = _size(state, pull)
+        notes[NU], notes[NEAREST] = nu, best
         state.gauges[KKT_RESIDUAL] = norm(pull) / strength if strength > 0.0 else 0.0
         notes[OFF] = left / _curvature_on_sphere(model, state, eta, nu)
         if notes[OFF] <= closeness or state.gauges[KKT_RESIDUAL] <= _ROUNDING or shorten < 1e-6:
@@ -478,10 +523,13 @@ def _descend(model: Model, state: State, large: Large, closeness: float) -> None
 
 @inlined
 def _curvature_on_sphere(model: Model, state: State, eta: float, nu: float) -> float:
-    """h: J V^-1 J - eta J >= c (c - eta) V where eta <= 2 c, and I >= V / (its largest value)."""
-    largest = model.lam / model.c * (1.0 - model.d)
+    """h: J V^-1 J - eta J >= c (c - eta) V where eta <= 2 c, and I >= V / (its largest sum)."""
+    largest = 0.0
     for i in range(model.d):
-        largest += state.V[i, i]
+        total = 0.0
+        for j in range(model.d):
+            total += abs(state.V[i, j])
+        largest = max(largest, total)
     bent = model.c * (model.c - eta) if eta <= 2.0 * model.c else -0.25 * eta * eta
     return max(bent + 0.5 * nu / largest, 0.01 * model.c * model.c)
 
