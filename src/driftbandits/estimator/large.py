@@ -30,7 +30,7 @@ import math
 import numpy as np
 
 from driftbandits import links
-from driftbandits.estimator.expansion import block_width, sum_means, weight_of_age
+from driftbandits.estimator.expansion import sum_means, weight_of_age
 from driftbandits.estimator.inverse import add_to_inverse, fade, is_due, renew, room_in, solve
 from driftbandits.estimator.model import DISCOUNT, EXACT, NO_PROJECTION, Floats, Model
 from driftbandits.estimator.state import (
@@ -56,7 +56,7 @@ from driftbandits.estimator.state import (
     State,
     large_of,
 )
-from driftbandits.jit import allocating, inlined, internal, leaf, place, row_product
+from driftbandits.jit import LANES, allocating, inlined, internal, place, span_product
 from driftbandits.linalg import (
     add_scaled,
     cholesky_large,
@@ -65,7 +65,6 @@ from driftbandits.linalg import (
     dot,
     inverse_large,
     multiply_large,
-    multiply_rows,
     norm,
     set_to_identity,
 )
@@ -87,68 +86,81 @@ NU, FURTHEST, NEAREST = map(place, range(6, 9))  # nu, max|a.u| and ||b - g||^2_
 OFF = place(9)  # bound of ||theta - exact||_V
 
 
-# -- passes ----------------------------------------------------------------------------------------
+# -- passes: spans of rows where they lie, newest first --------------------------------------------
 
-_Z, _ALONG, _WEIGHT, _SHARE, _EXTREME = map(place, range(5))  # rows of `lanes`
-_LANES = 5
+_SPAN = 512
+_Z, _ALONG, _WEIGHT, _SHARE = map(place, range(4))  # rows of `lanes`
+_LANES = 4
 
 
 @inlined
-def _load_rows(
-    model: Model, state: State, points: Floats, end: int, weight: float, block: Floats, lanes: Floats
-) -> float:
-    """The rows before `end` to `block`; their products with each of the points, and w, to `lanes`.
+def _span_width(state: State) -> int:
+    rows = int(state.counters[TAIL] - state.counters[HEAD])
+    return min(_SPAN, (rows + LANES - 1) // LANES * LANES)
 
-    As `load_block`: `weight` is that of row `end`, and that of the oldest row loaded is returned.
+
+@inlined
+def _weigh(model: Model, state: State, start: int, end: int, weight: float, out: Floats) -> float:
+    """out := weights of a span of rows, and 0 behind; `weight` is that of row `end`.
+
+    Returned is that of row `start`.
     """
-    width = block.shape[1]
-    start = max(state.counters[HEAD], end - width)
-    size = end - start
-    times = state.rows[model.d + 1]
+    size, times = end - start, state.rows[model.d + 1]
     newer = times[end] if end < state.counters[TAIL] else float(state.counters[N])
-    weights = lanes[_WEIGHT]
-    for lane in range(width):
-        weights[lane] = 1.0 if lane < size else 0.0
+    for lane in range(out.shape[0]):
+        out[lane] = 1.0 if lane < size else 0.0
     if model.memory == DISCOUNT:
         for lane in range(size - 1, -1, -1):
             weight *= weight_of_age(model, newer - times[start + lane])
             newer = times[start + lane]
-            weights[lane] = weight
-    for j in range(model.d):
-        source, target = state.rows[j, start:end], block[j]
-        for lane in range(size):
-            target[lane] = source[lane]
-        for lane in range(size, width):
-            target[lane] = 0.0
-    multiply_rows(points, block, lanes[: points.shape[0]])
+            out[lane] = weight
     return weight
+
+
+@internal
+def _multiply_span(
+    model: Model, state: State, start: int, end: int, point: Floats, out: Floats
+) -> None:
+    """out := a.point for a span of rows, and 0 behind."""
+    rows, size, whole = state.rows, end - start, model.d - model.d % 4
+    for lane in range(out.shape[0]):
+        out[lane] = 0.0
+    for j in range(0, whole, 4):
+        a, b, c, d = point[j], point[j + 1], point[j + 2], point[j + 3]
+        w, x = rows[j, start:end], rows[j + 1, start:end]
+        y, z = rows[j + 2, start:end], rows[j + 3, start:end]
+        for lane in range(size):
+            out[lane] += a * w[lane] + b * x[lane] + c * y[lane] + d * z[lane]
+    for j in range(whole, model.d):
+        a, w = point[j], rows[j, start:end]
+        for lane in range(size):
+            out[lane] += a * w[lane]
 
 
 @allocating
 def _sum_means(model: Model, state: State, which: int, point: Floats) -> float:
     """Sums of an expansion of order 0 := sum w mu(a.point) a; returns the smallest slope."""
-    width = block_width(state)
+    head, width = state.counters[HEAD], _span_width(state)
+    lanes, least = np.empty((_LANES, width)), np.full(width, math.inf)
     slopes, scratch = np.empty((2, width)), np.empty((3, width))
-    block, lanes, points = np.empty((model.d, width)), np.empty((_LANES, width)), np.empty((1, model.d))
-    copy(point, points[0])
-    sums, least = state.moments[which], lanes[_EXTREME]
+    sums = state.moments[which]
     sums[:] = 0.0
-    least[:] = math.inf
-    weight = 1.0
-    end = state.counters[TAIL]
-    while end > state.counters[HEAD]:
-        weight = _load_rows(model, state, points, end, weight, block, lanes)
+    end, weight = state.counters[TAIL], 1.0
+    while end > head:
+        start = max(head, end - width)
+        weight = _weigh(model, state, start, end, weight, lanes[_WEIGHT])
+        _multiply_span(model, state, start, end, point, lanes[_Z])
         links.block_derivatives(model.link, model.m, lanes[_Z], width, 1, scratch, slopes)
         for lane in range(width):
             least[lane] = min(least[lane], slopes[1, lane])
             slopes[0, lane] *= lanes[_WEIGHT, lane]
         for j in range(model.d):
-            sums[1 + j] += row_product(block, j, slopes, 0)
-        end -= width
+            sums[1 + j] += span_product(state.rows, j, start, slopes, 0)
+        end = start
     copy(point, state.anchors[which])
     state.counters[VALID + which] = 1
     state.counters[PASSES] += 1
-    return smallest(least)
+    return float(least.min()) if width > 0 else math.inf
 
 
 @allocating
@@ -156,18 +168,17 @@ def _sum_along(
     model: Model, state: State, point: Floats, u: Floats, out: Floats
 ) -> tuple[float, float]:
     """out := J(point) u, penalty included; returns eta, and the largest |a.u|."""
-    width = block_width(state)
+    head, width = state.counters[HEAD], _span_width(state)
+    lanes, etas, furthest = np.empty((_LANES, width)), np.zeros(width), np.zeros(width)
     slopes, scratch = np.empty((3, width)), np.empty((3, width))
-    block, lanes, points = np.empty((model.d, width)), np.empty((_LANES, width)), np.empty((2, model.d))
-    copy(point, points[0])
-    copy(u, points[1])
-    etas, furthest = np.zeros(width), np.zeros(width)
     for j in range(model.d):
         out[j] = model.lam * u[j]
-    weight = 1.0
-    end = state.counters[TAIL]
-    while end > state.counters[HEAD]:
-        weight = _load_rows(model, state, points, end, weight, block, lanes)
+    end, weight = state.counters[TAIL], 1.0
+    while end > head:
+        start = max(head, end - width)
+        weight = _weigh(model, state, start, end, weight, lanes[_WEIGHT])
+        _multiply_span(model, state, start, end, point, lanes[_Z])
+        _multiply_span(model, state, start, end, u, lanes[_ALONG])
         links.block_derivatives(model.link, model.m, lanes[_Z], width, 2, scratch, slopes)
         for lane in range(width):
             along = lanes[_ALONG, lane]
@@ -175,18 +186,10 @@ def _sum_along(
             furthest[lane] = max(furthest[lane], abs(along))
             lanes[_SHARE, lane] = lanes[_WEIGHT, lane] * slopes[1, lane] * along
         for j in range(model.d):
-            out[j] += row_product(block, j, lanes, _SHARE)
-        end -= width
+            out[j] += span_product(state.rows, j, start, lanes, _SHARE)
+        end = start
     state.counters[PASSES] += 1
-    return -smallest(-etas), -smallest(-furthest)
-
-
-@leaf
-def smallest(x: Floats) -> float:
-    least = math.inf
-    for i in range(x.shape[0]):
-        least = min(least, x[i])
-    return least
+    return float(etas.max()), float(furthest.max())
 
 
 @allocating
@@ -195,17 +198,17 @@ def _sum_curvature(model: Model, state: State, point: Floats, u: Floats, spread:
 
     Of the second a share is left where mu'' would take it away.
     """
-    J = state.scratch.J
-    width = block_width(state)
+    J, rows = state.scratch.J, state.rows
+    head, width = state.counters[HEAD], _span_width(state)
+    lanes, weighted = np.empty((_LANES, width)), np.zeros((1, width))
     slopes, scratch = np.empty((3, width)), np.empty((3, width))
-    block, lanes, points = np.empty((model.d, width)), np.empty((_LANES, width)), np.empty((2, model.d))
-    copy(point, points[0])
-    copy(u, points[1])
     set_to_identity(J, 0.0)
-    weight = 1.0
-    end = state.counters[TAIL]
-    while end > state.counters[HEAD]:
-        weight = _load_rows(model, state, points, end, weight, block, lanes)
+    end, weight = state.counters[TAIL], 1.0
+    while end > head:
+        start = max(head, end - width)
+        weight = _weigh(model, state, start, end, weight, lanes[_WEIGHT])
+        _multiply_span(model, state, start, end, point, lanes[_Z])
+        _multiply_span(model, state, start, end, u, lanes[_ALONG])
         links.block_derivatives(model.link, model.m, lanes[_Z], width, 2, scratch, slopes)
         for lane in range(width):
             steep = slopes[1, lane]
@@ -214,11 +217,14 @@ def _sum_curvature(model: Model, state: State, point: Floats, u: Floats, spread:
                 steep = max(flat - slopes[2, lane] * lanes[_ALONG, lane], 0.1 * flat)
             lanes[_SHARE, lane] = lanes[_WEIGHT, lane] * steep
         for i in range(model.d):
-            for lane in range(width):
-                lanes[_EXTREME, lane] = lanes[_SHARE, lane] * block[i, lane]
+            source = rows[i, start:end]
+            for lane in range(end - start):
+                weighted[0, lane] = lanes[_SHARE, lane] * source[lane]
+            for lane in range(end - start, width):
+                weighted[0, lane] = 0.0
             for j in range(i + 1):
-                J[i, j] += row_product(lanes, _EXTREME, block, j)
-        end -= width
+                J[i, j] += span_product(rows, j, start, weighted, 0)
+        end = start
     state.counters[PASSES] += 1
 
 
