@@ -272,5 +272,3 @@ def test_a_tolerance_is_absolute(name):
         reward = float(rng.integers(2))
         agent.update(decision, reward)
         witness.rows.append((decision.id, actions[decision.index], reward))
-
-

@@ -34,6 +34,7 @@ from driftbandits.estimator.expansion import sum_means, weight_of_age
 from driftbandits.estimator.inverse import add_to_inverse, fade, is_due, renew, room_in, solve
 from driftbandits.estimator.model import DISCOUNT, EXACT, NO_PROJECTION, Floats, Model
 from driftbandits.estimator.state import (
+    AGE,
     DAMPED_STEPS,
     DECREMENT,
     DESCENT_STEPS,
@@ -78,12 +79,13 @@ _MOST_STEPS = 200
 _SLOW = 0.5  # a step that leaves more than this share of what was left calls for a new inverse
 _ROUNDING = 1e-14
 
-# Notes of a large model.
-NEWTON_MADE, DESCENT_MADE, NEWTON_DEBT, DESCENT_DEBT = map(place, range(4))
-# A debt is the steps that were made beyond the first of a round.
-LEAST, SPREAD = map(place, range(4, 6))
-NU, FURTHEST, NEAREST = map(place, range(6, 9))  # nu, max|a.u| and ||b - g||^2_{M^-1} at theta
-OFF = place(9)  # bound of ||theta - exact||_V
+# Notes of a large model; the first three are two each: of `newton` and of `descent`.
+MADE, FEWEST, DEBT = map(place, range(0, 6, 2))
+# A debt is the steps that were made beyond the fewest that a round took since the inverse was new.
+NEWTON, DESCENT = map(place, range(2))
+LEAST, SPREAD = map(place, range(6, 8))
+NU, FURTHEST, NEAREST = map(place, range(8, 11))  # nu, max|a.u| and ||b - g||^2_{M^-1} at theta
+OFF = place(11)  # bound of ||theta - exact||_V
 
 
 # -- passes: spans of rows where they lie, newest first --------------------------------------------
@@ -238,11 +240,11 @@ def follow_row(model: Model, state: State, weight: float) -> None:
     z = dot(row, state.theta_hat)
     slope = links.slope(model.link, model.m, z)
     large.notes[LEAST] = min(large.notes[LEAST], slope)
-    _add_to_inverse(model, state, large, large.newton, NEWTON_MADE, weight * slope)
+    _add_to_inverse(model, state, large, large.newton, NEWTON, weight * slope)
     if state.counters[PROJECTED]:
         slope = links.slope(model.link, model.m, dot(row, state.theta))
         steep = weight * large.notes[SPREAD] * slope * slope
-        _add_to_inverse(model, state, large, large.descent, DESCENT_MADE, steep)
+        _add_to_inverse(model, state, large, large.descent, DESCENT, steep)
     if model.memory == DISCOUNT:
         square, scratch = weight * weight, state.scratch
         add_to_inverse(
@@ -252,16 +254,16 @@ def follow_row(model: Model, state: State, weight: float) -> None:
 
 @internal
 def _add_to_inverse(
-    model: Model, state: State, large: Large, inverse: Floats, made: int, weight: float
+    model: Model, state: State, large: Large, inverse: Floats, which: int, weight: float
 ) -> None:
     """(A + weight a a')^-1 from A^-1, a in scratch.row; given up where that is not positive."""
-    if large.notes[made] == 0.0:
+    if large.notes[MADE + which] == 0.0:
         return
     row, other = state.scratch.row, state.scratch.other
     multiply_large(inverse, row, other)
     share = 1.0 + weight * dot(row, other)
     if not share > 0.01:
-        large.notes[made] = 0.0
+        large.notes[MADE + which] = 0.0
         return
     for i in range(model.d):
         add_scaled(inverse[i], -weight / share * other[i], other)
@@ -287,10 +289,23 @@ def share_inverse(state: State) -> None:
 
 
 @inlined
-def _owes_more_than_a_new_one(model: Model, state: State, debt: float) -> bool:
-    """Whether so many steps have cost what a new inverse costs."""
-    rows = float(state.counters[TAIL] - state.counters[HEAD])
-    return debt * 4.0 * rows > model.d * (rows + 2.0 * model.d)
+def _charge(model: Model, state: State, large: Large, which: int, steps: int, passes: int) -> None:
+    """Note the steps of a round, each of so many passes, and give up an inverse that costs more.
+
+    A new one costs a pass with all products of two features, and a factorisation.
+    """
+    notes, rows = large.notes, float(state.counters[TAIL] - state.counters[HEAD])
+    notes[FEWEST + which] = min(notes[FEWEST + which], max(steps, 1.0))
+    notes[DEBT + which] += passes * max(steps - notes[FEWEST + which], 0.0)
+    if notes[DEBT + which] * 4.0 * rows > model.d * (rows + 2.0 * model.d):
+        notes[MADE + which] = 0.0
+
+
+@inlined
+def _note_new(large: Large, which: int) -> None:
+    large.notes[MADE + which] = 1.0
+    large.notes[FEWEST + which] = math.inf
+    large.notes[DEBT + which] = 0.0
 
 
 @internal
@@ -307,8 +322,7 @@ def _invert(model: Model, state: State, ridge: float, out: Floats) -> None:
 def _renew_newton(model: Model, state: State, large: Large) -> None:
     _sum_curvature(model, state, state.theta_hat, state.theta_hat, 0.0)
     _invert(model, state, model.lam, large.newton)
-    large.notes[NEWTON_MADE] = 1.0
-    large.notes[NEWTON_DEBT] = 0.0
+    _note_new(large, NEWTON)
 
 
 @internal
@@ -324,8 +338,7 @@ def _renew_descent(model: Model, state: State, large: Large, u: Floats, nu: floa
     large.notes[SPREAD] = spread
     _sum_curvature(model, state, state.theta, u, spread)
     _invert(model, state, model.lam * model.c + nu, large.descent)
-    large.notes[DESCENT_MADE] = 1.0
-    large.notes[DESCENT_DEBT] = 0.0
+    _note_new(large, DESCENT)
 
 
 # -- theta-hat -------------------------------------------------------------------------------------
@@ -344,14 +357,19 @@ def fit_large(model: Model, state: State, closeness: float) -> None:
 @internal
 def _solve(model: Model, state: State, large: Large, closeness: float) -> float:
     """Newton's steps with a stale inverse until theta_hat is certified; returns the bound."""
-    gauges, counters, scratch, theta_hat = state.gauges, state.counters, state.scratch, state.theta_hat
+    gauges, counters, scratch, theta_hat = (
+        state.gauges,
+        state.counters,
+        state.scratch,
+        state.theta_hat,
+    )
     notes, residual, step = large.notes, scratch.residual, scratch.step
     if not counters[VALID + FOR_THETA_HAT]:
         notes[LEAST] = _sum_means(model, state, FOR_THETA_HAT, theta_hat)
-    last = math.inf
+    last, steps, renewed = math.inf, 0, False
     to_length = math.sqrt(model.c / model.lam)  # ||x|| <= that times ||x||_V
     off = math.inf
-    for attempt in range(_MOST_STEPS):
+    for _ in range(_MOST_STEPS):
         _set_residual(model, state, FOR_THETA_HAT, theta_hat)
         left = _size(state, residual) + to_length * gauges[LEAK]
         off = left / min(notes[LEAST], model.c)
@@ -361,11 +379,11 @@ def _solve(model: Model, state: State, large: Large, closeness: float) -> float:
         size = norm(state.b) + norm(state.moments[FOR_THETA_HAT]) + model.lam * norm(theta_hat)
         if off <= closeness or left <= _ROUNDING * to_length * size:
             break
-        if notes[NEWTON_MADE] == 0.0 or left > _SLOW * last:
+        if notes[MADE + NEWTON] == 0.0 or left > _SLOW * last:
             _renew_newton(model, state, large)
-        elif attempt > 0:
-            notes[NEWTON_DEBT] += 1.0
+            renewed = True
         last = left
+        steps += 1
         multiply_large(large.newton, residual, step)
         length = gauges[LONGEST] * norm(step)
         damped = math.log1p(length) / length if length > REACH else 1.0
@@ -373,8 +391,8 @@ def _solve(model: Model, state: State, large: Large, closeness: float) -> float:
         counters[NEWTON_STEPS] += 1
         add_scaled(theta_hat, damped, step)
         notes[LEAST] = _sum_means(model, state, FOR_THETA_HAT, theta_hat)
-    if _owes_more_than_a_new_one(model, state, notes[NEWTON_DEBT]):
-        notes[NEWTON_MADE] = 0.0
+    if not renewed:
+        _charge(model, state, large, NEWTON, steps, 1)
     gauges[DECREMENT] = math.sqrt(model.c) * off
     gauges[ERROR_BOUND] = to_length * off
     return off
@@ -409,7 +427,7 @@ def _project(model: Model, state: State, large: Large, closeness: float, off: fl
         copy(state.theta_hat, state.theta)
         state.counters[PROJECTED] = 0
         state.counters[VALID + FOR_THETA] = 0
-        large.notes[DESCENT_MADE] = 0.0
+        large.notes[MADE + DESCENT] = 0.0
         return
     from_last = state.counters[PROJECTED] > 0 and model.projection == EXACT
     state.counters[PROJECTED] = 1
@@ -473,7 +491,8 @@ def _solve_in_norm(model: Model, state: State, large: Large) -> None:
     if model.memory == DISCOUNT:
         room = room_in(state)
         copy(scratch.residual, room.rows[0])
-        solve(state.V2, large.norm, large.norm_notes, room, 1, True)
+        large.norm_notes[AGE] = 0.0  # for one row at a time a renewal hardly pays for itself
+        solve(state.V2, large.norm, large.norm_notes, room, 1, False)
         copy(room.solutions[0], scratch.step)
     else:
         multiply_large(state.P, scratch.residual, scratch.step)
@@ -485,13 +504,13 @@ def _solve_in_norm(model: Model, state: State, large: Large) -> None:
 def _descend(model: Model, state: State, large: Large, closeness: float) -> None:
     """theta := a minimiser of ||b - g(theta)||_{M^-1} on the sphere, from where it is.
 
-    Newton's steps along the sphere with a stale inverse. A step that does not descend is taken back,
-    the inverse made anew, and the step then halved until it does.
+    Newton's steps along the sphere with a stale inverse. A step that does not descend is taken
+    back, the inverse made anew, and the step then halved until it does.
     """
     counters, scratch, theta, notes = state.counters, state.scratch, state.theta, large.notes
     u, start, pull, off_sphere = scratch.step, scratch.start, scratch.pull, scratch.point
-    best, shorten, last = math.inf, 1.0, math.inf
-    for attempt in range(_MOST_STEPS):
+    best, shorten, last, steps, renewed = math.inf, 1.0, math.inf, 0, False
+    for _ in range(_MOST_STEPS):
         reached = _look(model, state, large)
         counters[DESCENT_STEPS] += 1
         again = reached > best * (1.0 + 1e-7)
@@ -514,17 +533,17 @@ def _descend(model: Model, state: State, large: Large, closeness: float) -> None
         notes[OFF] = left / _curvature_on_sphere(model, state, eta, nu)
         if notes[OFF] <= closeness or state.gauges[KKT_RESIDUAL] <= _ROUNDING or shorten < 1e-6:
             break
-        if notes[DESCENT_MADE] == 0.0 or shorten == 0.5 or left > _SLOW * last:
+        if notes[MADE + DESCENT] == 0.0 or shorten == 0.5 or left > _SLOW * last:
             copy(u, scratch.g)
             _renew_descent(model, state, large, scratch.g, nu)
-        elif attempt > 0:
-            notes[DESCENT_DEBT] += 2.0
+            renewed = True
         last = left
+        steps += 1
         copy(theta, start)
         _step_on_sphere(model, state, large, shorten, off_sphere)
         _sum_means(model, state, FOR_THETA, theta)
-    if _owes_more_than_a_new_one(model, state, notes[DESCENT_DEBT]):
-        notes[DESCENT_MADE] = 0.0
+    if not renewed:
+        _charge(model, state, large, DESCENT, steps, 2)
 
 
 @inlined

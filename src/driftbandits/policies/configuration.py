@@ -251,7 +251,7 @@ def policy(
                    apart in the mean, as far as rewards are distributed as the model says;
                    of dLinUCB: with which a judgement may discard a sound model
     tolerance      how far the estimate may be from the exact one; unless given it is 1e-8 for
-                   models of up to 15 dimensions, and a ten-thousandth of every width for larger ones
+                   models of up to 15 dimensions, and for larger ones a ten-thousandth of each width
 
     >>> policy("SW-GLUCB", dim=2, horizon=6000, changes=3).window
     252
