@@ -14,6 +14,9 @@ import pytest
 from scipy import optimize
 
 import driftbandits as db
+import kinds
+import policy_checks
+from policy_checks import Case
 from reference import Reference
 
 CLOSE = 1e-4
@@ -272,3 +275,24 @@ def test_a_tolerance_is_absolute(name):
         reward = float(rng.integers(2))
         agent.update(decision, reward)
         witness.rows.append((decision.id, actions[decision.index], reward))
+
+
+GENERALIZED = [
+    name for name in db.policy_names() if not kinds.linear(name) and not kinds.pooled(name)
+]
+KEPT = [
+    policy_checks.check_looking_changes_nothing,
+    policy_checks.check_works_before_any_reward,
+    policy_checks.check_scores_add_up,
+    policy_checks.check_save_and_load_go_on,
+    policy_checks.check_the_estimate_survives_a_save,
+    policy_checks.check_a_batch_equals_its_single_calls,
+]
+
+
+@pytest.mark.parametrize("check", KEPT, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", GENERALIZED)
+def test_large_models_keep_what_all_policies_promise(name, check, tmp_path):
+    case = Case(name, {"dim": 16})
+    assert case.policy().model.fast
+    check(case, tmp_path)

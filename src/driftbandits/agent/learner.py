@@ -14,7 +14,7 @@ import numpy as np
 from driftbandits import policies
 from driftbandits.agent.decisions import Decision, Floats, estimates_from, frozen
 from driftbandits.estimator import keeps_rows, with_capacity
-from driftbandits.estimator.large import OFF
+from driftbandits.estimator.stale import OFF
 from driftbandits.estimator.state import (
     BEGUN,
     DECREMENT,

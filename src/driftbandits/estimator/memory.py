@@ -9,7 +9,6 @@ from __future__ import annotations
 from driftbandits import links
 from driftbandits.estimator.expansion import add_row, weight_of_age
 from driftbandits.estimator.inverse import add_to_inverse, fade
-from driftbandits.estimator.large import follow_decay, follow_row
 from driftbandits.estimator.model import (
     DISCOUNT,
     EVERYTHING,
@@ -18,6 +17,7 @@ from driftbandits.estimator.model import (
     WINDOW,
     Model,
 )
+from driftbandits.estimator.stale import follow_decay, follow_row
 from driftbandits.estimator.state import (
     FITTED,
     FOR_THETA,

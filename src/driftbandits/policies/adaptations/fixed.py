@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from driftbandits.estimator import Model, State, memory
-from driftbandits.estimator.large import share_inverse
 from driftbandits.estimator.memory import drop_expansions, rebuild
 from driftbandits.estimator.model import Floats
 from driftbandits.estimator.solve import fit
+from driftbandits.estimator.stale import share_inverse
 from driftbandits.estimator.state import BEGUN, FITTED, HEAD, TAIL, Buffers, N
 from driftbandits.jit import inlined, internal
 from driftbandits.linalg import copy_matrix
