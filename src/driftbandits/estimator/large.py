@@ -44,8 +44,8 @@ from driftbandits.estimator.state import (
     State,
     large_of,
 )
-from driftbandits.jit import internal
-from driftbandits.linalg import add_scaled, multiply_large, norm
+from driftbandits.jit import inlined, internal
+from driftbandits.linalg import add_scaled, copy, multiply_large, norm
 
 REACH = 0.5
 """Newton steps that move no a_s.theta further than this contract; longer ones are damped.
@@ -64,7 +64,7 @@ def fit_large(model: Model, state: State, closeness: float) -> None:
     project_large(model, state, large, closeness, off)
 
 
-@internal
+@inlined
 def _solve(model: Model, state: State, large: Large, closeness: float) -> float:
     """Newton's steps with a stale inverse until theta_hat is certified; returns the bound."""
     gauges, counters, scratch, theta_hat = (
@@ -74,19 +74,24 @@ def _solve(model: Model, state: State, large: Large, closeness: float) -> float:
         state.theta_hat,
     )
     notes, residual, step = large.notes, scratch.residual, scratch.step
-    if not counters[VALID + FOR_THETA_HAT]:
-        notes[LEAST] = sum_means_large(model, state, FOR_THETA_HAT, theta_hat)
+    sums = state.moments[FOR_THETA_HAT]
     last, steps, renewed = math.inf, 0, False
     to_length = math.sqrt(model.c / model.lam)  # ||x|| <= that times ||x||_V
     off = math.inf
     for _ in range(MOST_STEPS):
-        set_residual(model, state, FOR_THETA_HAT, theta_hat)
-        left = size_of(state, residual) + to_length * gauges[LEAK]
+        if not counters[VALID + FOR_THETA_HAT]:
+            notes[LEAST] = sum_means_large(model, state.rows, counters, theta_hat, sums)
+            copy(theta_hat, state.anchors[FOR_THETA_HAT])
+            counters[VALID + FOR_THETA_HAT] = 1
+        set_residual(model.lam, state.b, sums, theta_hat, residual)
+        left = (
+            size_of(residual, state.P, state.notes, state.scratch.other) + to_length * gauges[LEAK]
+        )
         off = left / min(notes[LEAST], model.c)
         moves = gauges[LONGEST] * to_length * off
         # along the way to the root curvature falls by a factor e^s at most, s <= moves e^s
         off = off * math.exp(1.43 * moves) if moves <= 0.25 else math.inf
-        size = norm(state.b) + norm(state.moments[FOR_THETA_HAT]) + model.lam * norm(theta_hat)
+        size = norm(state.b) + norm(sums) + model.lam * norm(theta_hat)
         if off <= closeness or left <= ROUNDING * to_length * size:
             break
         if notes[MADE + NEWTON] == 0.0 or left > SLOW * last:
@@ -100,9 +105,9 @@ def _solve(model: Model, state: State, large: Large, closeness: float) -> float:
         counters[DAMPED_STEPS] += damped < 1.0
         counters[NEWTON_STEPS] += 1
         add_scaled(theta_hat, damped, step)
-        notes[LEAST] = sum_means_large(model, state, FOR_THETA_HAT, theta_hat)
+        counters[VALID + FOR_THETA_HAT] = 0
     if not renewed:
-        charge(model, state, large, NEWTON, steps, 1)
+        charge(model, counters, notes, NEWTON, steps, 1)
     gauges[DECREMENT] = math.sqrt(model.c) * off
     gauges[ERROR_BOUND] = to_length * off
     return off

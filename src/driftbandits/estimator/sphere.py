@@ -52,7 +52,7 @@ SLOW = 0.5
 ROUNDING = 1e-14
 
 
-@internal
+@inlined
 def project_large(model: Model, state: State, large: Large, closeness: float, off: float) -> None:
     """theta := theta_hat, or its projection on the ball where it lies outside."""
     state.gauges[KKT_RESIDUAL] = 0.0
@@ -67,13 +67,15 @@ def project_large(model: Model, state: State, large: Large, closeness: float, of
     from_last = state.counters[PROJECTED] > 0 and model.projection == EXACT
     state.counters[PROJECTED] = 1
     state.counters[PROJECTIONS] += 1
-    if from_last:
-        _descend(model, state, large, closeness)
-        from_last = not _radial_is_nearer(model, state, large)
     if not from_last:
         _set_radial(model, state)
-        if model.projection == EXACT:
-            _descend(model, state, large, closeness)
+    descending = model.projection == EXACT
+    while descending:
+        _descend(model, state, large, closeness)
+        descending = from_last and _radial_is_nearer(model, state, large)
+        if descending:
+            from_last = False
+            _set_radial(model, state)
 
 
 @inlined
@@ -84,7 +86,7 @@ def _set_radial(model: Model, state: State) -> None:
     state.counters[VALID + FOR_THETA] = 0
 
 
-@internal
+@inlined
 def _radial_is_nearer(model: Model, state: State, large: Large) -> bool:
     """Whether the radial projection has a smaller ||b - g||_{M^-1} than theta.
 
@@ -108,13 +110,15 @@ def _radial_is_nearer(model: Model, state: State, large: Large) -> bool:
     return bool(dot(scratch.residual, scratch.step) < notes[NEAREST])
 
 
-@internal
+@inlined
 def _look(model: Model, state: State, large: Large) -> float:
     """||b - g(theta)||^2 in the norm of M^-1; scratch.residual, and scratch.step := u."""
-    scratch, theta = state.scratch, state.theta
+    scratch, theta, sums = state.scratch, state.theta, state.moments[FOR_THETA]
     if not state.counters[VALID + FOR_THETA]:
-        sum_means_large(model, state, FOR_THETA, theta)
-    set_residual(model, state, FOR_THETA, theta)
+        sum_means_large(model, state.rows, state.counters, theta, sums)
+        copy(theta, state.anchors[FOR_THETA])
+        state.counters[VALID + FOR_THETA] = 1
+    set_residual(model.lam, state.b, sums, theta, scratch.residual)
     _solve_in_norm(model, state, large)
     return dot(scratch.residual, scratch.step)
 
@@ -144,28 +148,28 @@ def _descend(model: Model, state: State, large: Large, closeness: float) -> None
     """
     counters, scratch, theta, notes = state.counters, state.scratch, state.theta, large.notes
     u, start, pull, off_sphere = scratch.step, scratch.start, scratch.pull, scratch.point
-    best, shorten, last, steps, renewed = math.inf, 1.0, math.inf, 0, False
+    best, shorten, last = math.inf, 1.0, math.inf
+    steps, renewed, is_back = 0, False, False
     for _ in range(MOST_STEPS):
         reached = _look(model, state, large)
         counters[DESCENT_STEPS] += 1
-        again = reached > best * (1.0 + 1e-7)
-        if again:
+        if reached > best * (1.0 + 1e-7):
             shorten *= 0.5
             copy(start, theta)
             counters[VALID + FOR_THETA] = 0
-            _look(model, state, large)
-        else:
-            best = reached
-            shorten = 1.0
-        eta, notes[FURTHEST] = sum_along(model, state, theta, u, pull)
+            is_back = True
+            continue
+        shorten = shorten if is_back else 1.0
+        best, is_back = min(best, reached), False
+        eta, notes[FURTHEST] = sum_along(model, state.rows, counters, theta, u, pull)
         nu = max(dot(pull, theta), 0.0) / (model.S * model.S)
         strength = norm(pull)
         for j in range(model.d):
             pull[j] -= nu * theta[j]
-        left = size_of(state, pull)
+        left = size_of(pull, state.P, state.notes, scratch.other)
         notes[NU], notes[NEAREST] = nu, best
         state.gauges[KKT_RESIDUAL] = norm(pull) / strength if strength > 0.0 else 0.0
-        notes[OFF] = left / _curvature_on_sphere(model, state, eta, nu)
+        notes[OFF] = left / _curvature_on_sphere(model, state.V, eta, nu)
         if notes[OFF] <= closeness or state.gauges[KKT_RESIDUAL] <= ROUNDING or shorten < 1e-6:
             break
         if notes[MADE + DESCENT] == 0.0 or shorten == 0.5 or left > SLOW * last:
@@ -175,20 +179,20 @@ def _descend(model: Model, state: State, large: Large, closeness: float) -> None
         last = left
         steps += 1
         copy(theta, start)
-        _step_on_sphere(model, state, large, shorten, off_sphere)
-        sum_means_large(model, state, FOR_THETA, theta)
+        _step_on_sphere(model, large.descent, pull, theta, shorten, off_sphere, scratch.other)
+        counters[VALID + FOR_THETA] = 0
     if not renewed:
-        charge(model, state, large, DESCENT, steps, 2)
+        charge(model, counters, notes, DESCENT, steps, 2)
 
 
 @inlined
-def _curvature_on_sphere(model: Model, state: State, eta: float, nu: float) -> float:
+def _curvature_on_sphere(model: Model, V: Floats, eta: float, nu: float) -> float:
     """h: J V^-1 J - eta J >= c (c - eta) V where eta <= 2 c, and I >= V / (its largest sum)."""
     largest = 0.0
     for i in range(model.d):
         total = 0.0
         for j in range(model.d):
-            total += abs(state.V[i, j])
+            total += abs(V[i, j])
         largest = max(largest, total)
     bent = model.c * (model.c - eta) if eta <= 2.0 * model.c else -0.25 * eta * eta
     return max(bent + 0.5 * nu / largest, 0.01 * model.c * model.c)
@@ -196,12 +200,17 @@ def _curvature_on_sphere(model: Model, state: State, eta: float, nu: float) -> f
 
 @inlined
 def _step_on_sphere(
-    model: Model, state: State, large: Large, shorten: float, along: Floats
+    model: Model,
+    descent: Floats,
+    pull: Floats,
+    theta: Floats,
+    shorten: float,
+    along: Floats,
+    other: Floats,
 ) -> None:
-    """theta := the point of the sphere beyond a step in its tangent, pulled by scratch.pull."""
-    other, theta = state.scratch.other, state.theta
-    multiply_large(large.descent, state.scratch.pull, along)
-    multiply_large(large.descent, theta, other)
+    """theta := the point of the sphere beyond a step in its tangent; the last two are scratch."""
+    multiply_large(descent, pull, along)
+    multiply_large(descent, theta, other)
     ratio = dot(theta, along) / dot(theta, other)
     for j in range(model.d):
         theta[j] += shorten * (along[j] - ratio * other[j])

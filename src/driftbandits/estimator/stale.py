@@ -19,10 +19,19 @@ from driftbandits import links
 from driftbandits.estimator.inverse import add_to_inverse, fade
 from driftbandits.estimator.model import DISCOUNT, Floats, Model
 from driftbandits.estimator.passes import sum_curvature
-from driftbandits.estimator.state import HEAD, PROJECTED, STRETCH, TAIL, Large, State, large_of
+from driftbandits.estimator.state import (
+    HEAD,
+    PROJECTED,
+    STRETCH,
+    TAIL,
+    Ints,
+    Large,
+    State,
+    large_of,
+)
 from driftbandits.jit import inlined, internal, place
 from driftbandits.linalg import (
-    add_scaled,
+    add_outer,
     cholesky_large,
     copy,
     copy_matrix,
@@ -40,18 +49,19 @@ NU, FURTHEST, NEAREST = map(place, range(8, 11))  # nu, max|a.u| and ||b - g||^2
 OFF = place(11)  # bound of ||theta - exact||_V
 
 
-@inlined
+@internal
 def follow_row(model: Model, state: State, weight: float) -> None:
     """Let the inverses know of scratch.row, which was added with this weight."""
     large, row = large_of(state), state.scratch.row
     z = dot(row, state.theta_hat)
     slope = links.slope(model.link, model.m, z)
     large.notes[LEAST] = min(large.notes[LEAST], slope)
-    _add_to_inverse(model, state, large, large.newton, NEWTON, weight * slope)
+    other = state.scratch.other
+    _add_to_inverse(large.newton, large.notes, NEWTON, weight * slope, row, other)
     if state.counters[PROJECTED]:
         slope = links.slope(model.link, model.m, dot(row, state.theta))
         steep = weight * large.notes[SPREAD] * slope * slope
-        _add_to_inverse(model, state, large, large.descent, DESCENT, steep)
+        _add_to_inverse(large.descent, large.notes, DESCENT, steep, row, other)
     if model.memory == DISCOUNT:
         square, scratch = weight * weight, state.scratch
         add_to_inverse(
@@ -61,19 +71,17 @@ def follow_row(model: Model, state: State, weight: float) -> None:
 
 @internal
 def _add_to_inverse(
-    model: Model, state: State, large: Large, inverse: Floats, which: int, weight: float
+    inverse: Floats, notes: Floats, which: int, weight: float, row: Floats, product: Floats
 ) -> None:
-    """(A + weight a a')^-1 from A^-1, a in scratch.row; given up where that is not positive."""
-    if large.notes[MADE + which] == 0.0:
+    """(A + weight row row')^-1 from A^-1; given up where that is not positive."""
+    if notes[MADE + which] == 0.0:
         return
-    row, other = state.scratch.row, state.scratch.other
-    multiply_large(inverse, row, other)
-    share = 1.0 + weight * dot(row, other)
-    if not share > 0.01:
-        large.notes[MADE + which] = 0.0
-        return
-    for i in range(model.d):
-        add_scaled(inverse[i], -weight / share * other[i], other)
+    multiply_large(inverse, row, product)
+    share = 1.0 + weight * dot(row, product)
+    if share > 0.01:
+        add_outer(inverse, -weight / share, product)
+    else:
+        notes[MADE + which] = 0.0
 
 
 @inlined
@@ -96,12 +104,14 @@ def share_inverse(state: State) -> None:
 
 
 @inlined
-def charge(model: Model, state: State, large: Large, which: int, steps: int, passes: int) -> None:
+def charge(
+    model: Model, counters: Ints, notes: Floats, which: int, steps: int, passes: int
+) -> None:
     """Note the steps of a round, each of so many passes, and give up an inverse that costs more.
 
     A new one costs a pass with all products of two features, and a factorisation.
     """
-    notes, rows = large.notes, float(state.counters[TAIL] - state.counters[HEAD])
+    rows = float(counters[TAIL] - counters[HEAD])
     notes[FEWEST + which] = min(notes[FEWEST + which], max(steps, 1.0))
     notes[DEBT + which] += passes * max(steps - notes[FEWEST + which], 0.0)
     if notes[DEBT + which] * 4.0 * rows > model.d * (rows + 2.0 * model.d):
@@ -109,30 +119,30 @@ def charge(model: Model, state: State, large: Large, which: int, steps: int, pas
 
 
 @inlined
-def _note_new(large: Large, which: int) -> None:
-    large.notes[MADE + which] = 1.0
-    large.notes[FEWEST + which] = math.inf
-    large.notes[DEBT + which] = 0.0
+def _note_new(notes: Floats, which: int) -> None:
+    notes[MADE + which] = 1.0
+    notes[FEWEST + which] = math.inf
+    notes[DEBT + which] = 0.0
 
 
 @internal
-def _invert(model: Model, state: State, ridge: float, out: Floats) -> None:
-    """out := (scratch.J + ridge I)^-1."""
-    J = state.scratch.J
-    for i in range(model.d):
+def _invert(J: Floats, ridge: float, factor: Floats, out: Floats) -> None:
+    """out := (J + ridge I)^-1; J and `factor` are used up."""
+    for i in range(J.shape[0]):
         J[i, i] += ridge
-    cholesky_large(J, state.scratch.factor)
-    inverse_large(state.scratch.factor, out)
+    cholesky_large(J, factor)
+    inverse_large(factor, out)
 
 
-@internal
+@inlined
 def renew_newton(model: Model, state: State, large: Large) -> None:
-    sum_curvature(model, state, state.theta_hat, state.theta_hat, 0.0)
-    _invert(model, state, model.lam, large.newton)
-    _note_new(large, NEWTON)
+    theta_hat, J = state.theta_hat, state.scratch.J
+    sum_curvature(model, state.rows, state.counters, theta_hat, theta_hat, 0.0, J)
+    _invert(J, model.lam, state.scratch.factor, large.newton)
+    _note_new(large.notes, NEWTON)
 
 
-@internal
+@inlined
 def renew_descent(model: Model, state: State, large: Large, u: Floats, nu: float) -> None:
     spread = 1.0
     if model.memory == DISCOUNT:
@@ -143,22 +153,22 @@ def renew_descent(model: Model, state: State, large: Large, u: Floats, nu: float
             squared += state.V2[i, i] - ridge
         spread = max(rows / squared, 1.0) if squared > 0.0 else 1.0
     large.notes[SPREAD] = spread
-    sum_curvature(model, state, state.theta, u, spread)
-    _invert(model, state, model.lam * model.c + nu, large.descent)
-    _note_new(large, DESCENT)
+    J = state.scratch.J
+    sum_curvature(model, state.rows, state.counters, state.theta, u, spread, J)
+    ridge = model.lam * model.c + nu
+    _invert(J, ridge, state.scratch.factor, large.descent)
+    _note_new(large.notes, DESCENT)
 
 
 @inlined
-def size_of(state: State, x: Floats) -> float:
+def size_of(x: Floats, P: Floats, notes: Floats, product: Floats) -> float:
     """||x||_{V^-1}, or a little more: the inverse that is kept lacks some of the ridge of V."""
-    other = state.scratch.other
-    multiply_large(state.P, x, other)
-    return math.sqrt(max(state.notes[STRETCH] * dot(x, other), 0.0))
+    multiply_large(P, x, product)
+    return math.sqrt(max(notes[STRETCH] * dot(x, product), 0.0))
 
 
 @inlined
-def set_residual(model: Model, state: State, which: int, point: Floats) -> None:
-    """scratch.residual := b - g(point), at the point of which the sums are."""
-    for j in range(model.d):
-        sums = state.moments[which, 1 + j]
-        state.scratch.residual[j] = state.b[j] - sums - model.lam * point[j]
+def set_residual(lam: float, b: Floats, sums: Floats, point: Floats, residual: Floats) -> None:
+    """residual := b - g(point), from the sums of means there."""
+    for j in range(point.shape[0]):
+        residual[j] = b[j] - sums[1 + j] - lam * point[j]
