@@ -336,7 +336,10 @@ class Agent:
 
     @property
     def certificate(self) -> dict[str, float]:
-        """How exact the present estimate is: Newton decrement, error bound, KKT residual."""
+        """How exact the present estimate is: Newton decrement, error bound, KKT residual.
+
+        Of a large model also `relative_to_width`: the bound of a score's error over its width.
+        """
         with self._lock:
             return self._learner.certificate
 

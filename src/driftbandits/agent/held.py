@@ -12,6 +12,8 @@ import numpy as np
 from driftbandits import policies
 from driftbandits.agent.decisions import Floats
 from driftbandits.estimator import keeps_rows, with_capacity
+from driftbandits.estimator.model import POOL
+from driftbandits.estimator.stale import OFF
 from driftbandits.estimator.state import (
     BEGUN,
     DECREMENT,
@@ -27,6 +29,7 @@ from driftbandits.estimator.state import (
     copy_of,
     counter_names,
     estimates_of,
+    notes_of,
 )
 from driftbandits.jit import handle_of
 from driftbandits.policies import Policy
@@ -89,13 +92,17 @@ class HeldBuffers:
         return beside
 
 
-def certificate_of(buffers: Buffers) -> dict[str, float]:
-    gauges = buffers.gauges
-    return {
+def certificate_of(policy: Policy, fitted: Buffers) -> dict[str, float]:
+    gauges = fitted.gauges
+    certificate = {
         "newton_decrement": float(gauges[DECREMENT]),
         "error_bound": float(gauges[ERROR_BOUND]),
         "kkt_residual": float(gauges[KKT_RESIDUAL]),
     }
+    if policy.fast and policy.row.memory != POOL and not policy.link.linear:
+        off = policy.problem.k * float(notes_of(fitted)[OFF])
+        certificate["relative_to_width"] = off / (gauges.item(RADIUS_AT) or 1.0)
+    return certificate
 
 
 def sample_size(weights: Floats) -> float:

@@ -150,7 +150,7 @@ class Learner(HeldBuffers):
 
     @property
     def certificate(self) -> dict[str, float]:
-        return certificate_of(self._fitted_copy())
+        return certificate_of(self.policy, self._fitted_copy())
 
     def _fitted_copy(self) -> Buffers:
         return self.fitted_copy(self.seed, self._number)

@@ -294,7 +294,7 @@ class SeparateLearner:
     def certificate(self) -> dict[str, float]:
         """The largest over the arms."""
         models = list(self.arms.values()) or [self._common]
-        found = [certificate_of(self._fitted(self.clock, model)) for model in models]
+        found = [certificate_of(self.policy, self._fitted(self.clock, model)) for model in models]
         return {name: max(one[name] for one in found) for name in found[0]}
 
     @property

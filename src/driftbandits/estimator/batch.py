@@ -107,4 +107,4 @@ def _absorb_all(
         for j in range(model.d):
             state.scratch.row[j] = actions[s, j]
         absorb(model, state, rewards[s], s + 1)
-    fit(model, state)
+    fit(model, state, 0.0)

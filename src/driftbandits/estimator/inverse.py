@@ -125,23 +125,30 @@ def add_to_inverse(P: Floats, notes: Floats, weight: float, row: Floats, u: Floa
 
 
 @internal
-def add_to_design_inverse(state: State, weight: float) -> None:
-    """Follow V of an estimator, to which scratch.row is still to be added."""
-    notes, row = state.notes, state.scratch.row
-    u, product = state.scratch.step, state.scratch.point
+def follow_row(
+    V: Floats, P: Floats, notes: Floats, weight: float, row: Floats, u: Floats, product: Floats
+) -> None:
+    """Follow V := V + weight row row', which is still to come. `u` and `product` are scratch."""
     if notes[STALE] > 0.0:
         return
-    multiply_large(state.P, row, u)
+    multiply_large(P, row, u)
     if wants_check(notes):
-        multiply_large(state.V, u, product)
+        multiply_large(V, u, product)
         for j in range(row.shape[0]):
             product[j] = (product[j] - notes[MISSING] * u[j]) / notes[LEFT]
         check(notes, row, product)
-    add_to_inverse(state.P, notes, weight, row, u)
+    add_to_inverse(P, notes, weight, row, u)
 
 
 @inlined
-def _is_due(notes: Floats) -> bool:
+def add_to_design_inverse(state: State, weight: float) -> None:
+    """Follow V of an estimator, to which scratch.row is still to be added."""
+    scratch = state.scratch
+    follow_row(state.V, state.P, state.notes, weight, scratch.row, scratch.step, scratch.point)
+
+
+@inlined
+def is_due(notes: Floats) -> bool:
     """Whether P is to be made anew before it is used."""
     d = notes.shape[0]
     faded = notes[LEFT] < _MUCH_LEFT and notes[AGE] * _ROUNDS_A_RENEWAL_PAYS_FOR >= d
@@ -150,7 +157,7 @@ def _is_due(notes: Floats) -> bool:
 
 
 @inlined
-def _renew(A: Floats, is_V: bool, P: Floats, notes: Floats, factor: Floats) -> bool:
+def renew(A: Floats, is_V: bool, P: Floats, notes: Floats, factor: Floats) -> bool:
     """P := V^-1; False when V is not numerically positive definite. `factor` is scratch."""
     if not is_V:
         settle(A, notes)
@@ -203,10 +210,10 @@ def solve(
     definite.
     """
     sound = True
-    if _is_due(notes):
-        sound = _renew(A, is_V, P, notes, room.factor)
+    if is_due(notes):
+        sound = renew(A, is_V, P, notes, room.factor)
     if not _descend(P, notes, room, n, enough):
-        sound = _renew(A, is_V, P, notes, room.factor)
+        sound = renew(A, is_V, P, notes, room.factor)
         _descend(P, notes, room, n, enough)
     return sound
 

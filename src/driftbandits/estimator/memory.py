@@ -17,6 +17,7 @@ from driftbandits.estimator.model import (
     WINDOW,
     Model,
 )
+from driftbandits.estimator.stale import follow_decay, follow_row
 from driftbandits.estimator.state import (
     FITTED,
     FOR_THETA,
@@ -52,6 +53,8 @@ def advance(model: Model, state: State, rounds: int) -> None:
         _decay(model, state, decay)
         if model.fast:
             fade(state.notes, decay, model.lam / model.c, rounds)
+        if model.fast and model.order == 0:
+            follow_decay(model, state, decay, rounds)
     if model.memory in (WINDOW, DISCOUNT):
         if _oldest_has_left(model, state):
             _forget(model, state)
@@ -117,6 +120,8 @@ def _add_to_sums(model: Model, state: State, reward: float, weight: float) -> No
     add_scaled(state.b, weight * reward, row)
     if model.fast:
         add_to_design_inverse(state, weight)
+    if model.fast and model.order == 0:
+        follow_row(model, state, weight)
     add_outer(state.V, weight, row)  # eq_Design_matrix_SW, eq_Design_matrix_D
     if model.memory == DISCOUNT:
         add_outer(state.V2, weight * weight, row)  # eq_Design_matrix_D2

@@ -30,6 +30,7 @@ from driftbandits.estimator.expansion import (
     sum_means,
 )
 from driftbandits.estimator.inverse import FOR_SOLUTIONS, room_in, solve_design
+from driftbandits.estimator.large import REACH, fit_large
 from driftbandits.estimator.memory import drop_expansions, rebuild
 from driftbandits.estimator.model import DISCOUNT, EXACT, NO_PROJECTION, WINDOW, Model
 from driftbandits.estimator.state import (
@@ -71,11 +72,6 @@ from driftbandits.linalg import (
 
 ERROR_TOLERANCE = 4e-9
 KKT_TOLERANCE = 1e-10
-REACH = 0.5
-"""Newton steps that move no a_s.theta further than this contract; longer ones are damped.
-
-|mu''| <= mu' for every model here, so along a step p the curvature changes by at most e^(|a.p|).
-"""
 _FIRST_LOOK = 1e-8
 """Of MASS: what the first Newton step of a fit may leave out, for it is off by more than that."""
 _MOST_NEWTON_STEPS = 1000
@@ -95,13 +91,20 @@ def damping(length: float) -> float:
 
 
 @inlined
-def fit(model: Model, state: State) -> None:
-    """Bring theta_hat and theta up to date: Newton on an expansion, certified or renewed."""
+def fit(model: Model, state: State, closeness: float) -> None:
+    """Bring theta_hat and theta up to date: Newton on an expansion, certified or renewed.
+
+    Of a large model they need be as near as `closeness` says, in the norm of V.
+    """
     if state.counters[FITTED]:
         return
     if model.memory == WINDOW and state.counters[SUBTRACTIONS] >= model.span:
         rebuild(model, state)
         drop_expansions(state)
+    if model.fast and model.order == 0:
+        fit_large(model, state, closeness)
+        state.counters[FITTED] = 1
+        return
     if model.linear and model.fast:
         _solve_large_ridge(model, state)
     elif model.linear:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftbandits.estimator.ladder import ladder_of
-from driftbandits.estimator.model import Floats, model_in
+from driftbandits.estimator.model import POOL, Floats, model_in
 from driftbandits.jit import (
     Handle,
     Layout,
@@ -134,6 +134,26 @@ class State(NamedTuple):
     stores: Stores  # in which a policy that adapts its memory has more
 
 
+class Large(NamedTuple):
+    """What a large model keeps besides, see large.py. It stands behind all else in the stores."""
+
+    newton: Floats
+    descent: Floats
+    norm: Floats  # V2^-1 where rows are discounted, but for what the notes say
+    norm_notes: Floats
+    notes: Floats
+
+
+_LARGE = {"matrices": 3, "vectors": 2}
+
+
+@inlined
+def large_of(state: State) -> Large:
+    matrices, vectors = state.stores.matrices, state.stores.vectors
+    i, j = matrices.shape[0], vectors.shape[0]
+    return Large(matrices[i - 3], matrices[i - 2], matrices[i - 1], vectors[j - 2], vectors[j - 1])
+
+
 _KNOWN = {"vectors": 6, "matrices": 3, "moments": 2}
 _SCRATCH = layout_of(Scratch, after=_KNOWN)
 _STATE = layout_of(State, scratch=_SCRATCH)
@@ -186,6 +206,10 @@ def new_buffers(numbers: Floats, capacity: int, sizes: Mapping[str, int] | None 
     model = model_in(numbers)
     ladder = ladder_of(d, model.order)
     wanted = {**_OWN, **(sizes or {})}
+    is_large = model.order == 0 and model.memory != POOL
+    if is_large:
+        for store, size in _LARGE.items():
+            wanted[store] += size
     buffers = Buffers(
         numbers=numbers,
         rows=np.zeros((d + 2, capacity)),
@@ -200,6 +224,8 @@ def new_buffers(numbers: Floats, capacity: int, sizes: Mapping[str, int] | None 
     state.V[:] = state.V2[:] = np.eye(d) * (model.lam / model.c)
     if model.fast:
         state.notes[STALE] = 1.0
+    if is_large:
+        buffers.vectors[-2, STALE] = 1.0  # norm_notes of `Large`
     buffers.counters[FITTED] = 1
     buffers.counters[SPAN] = model.span
     return buffers
@@ -214,6 +240,12 @@ def named(buffers: Buffers) -> State:
 def estimates_of(buffers: Buffers) -> Floats:
     """theta_hat and theta, (2, d), which stand in a row behind the anchors."""
     return buffers.vectors[2:4]
+
+
+def notes_of(buffers: Buffers) -> Floats:
+    """The notes of a large model, for Python."""
+    notes: Floats = buffers.vectors[-1]
+    return notes
 
 
 def copy_of(buffers: Buffers) -> Buffers:

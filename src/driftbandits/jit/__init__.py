@@ -9,6 +9,7 @@ from driftbandits.jit.arrays import (
     length_of,
     places_of,
     row_product,
+    span_product,
 )
 from driftbandits.jit.kernels import (
     allocating,
@@ -50,4 +51,5 @@ __all__ = [
     "places_of",
     "reader_of",
     "row_product",
+    "span_product",
 ]

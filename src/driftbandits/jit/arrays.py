@@ -91,7 +91,7 @@ LANES = 16
 _QUARTERS = [[4 * n + lane for lane in range(4)] for n in range(LANES // 4)]
 
 
-def _product_of_rows(typing_context: Any, x: Any, i: Any, y: Any, j: Any) -> Any:
+def _product_of_rows(typing_context: Any, x: Any, i: Any, first: Any, y: Any, j: Any) -> Any:
     """For numba: the type of the sum, and the code that makes it in vectors of lanes."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -103,8 +103,9 @@ def _product_of_rows(typing_context: Any, x: Any, i: Any, y: Any, j: Any) -> Any
             width = tools.unpack_tuple(builder, table.shape, 2)[1]
             return builder.gep(table.data, [builder.mul(row, width)]), width
 
-        left, width = start_of(args[0], args[1], signature.args[0])
-        right, _ = start_of(args[2], args[3], signature.args[2])
+        left, _ = start_of(args[0], args[1], signature.args[0])
+        left = builder.gep(left, [args[2]])
+        right, width = start_of(args[3], args[4], signature.args[3])
         sums = tools.alloca_once_value(builder, ir.Constant(lanes, [0.0] * LANES))
         zero, step = ir.Constant(width.type, 0), ir.Constant(width.type, LANES)
         with tools.for_range_slice(builder, zero, width, step) as (lane, _):
@@ -126,14 +127,19 @@ def _product_of_rows(typing_context: Any, x: Any, i: Any, y: Any, j: Any) -> Any
         a, b, c, d = (builder.extract_element(first, ir.IntType(32)(n)) for n in range(4))
         return builder.fadd(builder.fadd(a, b), builder.fadd(c, d))
 
-    return types.float64(x, types.intp, y, types.intp), codegen
+    return types.float64(x, types.intp, types.intp, y, types.intp), codegen
 
 
 _product: Any = intrinsic(_product_of_rows)
 
 
 def _row_product(x: Any, i: int, y: Any, j: int) -> float:
-    total: float = _product(x, i, y, j)
+    total: float = _product(x, i, 0, y, j)
+    return total
+
+
+def _span_product(x: Any, i: int, first: int, y: Any, j: int) -> float:
+    total: float = _product(x, i, first, y, j)
     return total
 
 
@@ -141,9 +147,20 @@ def _plain_row_product(x: Any, i: int, y: Any, j: int) -> float:
     return float(np.dot(x[i], y[j]))
 
 
+def _plain_span_product(x: Any, i: int, first: int, y: Any, j: int) -> float:
+    span = x[i, first : first + y.shape[1]]
+    return float(np.dot(span, y[j, : span.size]))
+
+
 row_product = _plain_row_product if INTERPRETED else leaf(_row_product)
 """x[i] . y[j] for rows of lanes.
 
 The compiler may not reorder a sum, so it makes one addition after the other. Here the order is
 fixed in vectors, which is several times as fast and gives the same bits everywhere.
+"""
+
+span_product = _plain_span_product if INTERPRETED else leaf(_span_product)
+"""As `row_product`, with a span of x[i] that begins at `first`.
+
+Where y is wider than what is left of the row, y must be 0 there and another row of numbers follow.
 """

@@ -128,7 +128,8 @@ class Policy:
             projection=self.projection if self.row.projected and not self._in_curvature else "none",
         )
         memory = self.row.memory if self.row.memory in (SINCE_RESTART, POOL) else made.memory
-        return made._replace(memory=memory, fast=int(self.fast))
+        order = 0 if self.fast and not self.link.linear else made.order
+        return made._replace(memory=memory, order=order, fast=int(self.fast))
 
     @property
     def _in_curvature(self) -> bool:

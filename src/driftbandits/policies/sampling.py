@@ -63,7 +63,10 @@ _LAST_STEP = 1e-5  # the error after a Newton step is at most of the order of it
 def make_sampling_matrices(model: Model, scoring: Scoring, state: State) -> None:
     """scratch.bonus := covariance of the sampled parameter over A^2, and what samples need."""
     scratch = state.scratch
-    evaluate(model, state, FOR_THETA_HAT, state.theta_hat, model.order)
+    if model.order > 0:
+        evaluate(model, state, FOR_THETA_HAT, state.theta_hat, model.order)
+    else:  # the sums of a large model have no J
+        sum_at(model, state, state.theta_hat)
     _factorise(model, scratch.J, scratch.factor)
     if scoring.score == POSTERIOR:
         _invert(model, scratch.factor, scratch.bonus)
@@ -254,7 +257,7 @@ def _solve_perturbed(model: Model, state: State) -> None:
     for _ in range(_MOST_STEPS):
         reach = reach_of(state, FOR_THETA_HAT, point)
         lost = remainder(model, state, FOR_THETA_HAT, reach, model.order)
-        if lost <= ERROR_TOLERANCE * model.lam:
+        if lost <= ERROR_TOLERANCE * model.lam and model.order > 0:
             evaluate(model, state, FOR_THETA_HAT, point, model.order)
         else:
             sum_at(model, state, point)

@@ -45,6 +45,9 @@ SCORES = (UCB, GREEDY, CONSTANT, OPTIMISTIC, SCALED, POSTERIOR, PERTURBED)
 ACCEPTED, NOT_FINITE, TOO_LONG = map(place, range(3))
 """What is said of a set of actions."""
 
+CLOSE = 1e-4
+"""Of its width: how near a score of a large model is to the exact one."""
+
 
 class Scoring(NamedTuple):
     """The numbers that turn an estimate into scores."""
@@ -93,6 +96,28 @@ def bonus_factor(
         n = measured_rows(model, confidence, state.V2 if model.memory == DISCOUNT else state.V)
     inside = depends_on_inside(confidence) and norm(state.theta_hat) <= model.S
     return scoring.bonus_scale * bonus_radius(confidence, t, n, inside)
+
+
+@inlined
+def closeness(model: Model, scoring: Scoring, confidence: Confidence, state: State) -> float:
+    """How far theta may be from the exact one in the norm of V, so that scores are as near.
+
+    A mean is off by at most k ||a||_{V^-1} ||theta - exact||_V. The radius is bounded from below:
+    a reward counts as much as its action is long. Without a bonus it counts as 1. Widths of samples
+    are measured by J <= k V.
+    """
+    if not model.fast or model.linear:
+        return 0.0
+    wide = scoring.bonus_scale
+    if scoring.score in (GREEDY, CONSTANT) or wide == 0.0:
+        wide = 1.0
+    else:
+        t = state.counters[N] - state.counters[BEGUN] + 1.0
+        n = measured_rows(model, confidence, state.V2 if model.memory == DISCOUNT else state.V)
+        wide *= bonus_radius(confidence, t, n, True)
+    if scoring.score in (POSTERIOR, PERTURBED):
+        wide /= max(confidence.k, 1.0)
+    return CLOSE * wide / confidence.k
 
 
 @inlined

@@ -8,10 +8,11 @@ from driftbandits.estimator import Model, State, memory
 from driftbandits.estimator.memory import drop_expansions, rebuild
 from driftbandits.estimator.model import Floats
 from driftbandits.estimator.solve import fit
+from driftbandits.estimator.stale import share_inverse
 from driftbandits.estimator.state import BEGUN, FITTED, HEAD, TAIL, Buffers, N
 from driftbandits.jit import inlined, internal
 from driftbandits.linalg import copy_matrix
-from driftbandits.policies.scoring import Scoring
+from driftbandits.policies.scoring import Scoring, closeness, confidence_of
 from driftbandits.theory import Confidence
 
 if TYPE_CHECKING:
@@ -54,7 +55,9 @@ def estimate(
         _begin_period(model, state, state.counters[N] // scoring.period * scoring.period)
     if scoring.one_matrix:
         copy_matrix(state.V, state.V2)
-    fit(model, state)
+        if model.fast and model.order == 0:
+            share_inverse(state)
+    fit(model, state, closeness(model, scoring, confidence_of(numbers), state))
 
 
 @internal

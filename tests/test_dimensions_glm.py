@@ -1,0 +1,298 @@
+"""Estimates of large models against sums over all rows: theta-hat, scores, choices, certificates.
+
+Every score is within a ten-thousandth of its width of the exact one, and the certificate says how
+near. The witness shares nothing with the kernels: a root by Newton's method on plain sums, held
+against SciPy, and a projection by Newton's method on its Lagrange conditions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+import driftbandits as db
+import kinds
+import policy_checks
+from policy_checks import Case
+from reference import Reference
+
+CLOSE = 1e-4
+ROUNDING = 1e-9
+
+MEMORIES = {
+    "SW-GLUCB": {"window": 300},
+    "D-GLUCB": {"discount": 0.995},
+    "LogisticUCB": {},
+}
+REWARDS = {
+    "logistic": {"link": "logistic"},
+    "binomial": {"link": "binomial", "m": 4.0},
+    "poisson": {"link": "poisson", "m": 12.0},
+}
+
+
+class Thought(NamedTuple):
+    """What the witness thinks in a round."""
+
+    theta_hat: np.ndarray
+    theta: np.ndarray
+    design: np.ndarray
+    means: np.ndarray
+    widths: np.ndarray
+
+
+class Witness:
+    """A policy from its definition, at any dimension: everything is a sum over all rows."""
+
+    def __init__(self, policy: db.Policy) -> None:
+        names = ("name", "dim", "window", "discount", "lam", "S", "L", "delta", "bonus_scale")
+        given = {name: getattr(policy, name) for name in names}
+        self.of = Reference(link=policy.link.name, m=policy.link.m, **given)
+        self.start = np.zeros(policy.dim)
+        self.rows: list[tuple[int, np.ndarray, float]] = []
+
+    def weighted(self, clock: int):
+        """Rows, rewards and weights of what is remembered."""
+        of = self.of
+        kept = [row for row in self.rows if of.window is None or clock - row[0] < of.window]
+        times = np.array([row[0] for row in kept])
+        A = np.array([row[1] for row in kept]).reshape(-1, of.dim)
+        return A, np.array([row[2] for row in kept]), (of.discount or 1.0) ** (clock - times)
+
+    def think(self, clock: int, actions: np.ndarray, near: np.ndarray) -> Thought:
+        of = self.of
+        A, x, w = self.weighted(clock)
+        b = A.T @ (w * x)
+        ridge = of.lam / of.c * np.eye(of.dim)
+        V = (A.T * w) @ A + ridge
+        M = (A.T * w**2) @ A + ridge if of.discount else V
+        self.start = theta_hat = self.root(A, w, b, self.start)
+        theta = theta_hat
+        if np.linalg.norm(theta_hat) > of.S:
+            M_inverse = np.linalg.inv(M)
+            theta = self.projected(A, w, b, M_inverse, near)
+            radial = theta_hat * (of.S / np.linalg.norm(theta_hat))
+            off, radially = b - self.g(A, w, theta), b - self.g(A, w, radial)
+            assert off @ M_inverse @ off <= radially @ M_inverse @ radially * (1 + 1e-9)
+        norms = np.sqrt(np.einsum("ki,ki->k", actions, np.linalg.solve(V, actions.T).T))
+        widths = of.bonus_scale * of.radius(clock) * norms
+        return Thought(theta_hat, theta, V, of.mean(actions @ theta), widths)
+
+    def g(self, A, w, theta):
+        return A.T @ (w * self.of.mean(A @ theta)) + self.of.lam * theta
+
+    def J(self, A, w, theta):
+        return (A.T * (w * self.of.slope(A @ theta))) @ A + self.of.lam * np.eye(self.of.dim)
+
+    def root(self, A, w, b, start):
+        theta = start
+        for _ in range(100):
+            step = np.linalg.solve(self.J(A, w, theta), b - self.g(A, w, theta))
+            furthest = np.abs(A @ step).max(initial=0.0)
+            theta = theta + step * (np.log1p(furthest) / furthest if furthest > 0.5 else 1.0)
+            if np.abs(step).max() <= 1e-12 * (1 + np.abs(theta).max()):
+                return theta
+        raise AssertionError("Newton's method did not converge")
+
+    def projected(self, A, w, b, M_inverse, near):
+        """The stationary point of the distance on the sphere next to a point."""
+        of, d = self.of, self.of.dim
+        theta = near * (of.S / np.linalg.norm(near))
+        nu = None
+        for _ in range(50):
+            J = self.J(A, w, theta)
+            u = M_inverse @ (b - self.g(A, w, theta))
+            pull = J @ u
+            nu = pull @ theta / of.S**2 if nu is None else nu
+            bend = (A.T * (w * of.bend(A @ theta) * (A @ u))) @ A
+            system = np.block(
+                [
+                    [J @ M_inverse @ J - bend + nu * np.eye(d), theta[:, None]],
+                    [theta[None, :], np.zeros((1, 1))],
+                ]
+            )
+            wanted = np.append(pull - nu * theta, (of.S**2 - theta @ theta) / 2)
+            step = np.linalg.solve(system, wanted)
+            theta, nu = theta + step[:d], nu + step[d]
+            if np.abs(step[:d]).max() <= 1e-12 * of.S:
+                assert nu > 0
+                return theta
+        raise AssertionError("the projection did not converge")
+
+
+def unit_ball(rng, K, dim):
+    directions = rng.normal(size=(K, dim))
+    lengths = rng.uniform(size=(K, 1)) ** (1 / dim)
+    return directions * lengths / np.linalg.norm(directions, axis=1, keepdims=True)
+
+
+def collinear(rng, K, dim):
+    """Actions that differ from a plane by a ten-thousandth."""
+    plane = np.random.default_rng(5).normal(size=(2, dim))
+    actions = rng.normal(size=(K, 2)) @ plane + 1e-4 * rng.normal(size=(K, dim))
+    return 0.9 * actions / np.linalg.norm(actions, axis=1).max()
+
+
+def repeated(rng, K, dim):
+    """The same few actions again and again."""
+    return unit_ball(np.random.default_rng(6), 2 * K, dim)[rng.permutation(2 * K)[:K]]
+
+
+def of_many_scales(rng, K, dim):
+    """Features from 1e-3 to 1e3 in one action."""
+    return rng.normal(size=(K, dim)) * np.logspace(-3, 3, dim) / 3e3 * 1e3
+
+
+def follow(
+    name, *, dim, rounds, every, features=unit_ball, late=0, drift=0, seed=0, K=10, **arguments
+):
+    """Play a policy beside its witness; how often theta-hat was projected."""
+    rng = np.random.default_rng(seed)
+    policy = db.policy(name, dim=dim, **{**MEMORIES[name], **arguments})
+    assert policy.model.fast
+    agent, witness = db.Agent(policy, seed=1), Witness(policy)
+    truth = rng.normal(size=dim)
+    truth *= policy.S / np.linalg.norm(truth)
+    waiting, projected = [], 0
+    for t in range(rounds):
+        if drift and t % drift == drift - 1:
+            truth = -truth
+        actions = features(rng, K, dim)
+        certificate = agent.certificate  # of the estimate that the decision will use
+        decision = agent.decide(actions)
+        assert certificate["relative_to_width"] <= CLOSE
+        if t % every == every - 1 or t < 5:
+            thought = witness.think(t, actions, agent.theta)
+            assert_near(agent, certificate, decision, thought)
+            projected += thought.theta is not thought.theta_hat
+        action = actions[decision.index]
+        reward = float(policy.link.draw(rng, [action @ truth])[0])
+        waiting.append((decision, action, reward))
+        if len(waiting) > late:
+            learned, action, reward = waiting.pop(int(rng.integers(len(waiting))))
+            if agent.update(learned, reward):
+                witness.rows.append((learned.id, action, reward))
+    return agent, projected
+
+
+def assert_near(agent, certificate, decision, thought):
+    np.testing.assert_allclose(decision.widths, thought.widths, rtol=1e-7)
+    k, radius = agent.policy.problem.k, agent.explain(decision).radius
+    for mine, exact in ((agent.theta_hat, thought.theta_hat), (agent.theta, thought.theta)):
+        error = mine - exact
+        relative = k * np.sqrt(error @ thought.design @ error) / radius
+        assert relative <= CLOSE + ROUNDING
+    assert relative <= certificate["relative_to_width"] + ROUNDING
+    theta_hat_off = np.linalg.norm(agent.theta_hat - thought.theta_hat)
+    assert theta_hat_off <= certificate["error_bound"] + ROUNDING
+    assert (np.abs(decision.means - thought.means) <= CLOSE * thought.widths + ROUNDING).all()
+    scores = thought.means + thought.widths
+    behind = scores.max() - scores[decision.index]
+    assert behind <= CLOSE * (thought.widths[decision.index] + thought.widths[scores.argmax()])
+
+
+@pytest.mark.parametrize("link", REWARDS)
+@pytest.mark.parametrize("name", MEMORIES)
+def test_scores_are_within_a_ten_thousandth_of_their_width(name, link):
+    _, projected = follow(name, dim=20, rounds=2000, every=20, drift=700, **REWARDS[link])
+    assert projected > 20
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_the_same_at_a_hundred_dimensions(name):
+    _, projected = follow(name, dim=100, rounds=2000, every=100)
+    assert projected > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("link", REWARDS)
+@pytest.mark.parametrize("name", MEMORIES)
+def test_the_same_at_four_hundred_dimensions(name, link):
+    follow(name, dim=400, rounds=600, every=100, **REWARDS[link])
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+@pytest.mark.parametrize("features", [collinear, repeated])
+def test_features_that_are_nearly_the_same(name, features):
+    follow(name, dim=24, rounds=400, every=10, features=features)
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_features_of_many_scales(name):
+    follow(name, dim=24, rounds=400, every=10, features=of_many_scales, L=2000.0, S=5e-3)
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_a_wide_ball_and_a_narrow_bonus(name):
+    follow(name, dim=20, rounds=400, every=10, S=5.0)
+    follow(name, dim=20, rounds=400, every=10, S=3.0, bonus_scale=0.01)
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_rewards_that_come_late(name):
+    follow(name, dim=20, rounds=700, every=10, late=40)
+
+
+def test_the_witness_finds_what_scipy_finds():
+    rng = np.random.default_rng(3)
+    witness = Witness(db.policy("D-GLUCB", dim=20, discount=0.99))
+    witness.rows = [(t, unit_ball(rng, 1, 20)[0], float(rng.integers(2))) for t in range(150)]
+    A, x, w = witness.weighted(150)
+    b = A.T @ (w * x)
+    mine = witness.root(A, w, b, np.zeros(20))
+    root = optimize.root(lambda theta: b - witness.g(A, w, theta), np.zeros(20), tol=1e-14).x
+    np.testing.assert_allclose(mine, root, atol=1e-10)
+    M = np.linalg.inv((A.T * w**2) @ A + witness.of.lam / witness.of.c * np.eye(20))
+
+    def distance(theta):
+        return (b - witness.g(A, w, theta)) @ M @ (b - witness.g(A, w, theta))
+
+    sphere = {"type": "eq", "fun": lambda theta: theta @ theta - 1.0}
+    radial = mine / np.linalg.norm(mine)
+    found = optimize.minimize(
+        distance, radial, constraints=[sphere], method="SLSQP", options={"ftol": 1e-15}
+    ).x
+    np.testing.assert_allclose(witness.projected(A, w, b, M, radial), found, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_a_tolerance_is_absolute(name):
+    """With one, a model is computed as small ones are, and has their certificate."""
+    rng = np.random.default_rng(4)
+    policy = db.policy(name, dim=20, tolerance=1e-8, **MEMORIES[name])
+    agent = db.Agent(policy, seed=1)
+    witness = Witness(policy)
+    for t in range(60):
+        actions = unit_ball(rng, 5, 20)
+        assert set(agent.certificate) == {"newton_decrement", "error_bound", "kkt_residual"}
+        decision = agent.decide(actions)
+        thought = witness.think(t, actions, agent.theta)
+        assert np.linalg.norm(agent.theta_hat - thought.theta_hat) <= 1e-8
+        assert np.linalg.norm(agent.theta - thought.theta) <= 1e-8
+        reward = float(rng.integers(2))
+        agent.update(decision, reward)
+        witness.rows.append((decision.id, actions[decision.index], reward))
+
+
+GENERALIZED = [
+    name for name in db.policy_names() if not kinds.linear(name) and not kinds.pooled(name)
+]
+KEPT = [
+    policy_checks.check_looking_changes_nothing,
+    policy_checks.check_works_before_any_reward,
+    policy_checks.check_scores_add_up,
+    policy_checks.check_save_and_load_go_on,
+    policy_checks.check_the_estimate_survives_a_save,
+    policy_checks.check_a_batch_equals_its_single_calls,
+]
+
+
+@pytest.mark.parametrize("check", KEPT, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", GENERALIZED)
+def test_large_models_keep_what_all_policies_promise(name, check, tmp_path):
+    case = Case(name, {"dim": 16})
+    assert case.policy().model.fast
+    check(case, tmp_path)
