@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
+from driftbandits import checks
 
 
 def _check_tuning(dim: int, horizon: int, changes: int | None) -> None:
-    for name, value in (("dim", dim), ("horizon", horizon)):
-        if not (isinstance(value, (int, np.integer)) and value >= 1):
-            raise ValueError(f"{name} must be an integer of at least 1; got {value!r}")
-    if changes is not None and not (isinstance(changes, (int, np.integer)) and changes >= 0):
-        raise ValueError(f"changes must be an integer of at least 0, or None; got {changes!r}")
+    checks.integer("dim", dim, least=1)
+    checks.integer("horizon", horizon, least=1)
+    if changes is not None:
+        checks.integer("changes", changes, least=0)
 
 
 def _rate(dim: int, horizon: int, changes: int | None, slope: float) -> float:

@@ -33,7 +33,7 @@ C_j        scalar   evidence of filter j over filter 0 since it was last below 0
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -41,16 +41,10 @@ from driftbandits import links
 from driftbandits.estimator import Model, State
 from driftbandits.estimator.inverse import (
     BLOCK,
-    FOR_DIRECTIONS,
     FOR_SQUARES,
-    add_to_inverse,
-    begin,
-    check,
     fade,
     room_in,
-    settle,
     solve,
-    wants_check,
 )
 from driftbandits.estimator.memory import insert_row, load_row
 from driftbandits.estimator.model import Floats
@@ -58,27 +52,32 @@ from driftbandits.estimator.state import (
     BEGUN,
     FITTED,
     HEAD,
-    LEFT,
-    STALE,
     TAIL,
     Buffers,
-    Ints,
     N,
-    layout_beyond,
 )
-from driftbandits.jit import Share, inlined, internal, leaf, reader_of
+from driftbandits.jit import inlined, internal, leaf, reader_of
 from driftbandits.linalg import (
     add_outer,
-    add_scaled,
-    backward_solve,
     cholesky,
     copy,
     dot,
     dot_large,
-    forward_solve,
     inverse,
-    multiply_large,
     set_to_identity,
+)
+from driftbandits.policies.adaptations.filters import (
+    DISCOUNTS,
+    FILTERS,
+    FORECASTS,
+    KEPT_ROUNDS,
+    LAYOUT,
+    MIXTURES,
+    Pool,
+    empty,
+    evidence,
+    predict,
+    update,
 )
 from driftbandits.policies.adaptations.fixed import window_for
 from driftbandits.policies.detection import record_detection
@@ -88,18 +87,9 @@ from driftbandits.theory import Confidence
 if TYPE_CHECKING:
     from driftbandits.policies.configuration import Policy
 
-__all__ = ["window_for"]
+__all__ = ["LAYOUT", "window_for"]
 
 FAMILY = "pooled"
-MEMORIES = (math.inf, 2000.0, 500.0, 125.0, 30.0)
-"""Rounds that the filters remember, each a quarter of the one before."""
-KEPT_ROUNDS = 2000
-"""How far back a change may be found."""
-
-_FILTERS = len(MEMORIES)
-_FORECASTS = 2 * _FILTERS - 2  # the filters, and the lines through neighbours that forget
-_MIXTURES = 2
-_DISCOUNTS = np.array([1.0 - 1.0 / n for n in MEMORIES])
 _LEAD = 1.0 / 3.0  # a line through lags n and 4 n meets lag 0 a third of its length beyond
 _LEAD_VARIANCE = 1.5  # of a line over that of its nearer end, which the other end shares in part
 _PRIOR = np.array([[0.95] + 7 * [0.05 / 7], 8 * [1 / 8]])
@@ -110,8 +100,6 @@ _DISPERSION_MEMORY = 1000.0
 _DISPERSION_PRIOR = 20.0
 _SMALLEST_DISPERSION = 0.02
 _NEGLIGIBLE = 1e-4
-_MOST_ROOT_STEPS = 60
-_ROOT_TOLERANCE = 1e-12
 OPTIMISM = 0.6
 """Standard deviations of a.theta that a score adds to its mean."""
 
@@ -122,27 +110,6 @@ class Numbers(NamedTuple):
     threshold: float  # of C_j; 0: none is looked for
 
 
-class Pool(NamedTuple):
-    """The filters, their weights, and room for what they say of one reward."""
-
-    since: Annotated[Ints, Share("counters", _FILTERS)]  # the round before which C_j was last 0
-    ridge: Annotated[Floats, Share("gauges")]
-    spread: Annotated[Floats, Share("gauges")]
-    expected_spread: Annotated[Floats, Share("gauges")]
-    weights: Annotated[Floats, Share("gauges", _MIXTURES * _FORECASTS)]
-    trust: Annotated[Floats, Share("gauges", _MIXTURES)]
-    lead: Annotated[Floats, Share("gauges", _FILTERS)]  # C_j
-    forecast: Annotated[Floats, Share("gauges", _FILTERS)]  # a . theta_j
-    doubt: Annotated[Floats, Share("gauges", _FILTERS)]  # q of filter j
-    evidence: Annotated[Floats, Share("gauges", _FORECASTS)]
-    theta: Annotated[Floats, Share("vectors", _FILTERS)]
-    precision: Annotated[Floats, Share("matrices", _FILTERS)]  # of large models A, see inverse.py
-    # of large models alone
-    notes: Annotated[Floats, Share("vectors", _FILTERS)]
-    inverse: Annotated[Floats, Share("matrices", _FILTERS)]
-
-
-LAYOUT = layout_beyond(Pool)
 _pool_of, _numbers_of = LAYOUT.of, reader_of(Numbers, first=OWN_NUMBERS)
 
 
@@ -154,8 +121,8 @@ def numbers_for(policy: Policy) -> Numbers:
 def sizes_for(policy: Policy) -> dict[str, int]:
     sizes = dict(LAYOUT.sizes)
     if not policy.fast:
-        sizes["vectors"] -= _FILTERS
-        sizes["matrices"] -= _FILTERS
+        sizes["vectors"] -= FILTERS
+        sizes["matrices"] -= FILTERS
     return sizes
 
 
@@ -163,10 +130,10 @@ def weights_of_ages(policy: Policy, buffers: Buffers, ages: Floats) -> Floats:
     """The mean over the forecasts."""
     pool: Pool = LAYOUT.in_python(buffers)
     weights = np.zeros_like(ages)
-    for c in range(_MIXTURES):
-        for k in range(_FORECASTS):
-            weight = pool.trust[c] * pool.weights[c * _FORECASTS + k]
-            weights += weight * _DISCOUNTS[k if k < _FILTERS else k - _FILTERS + 2] ** ages
+    for c in range(MIXTURES):
+        for k in range(FORECASTS):
+            weight = pool.trust[c] * pool.weights[c * FORECASTS + k]
+            weights += weight * DISCOUNTS[k if k < FILTERS else k - FILTERS + 2] ** ages
     return weights
 
 
@@ -176,22 +143,12 @@ def _prepare(model: Model, pool: Pool, square: float) -> None:
     if pool.ridge[0] > 0.0:
         return
     pool.ridge[0] = model.lam * (square if square > 0.0 else 1.0)
-    for j in range(_FILTERS):
-        _empty(model, pool, j)
-    for c in range(_MIXTURES):
+    for j in range(FILTERS):
+        empty(model, pool, j)
+    for c in range(MIXTURES):
         pool.trust[c] = _TRUST[c]
-        for k in range(_FORECASTS):
-            pool.weights[c * _FORECASTS + k] = _PRIOR[c, k]
-
-
-@internal
-def _empty(model: Model, pool: Pool, j: int) -> None:
-    for i in range(model.d):
-        pool.theta[j, i] = 0.0
-    set_to_identity(pool.precision[j], pool.ridge[0])
-    if model.fast:
-        set_to_identity(pool.inverse[j], 1.0 / pool.ridge[0])
-        begin(pool.notes[j])
+        for k in range(FORECASTS):
+            pool.weights[c * FORECASTS + k] = _PRIOR[c, k]
 
 
 @inlined
@@ -200,8 +157,8 @@ def advance(model: Model, state: State, rounds: int) -> None:
     counters, pool = state.counters, _pool_of(state.stores)
     counters[N] += rounds
     if pool.ridge[0] > 0.0:
-        for j in range(1, _FILTERS):
-            decay = _DISCOUNTS[j] if rounds == 1 else _DISCOUNTS[j] ** rounds
+        for j in range(1, FILTERS):
+            decay = DISCOUNTS[j] if rounds == 1 else DISCOUNTS[j] ** rounds
             if model.fast:
                 fade(pool.notes[j], decay, pool.ridge[0], rounds)
                 continue
@@ -230,10 +187,10 @@ def learn(
     _prepare(model, pool, dot(row, row))
     phi = _present_dispersion(model, pool)
     age = float(state.counters[N] - s)
-    for j in range(_FILTERS):
-        _predict(model, state, pool, j, outcome, phi)
-        _update(model, state, pool, j, outcome, _DISCOUNTS[j] ** age)
-    for k in range(_FILTERS, _FORECASTS):
+    for j in range(FILTERS):
+        predict(model, state, pool, j, outcome, phi)
+        update(model, state, pool, j, outcome, DISCOUNTS[j] ** age)
+    for k in range(FILTERS, FORECASTS):
         near = _near(k)
         z = _on_line(pool.forecast[near], pool.forecast[near - 1])
         q = _LEAD_VARIANCE * pool.doubt[near]
@@ -251,7 +208,7 @@ def learn(
 @inlined
 def _near(k: int) -> int:
     """The filter at the nearer end of line k; the other end is the filter before it."""
-    return k - _FILTERS + 2
+    return k - FILTERS + 2
 
 
 @inlined
@@ -259,95 +216,12 @@ def _on_line(near: float, far: float) -> float:
     return near + _LEAD * (near - far)
 
 
-@internal
-def settled(model: Model, reward: float, z: float, q: float, weight: float) -> float:
-    """The root t of t = weight (X - mu(z + q t)): the reward moves theta_j by t Lambda_j^-1 a.
-
-    Newton's method within the bracket that the monotone mu gives.
-    """
-    surprise = weight * (reward - links.mean(model.link, model.m, z))
-    low, high = min(surprise, 0.0), max(surprise, 0.0)
-    t: float = surprise / (1.0 + q * weight * links.slope(model.link, model.m, z))
-    for _ in range(_MOST_ROOT_STEPS):
-        rise = t - weight * (reward - links.mean(model.link, model.m, z + q * t))
-        if rise > 0.0:
-            high = t
-        else:
-            low = t
-        step = rise / (1.0 + q * weight * links.slope(model.link, model.m, z + q * t))
-        if abs(step) <= _ROOT_TOLERANCE * model.m:
-            break
-        t -= step
-        if not low < t < high:
-            t = 0.5 * (low + high)
-    return t
-
-
-@internal
-def evidence(model: Model, reward: float, z: float, q: float, phi: float) -> float:
-    """Log-likelihood of a reward whose a.theta is believed N(z, phi q), by Laplace's method."""
-    t = settled(model, reward, z, q, 1.0)
-    mode = z + q * t
-    fit: float = reward * mode - links.log_partition(model.link, model.m, mode) - 0.5 * q * t * t
-    return fit / phi - 0.5 * math.log1p(q * links.slope(model.link, model.m, mode))
-
-
-@internal
-def _predict(model: Model, state: State, pool: Pool, j: int, reward: float, phi: float) -> None:
-    """What filter j says of scratch.row, and how well the reward agrees with it.
-
-    scratch.step := Lambda_j^-1 a, along which the reward moves the filter.
-    """
-    row, step, factor = state.scratch.row, state.scratch.step, state.scratch.factor
-    if model.fast:
-        room = room_in(state)
-        copy(row, room.rows[0])
-        solve(pool.precision[j], False, pool.inverse[j], pool.notes[j], room, 1, FOR_DIRECTIONS)
-        copy(room.solutions[0], step)
-        pool.doubt[j] = room.squares[0]
-    else:
-        cholesky(pool.precision[j], factor)
-        copy(row, step)
-        forward_solve(factor, step)
-        pool.doubt[j] = dot(step, step)
-        backward_solve(factor, step)
-    pool.forecast[j] = dot(row, pool.theta[j])
-    pool.evidence[j] = evidence(model, reward, pool.forecast[j], pool.doubt[j], phi)
-
-
-@internal
-def _update(model: Model, state: State, pool: Pool, j: int, reward: float, weight: float) -> None:
-    """Move filter j along scratch.step to the mode, after `_predict`."""
-    z, q = pool.forecast[j], pool.doubt[j]
-    t = settled(model, reward, z, q, weight)
-    add_scaled(pool.theta[j], t, state.scratch.step)
-    slope = weight * links.slope(model.link, model.m, z + q * t)
-    if model.fast:
-        _sharpen(state, pool, j, slope)
-    else:
-        add_outer(pool.precision[j], slope, state.scratch.row)
-
-
-@inlined
-def _sharpen(state: State, pool: Pool, j: int, slope: float) -> None:
-    """Lambda_j := Lambda_j + slope a a' for scratch.row, and its inverse, after `_predict`."""
-    A, notes, row = pool.precision[j], pool.notes[j], state.scratch.row
-    u, product = room_in(state).first, state.scratch.start
-    if wants_check(notes):
-        multiply_large(A, u, product)
-        check(notes, row, product)
-    add_to_inverse(pool.inverse[j], notes, slope, row, u)
-    if notes[STALE] > 0.0:
-        settle(A, notes)
-    add_outer(A, slope / notes[LEFT], row)
-
-
 @inlined
 def _weight_of(pool: Pool, k: int) -> float:
     """The weight of forecast k over both mixtures."""
     total = 0.0
-    for c in range(_MIXTURES):
-        total += pool.trust[c] * pool.weights[c * _FORECASTS + k]
+    for c in range(MIXTURES):
+        total += pool.trust[c] * pool.weights[c * FORECASTS + k]
     return total
 
 
@@ -366,10 +240,10 @@ def _present_dispersion(model: Model, pool: Pool) -> float:
 @inlined
 def _measure_dispersion(model: Model, pool: Pool, reward: float) -> None:
     z = 0.0
-    for k in range(_FORECASTS):
-        near = k if k < _FILTERS else _near(k)
+    for k in range(FORECASTS):
+        near = k if k < FILTERS else _near(k)
         forecast = pool.forecast[near]
-        if k >= _FILTERS:
+        if k >= FILTERS:
             forecast = _on_line(forecast, pool.forecast[near - 1])
         z += _weight_of(pool, k) * forecast
     mean = links.mean(model.link, model.m, z)
@@ -382,21 +256,21 @@ def _measure_dispersion(model: Model, pool: Pool, reward: float) -> None:
 @inlined
 def _reweigh(pool: Pool) -> None:
     best = pool.evidence[0]
-    for k in range(1, _FORECASTS):
+    for k in range(1, FORECASTS):
         best = max(best, pool.evidence[k])
     trust = 0.0
-    for c in range(_MIXTURES):
-        first = c * _FORECASTS
+    for c in range(MIXTURES):
+        first = c * FORECASTS
         total = 0.0
-        for k in range(_FORECASTS):
+        for k in range(FORECASTS):
             pool.weights[first + k] *= math.exp(pool.evidence[k] - best)
             total += pool.weights[first + k]
-        for k in range(_FORECASTS):
+        for k in range(FORECASTS):
             kept = (1.0 - _SHARE[c]) * pool.weights[first + k] / total
             pool.weights[first + k] = kept + _SHARE[c] * _PRIOR[c, k]
         pool.trust[c] *= total
         trust += pool.trust[c]
-    for c in range(_MIXTURES):
+    for c in range(MIXTURES):
         kept = (1.0 - _TRUST_SHARE) * pool.trust[c] / trust
         pool.trust[c] = kept + _TRUST_SHARE * _TRUST[c]
 
@@ -412,7 +286,7 @@ def _look_for_change(model: Model, state: State, pool: Pool, s: int, threshold: 
 def leading_filter(pool: Pool, s: int, threshold: float) -> int:
     """The filter whose C_j exceeds the threshold by most, after a reward of round s; 0: none."""
     winner = 0
-    for j in range(1, _FILTERS):
+    for j in range(1, FILTERS):
         pool.lead[j] += pool.evidence[j] - pool.evidence[0]
         if pool.lead[j] <= 0.0:
             pool.lead[j] = 0.0
@@ -437,13 +311,13 @@ def _forget_before(model: Model, state: State, pool: Pool, change: int, winner: 
         counters[HEAD] += 1
     counters[BEGUN] = change - 1
     for j in range(winner + 1):
-        _empty(model, pool, j)
+        empty(model, pool, j)
         for i in range(counters[HEAD], counters[TAIL]):
             load_row(model, state, i)
-            _predict(model, state, pool, j, rows[d, i], 1.0)
-            weight = _DISCOUNTS[j] ** (counters[N] - rows[d + 1, i])
-            _update(model, state, pool, j, rows[d, i], weight)
-    for j in range(_FILTERS):
+            predict(model, state, pool, j, rows[d, i], 1.0)
+            weight = DISCOUNTS[j] ** (counters[N] - rows[d + 1, i])
+            update(model, state, pool, j, rows[d, i], weight)
+    for j in range(FILTERS):
         pool.lead[j] = 0.0
         pool.since[j] = counters[N]
 
@@ -457,7 +331,7 @@ def estimate(
     _prepare(model, pool, mean_square(model, scoring, actions))
     for i in range(d):
         theta_hat[i] = 0.0
-    for k in range(_FORECASTS):
+    for k in range(FORECASTS):
         weight = _weight_of(pool, k)
         for i in range(d):
             theta_hat[i] += weight * _coordinate(pool, k, i)
@@ -472,7 +346,7 @@ def _share_of_filter(pool: Pool, j: int) -> float:
     """What the covariance of a filter weighs in that of the mixture: its line is its own too."""
     own = _weight_of(pool, j)
     if j >= 2:
-        own += _LEAD_VARIANCE * _weight_of(pool, _FILTERS + j - 2)
+        own += _LEAD_VARIANCE * _weight_of(pool, FILTERS + j - 2)
     return own
 
 
@@ -483,7 +357,7 @@ def _make_covariance(model: Model, state: State, pool: Pool) -> None:
     bonus = scratch.bonus
     set_to_identity(bonus, 0.0)
     phi = _present_dispersion(model, pool)
-    for j in range(_FILTERS):
+    for j in range(FILTERS):
         own = _share_of_filter(pool, j)
         if own > _NEGLIGIBLE:
             cholesky(pool.precision[j], scratch.factor)
@@ -491,7 +365,7 @@ def _make_covariance(model: Model, state: State, pool: Pool) -> None:
             for i in range(d):
                 for k in range(d):
                     bonus[i, k] += phi * own * scratch.inverse[i, k]
-    for k in range(_FORECASTS):
+    for k in range(FORECASTS):
         weight = _weight_of(pool, k)
         if weight > _NEGLIGIBLE:
             for i in range(d):
@@ -508,7 +382,7 @@ def measure(model: Model, scoring: Scoring, state: State, actions: Floats, table
         n = load_block(scoring, actions, start, room.rows)
         for i in range(n):
             table[3, start + i] = 0.0
-        for j in range(_FILTERS):
+        for j in range(FILTERS):
             own = _share_of_filter(pool, j)
             if own > _NEGLIGIBLE:
                 solve(
@@ -516,7 +390,7 @@ def measure(model: Model, scoring: Scoring, state: State, actions: Floats, table
                 )
                 for i in range(n):
                     table[3, start + i] += phi * own * room.squares[i]
-        for k in range(_FORECASTS):
+        for k in range(FORECASTS):
             weight = _weight_of(pool, k)
             if weight > _NEGLIGIBLE:
                 step = state.scratch.step
@@ -530,7 +404,7 @@ def measure(model: Model, scoring: Scoring, state: State, actions: Floats, table
 @inlined
 def _coordinate(pool: Pool, k: int, i: int) -> float:
     """Coordinate i of the parameter that forecast k believes in."""
-    if k < _FILTERS:
+    if k < FILTERS:
         return float(pool.theta[k, i])
     near = _near(k)
     return _on_line(pool.theta[near, i], pool.theta[near - 1, i])
