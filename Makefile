@@ -150,7 +150,9 @@ reproduce: $(INSTALLED) ## the experiments of the paper, into results/ (RUNS=500
 suite: $(INSTALLED) ## every policy in many worlds, into results/suite/ and docs/ (SUITE_RUNS=40)
 	@echo "==> suite: $(SUITE_RUNS) runs of each world of experiments/suite.toml, into results/suite/"
 	@$(BIN)/driftbandits run suite --runs $(SUITE_RUNS) --out results/suite
-	@$(BIN)/driftbandits run suite-false-alarms --runs $(SUITE_RUNS) --out results/suite
+	@for part in false-alarms fixed-arms units rare-rewards; do \
+	  $(BIN)/driftbandits run suite-$$part --runs $(SUITE_RUNS) --out results/suite || exit 1; done
+	@$(BIN)/driftbandits run suite-quiet --out results/suite
 	@$(BIN)/driftbandits report results/suite --title "Forgetting in many worlds"
 	@echo "==> suite: the table and the picture of docs/which-policy.md"
 	@$(BIN)/python benchmarks/which_policy.py --policy auto

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
+from scipy.special import expit
 
 from driftbandits import links
 from driftbandits.environments import (
@@ -35,6 +36,7 @@ from driftbandits.environments import (
 
 MODELS = {"logistic": None, "binomial": 5, "poisson": 30, "identity": 2.0}
 SYNTHETIC = ("abrupt", "abrupt2d", "drift", "seasonal", "stationary")
+OTHER_UNITS = {"condition": 9.0, "scale": [100.0, -0.5], "shift": [3.0, 0.0], "reward_shift": 2.0}
 SMALL_TABLE = Table(
     features=[[0.0, 5.0], [1.0, 3.0], [2.0, 9.0], [4.0, 1.0], [3.0, 3.0]], outcome=[0, 1, 0, 3, 2]
 )
@@ -49,6 +51,8 @@ def small_worlds():
     worlds = {name: environment(name, horizon=60) for name in SYNTHETIC}
     worlds["low base rate"] = environment("abrupt", horizon=60, dim=3, base_rate=0.03)
     worlds["varying arms"] = environment("stationary", horizon=60, fewest_arms=2)
+    worlds["one-hot"] = environment("stationary", horizon=60, arms=4, one_hot=True)
+    worlds["other units"] = environment("abrupt", horizon=60, units=OTHER_UNITS)
     worlds["paired"] = environment("paired", horizon=60, table=SMALL_TABLE)
     worlds["counts"] = environment("counts", horizon=60, table=SMALL_TABLE, arms=3)
     worlds["logged"] = environment(
@@ -74,6 +78,89 @@ def noise_variance(link, m, means):
     return means * (1 - means / m)
 
 
+# --- one-hot arms, first actions, hidden constants, other units ----------------------------------
+
+
+def test_one_hot_arms_are_the_same_in_every_round():
+    trace = Stationary(horizon=20, arms=3, one_hot=True, parameter=[0.5, 0.0, -1.0]).draw(rng())
+    assert trace.dim == 3
+    assert (trace.actions == np.eye(3)).all()
+    np.testing.assert_allclose(trace.means, np.tile(expit([0.5, 0.0, -1.0]), (20, 1)), rtol=1e-12)
+
+
+def test_the_first_actions_may_be_unlike_the_others():
+    usual = Stationary(horizon=20).draw(rng(1))
+    longer = Stationary(horizon=20, first_scale=100.0).draw(rng(1))
+    np.testing.assert_allclose(longer.actions[0], 100.0 * usual.actions[0], rtol=1e-12)
+    assert_same(
+        Trace(actions=usual.actions[1:], rewards=usual.rewards[1:], means=usual.means[1:]),
+        Trace(actions=longer.actions[1:], rewards=longer.rewards[1:], means=longer.means[1:]),
+    )
+    # What they pay follows from what they are.
+    z = np.einsum("kd,d->k", longer.actions[0], longer.theta[0])
+    np.testing.assert_allclose(longer.means[0], expit(z), rtol=1e-12)
+
+
+def test_a_base_rate_may_have_no_feature():
+    world = Stationary(horizon=4000, dim=2, base_rate=0.05, constant_feature=False)
+    trace = world.draw(rng(2))
+    z = np.einsum("tkd,td->tk", trace.actions, trace.theta)
+    assert trace.dim == 2
+    np.testing.assert_allclose(trace.means, expit(np.log(0.05 / 0.95) + z), rtol=1e-12)
+    # A sum of actions without a preferred direction has no constant to offer.
+    assert np.abs(trace.actions.mean(axis=(0, 1))).max() < 0.02
+
+
+@pytest.mark.parametrize(
+    "units", [{"scale": [1000.0, 1.0]}, {"condition": 50.0}, {"condition": 7.0, "scale": [3, 0.1]}]
+)
+def test_other_units_change_nothing_that_can_be_earned(units):
+    own = Abrupt(horizon=50, changes=2).draw(rng(3))
+    told = Abrupt(horizon=50, changes=2, units=units).draw(rng(3))
+    np.testing.assert_array_equal(told.rewards, own.rewards)
+    np.testing.assert_array_equal(told.means, own.means)
+    assert not np.allclose(told.actions, own.actions)
+    for trace in (own, told):
+        z = np.einsum("tkd,td->tk", trace.actions, trace.theta)
+        np.testing.assert_allclose(expit(z), own.means, rtol=1e-9)
+
+
+def test_features_of_a_condition_have_it():
+    trace = Stationary(dim=4, horizon=3000, units={"condition": 100.0}).draw(rng(4))
+    values = np.linalg.eigvalsh(np.cov(trace.actions.reshape(-1, 4).T))
+    assert np.sqrt(values[-1] / values[0]) == pytest.approx(100.0, rel=0.05)
+    assert np.linalg.norm(trace.actions, axis=2).max() <= 1.0
+
+
+def test_shifted_features_and_rewards_keep_their_differences():
+    own = Stationary(horizon=50).draw(rng(5))
+    told = Stationary(horizon=50, units={"shift": [5.0, -1.0], "reward_shift": 50.0}).draw(rng(5))
+    np.testing.assert_allclose(told.actions, own.actions + np.array([5.0, -1.0]), rtol=1e-12)
+    np.testing.assert_allclose(told.means, own.means + 50.0, rtol=1e-12)
+    np.testing.assert_allclose(told.rewards, own.rewards + 50.0, rtol=1e-12)
+    assert told.theta is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"one_hot": True, "arms": 4, "dim": 3}, "dim must be that of the arms, 4"),
+        ({"one_hot": 1}, "one_hot must be true or false; got 1"),
+        ({"constant_feature": False}, "constant_feature must be true where there is no base_rate"),
+        ({"first_scale": np.inf}, "first_scale must be a finite number; got inf"),
+        ({"units": 3}, "units must be a table, or Units; got 3"),
+        ({"units": {"scal": [1, 1]}}, "units must be a table of .*; got 'scal', perhaps scale"),
+        ({"units": {"scale": [1.0]}}, "units.scale must have 2 numbers, one for each feature; got"),
+        ({"units": {"scale": [1.0, 0.0]}}, "units.scale must not have a 0"),
+        ({"units": {"shift": ["a", "b"]}}, "units.shift must be an array of numbers"),
+        ({"units": {"condition": 0.5}}, "units.condition must be a finite number of at least 1"),
+    ],
+)
+def test_what_makes_no_sense_for_units_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        environment("stationary", **options)
+
+
 # --- every world ---------------------------------------------------------------------------------
 
 
@@ -86,7 +173,9 @@ def test_a_draw_depends_on_the_generator_alone(name):
     np.random.seed(2)  # noqa: NPY002
     assert_same(first, world.draw(rng(5)))
     assert_same(first, small_worlds()[name].draw(rng(5)))
-    assert not np.array_equal(first.actions, world.draw(rng(6)).actions)
+    other = world.draw(rng(6))
+    same = np.array_equal(first.actions, other.actions)
+    assert not (same and np.array_equal(first.rewards, other.rewards))
 
 
 @pytest.mark.parametrize("name", small_worlds())

@@ -14,7 +14,12 @@ What the reward models mean here:
 `base_rate` makes good rewards rare: the last feature of every action is then a constant, and
 theta's last coordinate is set so that an action with nothing else has this mean (as a share of m
 for logistic, binomial and identity, a count for poisson). Actions (u, radius) are divided by
-sqrt(2), so `radius` still bounds them. The identity model then needs no centre: it is 0.
+sqrt(2), so `radius` still bounds them. The identity model then needs no centre: it is 0. With
+`constant_feature` false the base rate is there and the feature is not: the centre is what theta's
+last coordinate would have added.
+
+`one_hot` arms have no features but their names, and are the same in every round. `units` tell the
+features and rewards of a world in other units, see units.py.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ from numpy.typing import NDArray
 
 from driftbandits import checks, links
 from driftbandits.environments.trace import Trace, change_rounds
+from driftbandits.environments.units import Units, as_units
 
 ARM_SET_CYCLES = 4
 """How often a varying arm set shrinks and grows back within a run."""
@@ -45,6 +51,10 @@ class Synthetic:
     radius       no action is longer
     base_rate    mean reward of an action without features; None: no constant feature
     fewest_arms  the number of available arms swings between this and `arms`; None: always all
+    one_hot      action k is coordinate k alone, in every round; `dim` is then `arms`
+    first_scale  what the actions of the first round are multiplied with; 0: all are zero
+    constant_feature  whether the constant of `base_rate` is a feature
+    units        a table of `Units`: what the features and rewards are told in
     """
 
     horizon: int = 6000
@@ -56,12 +66,27 @@ class Synthetic:
     radius: float = 1.0
     base_rate: float | None = None
     fewest_arms: int | None = None
+    one_hot: bool = False
+    first_scale: float = 1.0
+    constant_feature: bool = True
+    units: Units = field(default_factory=Units)
 
     def __post_init__(self) -> None:
         self._hold(horizon=checks.integer("horizon", self.horizon, least=1))
-        dim = unless_given(self.dim, self._natural_dim())
-        self._hold(dim=checks.integer("dim", dim, least=1 if self.base_rate is None else 2))
         self._hold(arms=checks.integer("arms", self.arms, least=1))
+        self._hold(one_hot=checks.flag("one_hot", self.one_hot))
+        self._hold(first_scale=checks.number("first_scale", self.first_scale))
+        self._hold(constant_feature=checks.flag("constant_feature", self.constant_feature))
+        if not self.constant_feature and self.base_rate is None:
+            raise ValueError("constant_feature must be true where there is no base_rate; got False")
+        dim = unless_given(self.dim, self.arms if self.one_hot else self._natural_dim())
+        self._hold(dim=checks.integer("dim", dim, least=2 if self._has_constant else 1))
+        if self.one_hot and (self.dim != self.arms or self._has_constant):
+            raise ValueError(
+                f"dim must be that of the arms, {self.arms}, and no feature constant, for one_hot "
+                f"actions; got dim={self.dim}, base_rate={self.base_rate}"
+            )
+        self._hold(units=as_units(self.units, self.dim))
         self._hold(m=links.link(self.link, m=self.m).m)
         if self.norm is not None:
             self._hold(norm=checks.number("norm", self.norm, above=0))
@@ -86,9 +111,9 @@ class Synthetic:
         actions = self._actions(rng)
         z = self.centre + np.einsum("tkd,td->tk", actions, theta)
         if self.link == "identity":
-            z = np.clip(z, 0.0, self.m)  # beyond the ends by rounding only
+            z = np.clip(z, 0.0, self.m)  # beyond the ends by rounding, or for the first actions
         model = links.link(self.link, m=self.m)
-        return Trace(
+        trace = Trace(
             actions=actions,
             rewards=model.draw(rng, z),
             means=model.mean(z),
@@ -96,21 +121,28 @@ class Synthetic:
             theta=theta,
             changes=changes,
         )
+        return self.units.told(trace, rng)
 
     @property
     def centre(self) -> float:
-        """The mean reward is mu(centre + a . theta); 0 but for the identity model."""
-        return self.m / 2 if self.link == "identity" and self.base_rate is None else 0.0
+        """The mean reward is mu(centre + a . theta), in the units of the world's own."""
+        if self.base_rate is None:
+            return self.m / 2 if self.link == "identity" else 0.0
+        return 0.0 if self.constant_feature else self._constant_part(self.base_rate)
 
     @property
     def action_bound(self) -> float:
         """No coordinate of an action is larger."""
-        return self.radius
+        return self.units.bound(self.radius * max(1.0, abs(self.first_scale)))
+
+    @property
+    def _has_constant(self) -> bool:
+        return self.base_rate is not None and self.constant_feature
 
     @property
     def _free_dim(self) -> int:
         """Features that are drawn: all but the constant one."""
-        return self.dim if self.base_rate is None else self.dim - 1
+        return self.dim - self._has_constant
 
     def _natural_dim(self) -> int:
         return 2
@@ -125,13 +157,17 @@ class Synthetic:
 
     def _actions(self, rng: np.random.Generator) -> NDArray[np.float64]:
         shape = (self.horizon, self.arms, self._free_dim)
-        length = self.radius * rng.random(shape[:2]) ** (1.0 / self._free_dim)
-        actions = directions(rng, shape)
-        actions *= length[:, :, None]
-        if self.base_rate is None:
-            return actions
-        constant = np.full((*shape[:2], 1), self.radius)
-        return np.concatenate([actions, constant], axis=2) / math.sqrt(2.0)
+        if self.one_hot:
+            actions = np.tile(self.radius * np.eye(self.arms), (self.horizon, 1, 1))
+        else:
+            length = self.radius * rng.random(shape[:2]) ** (1.0 / self._free_dim)
+            actions = directions(rng, shape)
+            actions *= length[:, :, None]
+        if self._has_constant:
+            constant = np.full((*shape[:2], 1), self.radius)
+            actions = np.concatenate([actions, constant], axis=2) / math.sqrt(2.0)
+        actions[0] *= self.first_scale
+        return actions
 
     def _with_constant(self, free: NDArray[np.float64]) -> NDArray[np.float64]:
         """theta as `actions` meets it: scaled into range, and with its constant coordinate."""
@@ -139,7 +175,7 @@ class Synthetic:
             share = 0.5 if self.base_rate is None else min(self.base_rate, 1.0 - self.base_rate)
             largest = self.radius * float(np.linalg.norm(free, axis=1).max())
             free = free * (share * self.m / max(1.0, largest))
-        if self.base_rate is None:
+        if self.base_rate is None or not self.constant_feature:
             return free
         constant = np.full((self.horizon, 1), self._constant_part(self.base_rate) / self.radius)
         return np.concatenate([free, constant], axis=1) * math.sqrt(2.0)
@@ -402,4 +438,5 @@ def with_norm(rows: tuple[tuple[float, ...], ...], norm: float | None) -> NDArra
 def natural_dim(world: Synthetic, rows: tuple[tuple[float, ...], ...] | None) -> int:
     """The dimension that goes with the given parameters, 2 without any."""
     free = 2 if rows is None else len(rows[0])
-    return free if rows is None or world.base_rate is None else free + 1
+    has_constant = world.base_rate is not None and world.constant_feature
+    return free if rows is None or not has_constant else free + 1
