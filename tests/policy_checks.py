@@ -20,6 +20,7 @@ import pytest
 import driftbandits as db
 import kinds
 from driftbandits.links import Link
+from driftbandits.policies import takes
 from kinds import both, either, no
 from reference import Played, Reference
 
@@ -622,6 +623,8 @@ REACH: dict[str, list[tuple[dict, dict, kinds.Kind]]] = {
         ({"false_alarm_rate": 0.99, **STRICT}, {"false_alarm_rate": 1e-6}, kinds.looks_for_changes),
     ],
     "arms": [({}, {"arms": "separate"}, everywhere)],  # which asks for ids, or is refused
+    "reward": [({}, {"reward": "cost:0..4"}, everywhere)],
+    "outside": [({"reward": "click"}, {"outside": "refuse"}, everywhere)],
 }
 
 
@@ -668,7 +671,11 @@ def check_every_parameter_reaches_the_model(case: Case, folder: Path) -> None:
             felt = len(before) != len(after) or not np.allclose(
                 before, after, rtol=1e-12, atol=1e-12
             )
-            assert felt == where(case.name), f"{name}: {base} -> {change}"
+            given = {**base, **change}
+            if all(takes(case.name, key) for key in given if given[key] is not None):
+                assert felt == where(case.name), f"{name}: {base} -> {change}"
+            else:
+                assert after == [], f"{name} must be refused: {base} -> {change}"
 
 
 CHECKS = [

@@ -28,6 +28,7 @@ from driftbandits.agent.decisions import (
     Explanation,
     UnknownDecision,
     explanation_of,
+    show_as_rewards,
 )
 from driftbandits.agent.learner import Learner
 from driftbandits.agent.ledger import EXPLAINED_DECISIONS, Ledger
@@ -73,7 +74,9 @@ class Agent:
         counts_apart = checks.choice("clock", clock, CLOCKS) == "ticks"
         self.late = 0
         """Rewards that came too late to matter."""
-        self._reward_range = policy.reward_range()
+        self.clipped = 0
+        """Rewards that were learned, and lay outside the range that `reward` gave the policy."""
+        self._reward, self._reward_range = policy.reward, policy.reward_range()
         self._dim, self._separate = policy.dim, policy.separate
         self._lock = threading.RLock()
         make: type[Learner | SeparateLearner] = SeparateLearner if policy.separate else Learner
@@ -140,11 +143,13 @@ class Agent:
         rows, names = self._checked_offer(actions, arms)
         seed = checks.integer("seed", seed, least=0, most=_LARGEST_SEED)
         with self._lock:
-            return self._learner.preview(rows, seed=seed, arms=names)
+            decision = self._learner.preview(rows, seed=seed, arms=names)
+            return show_as_rewards(self._reward, [decision])[0]
 
     def _decide(self, offer: Offer, n: int, played: int | None = None) -> list[Decision]:
         actions, arms = offer
-        decisions, estimates, radius = self._learner.decide(actions, n, arms)
+        made, estimates, radius = self._learner.decide(actions, n, arms)
+        decisions = show_as_rewards(self._reward, made)
         ledger = self._ledger
         ledger.enter(decisions, estimates, radius, actions, played)
         if len(ledger.pending) > 1:  # one alone has just been made
@@ -167,12 +172,13 @@ class Agent:
         Returns "learned", or "late" where the policy has forgotten that round: then it is counted
         and changes nothing.
         """
-        value = self._checked_reward(reward)
+        value, clipped = self._checked_reward(reward)
         with self._lock:
             pending = self._ledger.pending.pop(self._checked_id(decision), None)
             if pending is None:
                 self.late += 1
                 return "late"
+            self.clipped += clipped
             t, action, arm = pending
             if self._learner.absorb(action, 0, value, t, arm):
                 self._expire()
@@ -189,14 +195,14 @@ class Agent:
             raise ValueError(
                 f"rewards must be as many as decisions; got {len(rewards)} for {len(decisions)}"
             )
-        values = [self._checked_reward(reward) for reward in rewards]
         with self._lock:
+            _ = [self._checked_reward(reward) for reward in rewards]
             ids = [self._checked_id(decision) for decision in decisions]
             pending = [number for number in ids if number in self._ledger.pending]
             if len(set(pending)) < len(pending):
                 twice = next(number for number in pending if pending.count(number) > 1)
                 raise UnknownDecision(f"decisions must differ; got decision {twice} twice")
-            return [self.update(*pair) for pair in zip(ids, values, strict=True)]
+            return [self.update(*pair) for pair in zip(ids, rewards, strict=True)]
 
     def _checked_id(self, decision: Decision | int) -> int:
         """The id of a decision that waits for a reward, or that is too old to matter."""
@@ -226,13 +232,16 @@ class Agent:
             return number <= self._ledger.last_expired
         return number <= learner.last_forgotten_round()
 
-    def _checked_reward(self, reward: float) -> float:
+    def _checked_reward(self, reward: float) -> tuple[float, bool]:
+        """A reward as the model sees it, and whether it was clipped for that."""
+        if self._reward is not None:
+            return self._reward.taken(reward)
         low, high = self._reward_range
         if isinstance(reward, _NUMBERS) and low <= reward <= high:
-            return float(reward)
+            return float(reward), False
+        model = f"the {self.policy.link.name} model"
         raise ValueError(
-            f"reward must be a number in [{low:g}, {high:g}] for the {self.policy.link.name} "
-            f"model; got {reward!r}"
+            f"reward must be a number in [{low:g}, {high:g}] for {model}; got {reward!r}"
         )
 
     def withdraw(self, decision: Decision | int) -> None:
@@ -270,13 +279,15 @@ class Agent:
         when = None if ages is None else checked_ages(ages, len(rows))
         with self._lock:
             self._learner.check([(rows, names)])
-            for i, value in enumerate(values):
+            for i, (value, clipped) in enumerate(values):
                 if when is None:
                     self.tick(1)
                 age = 0 if when is None else int(when[i])
                 if self.clock - age <= self._learner.last_forgotten_round():
                     self.late += 1
-                elif self._learner.absorb(rows, i, value, self.clock - age, names and names[i]):
+                    continue
+                self.clipped += clipped
+                if self._learner.absorb(rows, i, value, self.clock - age, names and names[i]):
                     self._expire()
 
     # -- looking ---------------------------------------------------------------------------------
@@ -415,7 +426,7 @@ class Agent:
         issued, last_expired = apart or (0, 0)
         agent._learner.revive(arrays, issued, meta)
         agent._ledger.revive(arrays, last_expired, meta.get("arms"))
-        agent.late = meta["late"]
+        agent.late, agent.clipped = meta["late"], meta.get("clipped", 0)
         return agent
 
     def _contents(self) -> tuple[savefile.Arrays, dict[str, Any]]:
@@ -430,6 +441,8 @@ class Agent:
             "seed": self.seed,
             "late": self.late,
         }
+        if self._reward is not None:
+            meta["clipped"] = self.clipped
         if isinstance(learner, SeparateLearner):
             meta |= learner.labels()
             arrays |= ledger.packed_arms(meta["arms"])

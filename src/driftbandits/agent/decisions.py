@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from driftbandits.rewards import Reward
+
 Floats = NDArray[np.float64]
 ArmId = str | int
 
@@ -89,6 +91,15 @@ def frozen(array: Floats) -> Floats:
     """What is handed out and also kept must not be written to."""
     array.setflags(write=False)
     return array
+
+
+def show_as_rewards(reward: Reward | None, decisions: list[Decision]) -> list[Decision]:
+    """Give decisions that were made at once the units of their rewards."""
+    if reward is not None:
+        table = frozen(reward.shown(decisions[0].table))
+        for decision in decisions:
+            decision._rows = table
+    return decisions
 
 
 def estimates_from(content: bytes) -> Floats:

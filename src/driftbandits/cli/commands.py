@@ -221,14 +221,14 @@ def _write_report(directory: Path, *, title: str | None = None) -> None:
 
 @group.command()
 def policies() -> None:
-    """List the policies with their memory, reward model and citation.
+    """List the policies: memory, reward model, arguments without effect and citation.
 
     \b
     Example:
       driftbandits policies
     """
     from driftbandits.estimator.model import DISCOUNT, EVERYTHING, POOL, SINCE_RESTART, WINDOW
-    from driftbandits.policies import ALIASES, ROWS
+    from driftbandits.policies import ALIASES, ROWS, USED_BY, takes, uses
 
     memories = {
         WINDOW: "window",
@@ -240,12 +240,14 @@ def policies() -> None:
     }
     other_names = {name: alias for alias, name in ALIASES.items()}
     print_table(
-        ("policy", "memory", "link", "citation"),
+        ("policy", "memory", "link", "refuses", "ignores", "citation"),
         [
             (
                 f"{name} ({other_names[name]})" if name in other_names else name,
                 memories[row.memory],
                 "identity" if row.linear else "any",
+                " ".join(argument for argument in USED_BY if not takes(name, argument)),
+                " ".join(a for a in USED_BY if takes(name, a) and not uses(name, a)),
                 row.citation,
             )
             for name, row in ROWS.items()

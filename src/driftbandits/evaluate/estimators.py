@@ -174,14 +174,19 @@ def reward_model(log: Log, policy: Policy, *, rounds: slice, of: slice) -> Float
         return np.zeros(len(offered))
     fitted = estimate(
         _with_constant(log.played[known]),
-        log.reward[known] - policy.centre,
+        _model_rewards(policy, log.reward[known]) - policy.centre,
         link=policy.link,
         lam=policy.lam,
         window=policy.window,
         discount=policy.discount,
         projection="none",
     )
-    return policy.centre + policy.link.mean(_with_constant(offered) @ fitted.theta_hat)
+    means = policy.centre + policy.link.mean(_with_constant(offered) @ fitted.theta_hat)
+    return means if policy.reward is None else policy.reward.values(means)
+
+
+def _model_rewards(policy: Policy, values: Floats) -> Floats:
+    return values if policy.reward is None else policy.reward.all_taken(values)
 
 
 def _with_constant(rows: Floats) -> Floats:

@@ -56,7 +56,7 @@ from driftbandits.environments import Environment, Trace, environment, environme
 from driftbandits.errors import SpecError
 from driftbandits.experiments import grid, schema
 from driftbandits.experiments.schema import Spec, Table, Variant
-from driftbandits.policies import Policy, policy
+from driftbandits.policies import Policy, policy, policy_names, takes
 from driftbandits.simulation import Restarted, draw_trace
 
 ONLY_THE_END = 10**9
@@ -251,7 +251,11 @@ def _player(
     said, arguments = schema.read_line(path, line, _POLICY_ARGUMENTS)
     knows = list(facts) if said.knows is None else said.knows
     known = schema.names(f"{path}.knows", knows, _POLICY_ARGUMENTS)
-    told = {key: value for key, value in facts.items() if key in known}
+    told = {
+        key: value
+        for key, value in facts.items()
+        if key in known and (said.name not in policy_names() or takes(said.name, key))
+    }
     try:
         player = policy(said.name, **{"dim": trace.dim, **told, **arguments})
     except (TypeError, ValueError) as error:

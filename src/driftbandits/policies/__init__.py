@@ -1,5 +1,6 @@
 """The policies: a catalogue of rows, and the kernels that play them."""
 
+from driftbandits.policies.arguments import IGNORED_WITHOUT_USE, USED_BY, takes, uses
 from driftbandits.policies.catalogue import ALIASES, ROWS, Row, policy_names
 from driftbandits.policies.configuration import Policy, policy, recorded_policy
 from driftbandits.policies.detection import Detection, last_detection, record_detection
@@ -28,6 +29,7 @@ __all__ = [
     "ALIASES",
     "ANY",
     "FAMILIES",
+    "IGNORED_WITHOUT_USE",
     "LARGE_FAMILY",
     "NOT_FINITE",
     "PLAIN",
@@ -36,6 +38,7 @@ __all__ = [
     "SPECIAL",
     "TOO_LONG",
     "UCB",
+    "USED_BY",
     "Detection",
     "Kernels",
     "Policy",
@@ -49,4 +52,6 @@ __all__ = [
     "policy_names",
     "record_detection",
     "recorded_policy",
+    "takes",
+    "uses",
 ]

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from driftbandits import checks
-from driftbandits.estimator.model import PROJECTIONS
-from driftbandits.policies.catalogue import ALIASES, ROWS, policy_names
+from driftbandits.estimator.model import DISCOUNT, POOL, PROJECTIONS, WINDOW
+from driftbandits.policies.catalogue import ALIASES, ROWS, Row, policy_names
+from driftbandits.policies.scoring import CONSTANT, GREEDY
 
 
 class Arguments(NamedTuple):
@@ -36,6 +37,8 @@ class Arguments(NamedTuple):
     false_alarm_rate: float | None
     tolerance: float | None
     arms: str
+    reward: str | None
+    outside: str | None
 
 
 ARMS = SHARED, SEPARATE = "shared", "separate"
@@ -47,7 +50,7 @@ _within_0_and_1 = partial(checks.number, above=0.0, below=1.0)
 
 
 def _as_it_is(label: str, value: Any) -> Any:
-    """For what `links.link` checks."""
+    """For what `links.link` and `rewards.reward` check."""
     return value
 
 
@@ -74,6 +77,8 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "false_alarm_rate": _within_0_and_1,
     "tolerance": _positive,
     "arms": partial(checks.choice, allowed=ARMS),
+    "reward": _as_it_is,
+    "outside": _as_it_is,
 }
 _MAY_BE_MISSING = (
     "window",
@@ -85,6 +90,8 @@ _MAY_BE_MISSING = (
     "intercept",
     "false_alarm_rate",
     "tolerance",
+    "reward",
+    "outside",
 )
 
 
@@ -100,3 +107,79 @@ def checked(given: Mapping[str, Any]) -> Arguments:
     if values["intercept"] is None:
         values["intercept"] = values["arms"] == SEPARATE
     return Arguments(**values)
+
+
+# -- which policy uses what ------------------------------------------------------------------------
+
+
+def _pooled(row: Row) -> bool:
+    return row.memory == POOL
+
+
+def _informed(row: Row) -> bool:
+    return row.score != CONSTANT
+
+
+def _with_bonus(row: Row) -> bool:
+    return row.score not in (CONSTANT, GREEDY)
+
+
+def _window_given(row: Row) -> bool:
+    return row.memory in (WINDOW, None) and row.adaptation != "bandit over windows"
+
+
+USED_BY: Mapping[str, Callable[[Row], bool]] = {
+    "link": lambda row: not row.linear,
+    "window": _window_given,
+    "discount": lambda row: row.memory in (DISCOUNT, None),
+    "path_length": lambda row: row.periodic or (row.one_matrix and row.memory == DISCOUNT),
+    "horizon": lambda row: row.memory in (WINDOW, DISCOUNT),
+    "changes": lambda row: row.memory in (WINDOW, DISCOUNT) and row.adaptation == "none",
+    "lam": _informed,
+    "S": lambda row: _informed(row) and not _pooled(row),
+    "L": lambda row: not _pooled(row),
+    "delta": lambda row: _with_bonus(row) and not _pooled(row),
+    "bonus_scale": _with_bonus,
+    "intercept": _informed,
+    "centre": _informed,
+    "epsilon": _informed,
+    "projection": lambda row: row.projected,
+    "too_long": lambda row: not _pooled(row),
+    "false_alarm_rate": lambda row: row.false_alarm_rate > 0.0,
+}
+"""The rows that an argument has an effect on; one that is not listed has it on all."""
+IGNORED_WITHOUT_USE = ("horizon", "changes", "link", "projection")
+"""Accepted by every policy, whether or not it has a use for them: a linear one is linear whatever
+the link says."""
+
+
+def uses(name: str, argument: str) -> bool:
+    """Whether a policy has a use for an argument.
+
+    >>> uses("auto", "discount"), uses("D-GLUCB", "discount")
+    (False, True)
+    """
+    row = ROWS[ALIASES.get(name, name)]
+    return argument not in USED_BY or USED_BY[argument](row)
+
+
+def takes(name: str, argument: str) -> bool:
+    """Whether a policy may be given an argument.
+
+    Those without a bonus are what others are compared with, and take what these are given.
+    """
+    plain = not _with_bonus(ROWS[ALIASES.get(name, name)])
+    return plain or argument in IGNORED_WITHOUT_USE or uses(name, argument)
+
+
+def refuse_without_effect(given: Arguments, defaults: Mapping[str, Any]) -> None:
+    """Refuse what would be ignored; a value that is the default is none that was given."""
+    for argument, value in given._asdict().items():
+        if value == defaults.get(argument, value) or takes(given.name, argument):
+            continue
+        if argument == "false_alarm_rate" and value == ROWS[given.name].false_alarm_rate:
+            continue
+        raise ValueError(
+            f"{argument} has no effect on {given.name} and must not be given; got {value!r}. "
+            "`driftbandits policies` shows what each policy uses."
+        )

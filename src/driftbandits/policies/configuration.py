@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
-from driftbandits import links, theory
+from driftbandits import links, rewards, theory
 from driftbandits.estimator import Buffers, Model, new_buffers
 from driftbandits.estimator.model import (
     POOL,
@@ -19,7 +20,13 @@ from driftbandits.estimator.model import (
     estimator_model,
 )
 from driftbandits.policies.adaptations import ADAPTATIONS
-from driftbandits.policies.arguments import SEPARATE, SHARED, checked
+from driftbandits.policies.arguments import (
+    SEPARATE,
+    SHARED,
+    Arguments,
+    checked,
+    refuse_without_effect,
+)
 from driftbandits.policies.catalogue import ROWS, Row
 from driftbandits.policies.scoring import PERTURBED, POSTERIOR, SCALED, Scoring
 from driftbandits.policies.tuning import Setting, tuned_memory, tuned_penalty
@@ -60,6 +67,7 @@ class Policy:
     false_alarm_rate: float
     tolerance: float | None
     arms: str = SHARED
+    reward: rewards.Reward | None = None
 
     @property
     def separate(self) -> bool:
@@ -198,7 +206,12 @@ class Policy:
     def arguments(self) -> dict[str, Any]:
         """What `policy` has to be given to make this policy again."""
         own = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        own["link"], own["m"] = self.link.name, self.link.m
+        del own["reward"]
+        if self.reward is None:
+            own["link"], own["m"] = self.link.name, self.link.m
+        else:
+            del own["link"]  # which follows, as m does
+            own["reward"], own["outside"] = self.reward.text, self.reward.outside
         own["false_alarm_rate"] = self.false_alarm_rate or None
         if self.tolerance == EXACT:
             del own["tolerance"]  # as records had none before there was one, see `recorded_policy`
@@ -207,11 +220,17 @@ class Policy:
         return own
 
     def reward_range(self) -> tuple[float, float]:
-        """The closed interval of rewards that an agent accepts.
+        """The closed interval of rewards that an agent takes as they are."""
+        return self.model_range() if self.reward is None else self.reward.range
+
+    def model_range(self) -> tuple[float, float]:
+        """The closed interval of rewards that kernels are given.
 
         The mean is centre + mu. A bounded mu moves with the centre; the identity has no range of
         its own, so there the rewards stay in [0, m].
         """
+        if self.reward is not None:
+            return self.reward.model_range
         low, high = self.link.reward_range()
         shift = 0.0 if self.link.linear else self.centre
         return low + shift, high + shift
@@ -241,6 +260,8 @@ def policy(
     false_alarm_rate: float | None = None,
     tolerance: float | None = None,
     arms: str = SHARED,
+    reward: str | None = None,
+    outside: str | None = None,
 ) -> Policy:
     """A policy by its name, see `policy_names`.
 
@@ -269,16 +290,37 @@ def policy(
                    models of up to 15 dimensions, and a ten-thousandth of each width for larger
     arms           shared: one model for all actions; separate: one for each arm, see
                    docs/separate-arms.md
+    reward         what a reward is, instead of link and m: click, rating:1..5, count, count:20,
+                   amount, amount:0..500, cost or cost:0..500, see docs/rewards.md
+    outside        of rewards outside that range: clip them, which is counted, or refuse them
+
+    An argument that has no effect on the policy is refused; see `policies.arguments.USED_BY`.
 
     >>> policy("SW-GLUCB", dim=2, horizon=6000, changes=3).window
     252
     """
     given = checked(locals())
+    refuse_without_effect(given, _DEFAULTS)
+    return _configured(given)
+
+
+_DEFAULTS = {
+    name: parameter.default
+    for name, parameter in inspect.signature(policy).parameters.items()
+    if parameter.default is not parameter.empty
+}
+
+
+def _configured(given: Arguments) -> Policy:
     row = ROWS[given.name]
     if given.arms == SEPARATE:
         _check_separable(given.name, row)
     S, L = (1.0, 1.0) if row.memory == POOL else (given.S, given.L)  # a pool uses neither
-    reward_model = links.link("identity" if row.linear else given.link, m=given.m)
+    reward = _reward(given, row)
+    if reward is None:
+        reward_model = links.link("identity" if row.linear else given.link, m=given.m)
+    else:
+        reward_model = reward.link
     model_L = math.sqrt(L**2 + 1.0) if given.intercept else L
     setting = Setting(
         d=given.dim + given.intercept,
@@ -312,7 +354,37 @@ def policy(
         false_alarm_rate=given.false_alarm_rate or 0.0,
         tolerance=EXACT if given.tolerance is None and setting.d < LARGE else given.tolerance,
         arms=given.arms,
+        reward=reward,
     )
+
+
+def _reward(given: Arguments, row: Row) -> rewards.Reward | None:
+    if given.reward is None:
+        if given.outside is not None:
+            raise ValueError(
+                f"outside is about the range of a reward: give reward too, as in "
+                f"reward='amount:0..500'; got {given.outside!r}"
+            )
+        return None
+    for label in ("link", "m"):
+        if getattr(given, label) != _DEFAULTS[label]:
+            raise ValueError(
+                f"{label} must not be given with reward={given.reward!r}, from which it follows; "
+                f"got {getattr(given, label)!r}"
+            )
+    reward = rewards.reward(
+        given.reward,
+        outside=given.outside,
+        linear=row.linear,
+        any_number=row.memory == POOL,
+        name=given.name,
+    )
+    if given.centre and not reward.link.linear:
+        raise ValueError(
+            f"centre must be 0 for reward={given.reward!r}, whose model is {reward.link.name}; "
+            f"got {given.centre!r}"
+        )
+    return reward
 
 
 def _check_separable(name: str, row: Row) -> None:
@@ -327,4 +399,4 @@ def _check_separable(name: str, row: Row) -> None:
 
 def recorded_policy(arguments: Mapping[str, Any]) -> Policy:
     """The policy of which these are the `arguments`; a record without a tolerance is exact."""
-    return policy(**{"tolerance": EXACT, **arguments})
+    return _configured(checked({**_DEFAULTS, "tolerance": EXACT, **arguments}))

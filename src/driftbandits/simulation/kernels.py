@@ -63,8 +63,9 @@ def play_compiled(
         seconds=0.0,
         work=no_work(),
     )
+    rewards = trace.rewards if policy.reward is None else policy.reward.all_taken(trace.rewards)
     available = np.ones((0, 0), dtype=np.bool_) if trace.available is None else trace.available
-    low, high = policy.reward_range()
+    low, high = policy.model_range()
     play_trace = _ready_player(policy)
     seconds = 0.0
     detections: list[Detection] = []
@@ -79,7 +80,7 @@ def play_compiled(
             low,
             high,
             trace.actions[part],
-            trace.rewards[part],
+            rewards[part],
             available[part],
             run.chosen[part],
             run.theta_hat[part],
@@ -94,6 +95,10 @@ def play_compiled(
             detections.append(Detection.from_row(row).later(start - 1))
         if verdict != ACCEPTED:
             raise ValueError(_complaint(policy, trace, verdict, start + t))
+    if policy.reward is not None:
+        run = run._replace(
+            means=policy.reward.worth(run.means), widths=policy.reward.unit * run.widths
+        )
     return run._replace(seconds=seconds, detections=tuple(detections))
 
 

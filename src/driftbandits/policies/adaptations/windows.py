@@ -67,7 +67,7 @@ def numbers_for(policy: Policy) -> Numbers:
     J = max(1, math.ceil(math.log(H)))
     blocks = math.ceil(policy.horizon / H)
     mixing = min(1.0, math.sqrt((J + 1) * math.log(J + 1) / ((math.e - 1.0) * blocks)))
-    low, high = policy.reward_range()
+    low, high = policy.model_range()
     return Numbers(block=H, windows=J + 1, mixing=mixing, low=low, range=high - low)
 
 
