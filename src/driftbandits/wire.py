@@ -108,7 +108,7 @@ class RewardRequest(Request):
     """What came of a decision."""
 
     event_id: EventId
-    value: Value
+    value: float  # its range is the policy's, and a refusal of it an event
 
     @property
     def strings(self) -> int:
@@ -207,7 +207,11 @@ class Configuration(Answer):
 
 
 class Counts(Answer):
-    """Events of all versions, by kind; `rewards` are those that were learned or recorded."""
+    """Events of all versions, by kind; `rewards` are those that were learned or recorded.
+
+    `refused` are decisions of which a reward was out of range, `clipped` rewards that were learned
+    from the end of it.
+    """
 
     decisions: int = 0
     rewards: int = 0
@@ -216,6 +220,8 @@ class Counts(Answer):
     duplicates: int = 0
     conflicts: int = 0
     erased: int = 0
+    refused: int = 0
+    clipped: int = 0
 
 
 class Detection(Answer):

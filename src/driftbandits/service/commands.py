@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -11,7 +12,8 @@ import msgspec
 import numpy as np
 
 from driftbandits import wire
-from driftbandits.policies import ACCEPTED, check_actions
+from driftbandits.policies import ACCEPTED, Policy, check_actions
+from driftbandits.rewards import CLIP
 from driftbandits.service.fold import Fold, Offer
 from driftbandits.service.refusals import Refused, invalid
 from driftbandits.service.unit_of_work import UnitOfWork
@@ -23,6 +25,7 @@ from driftbandits.store import (
     DUPLICATE,
     ERASED,
     LATE,
+    REFUSED,
     Event,
     Known,
 )
@@ -158,6 +161,8 @@ class Reward(Command):
         fold = work.fold(self.policy)
         if fold.is_open(self.event_id):
             return self._learn(work, fold)
+        if not _is_accepted(self.value, None):
+            raise invalid(_out_of_range(self.value), "$.value")
         known = work.known(self.policy, self.event_id)
         if known.decision is None:
             raise Refused(
@@ -178,21 +183,43 @@ class Reward(Command):
         _note(work, fold, CONFLICT, self.event_id, told)
         return _conflict(f"event_id {self.event_id!r} has another reward, {reported!r}")
 
-    def _learn(self, work: UnitOfWork, fold: Fold) -> wire.RewardAnswer:
+    def _learn(self, work: UnitOfWork, fold: Fold) -> wire.RewardAnswer | Refused:
         learns = fold.is_open(self.event_id) and fold.learns_from(self.event_id)
-        if learns:
-            low, high = fold.playing.policy.reward_range()
-            if not low <= self.value <= high:
-                raise invalid(
-                    f"value must be in [{low:g}, {high:g}] for this policy; got {self.value!r}",
-                    "$.value",
-                )
+        if not _is_accepted(self.value, fold.playing.policy if learns else None):
+            return self._refuse(work, fold)
         work.touched.add(self.policy)
         kind = fold.reward(self.event_id, self.value, work.time_for(fold))
         work.append(fold, kind, self.event_id, Rewarded(self.value, self.key))
         if kind == LATE:
             return wire.RewardAnswer("late")
         return wire.RewardAnswer("learned" if learns else "recorded")
+
+    def _refuse(self, work: UnitOfWork, fold: Fold) -> Refused:
+        """As an answer: that a default is no longer waited for has to be committed."""
+        if self.event_id in fold.awaited:
+            _note(work, fold, REFUSED, self.event_id, Conflicted("reward", self.value, self.key))
+        policy = fold.playing.policy
+        hint = "" if policy.reward is None else " Configure a wider reward, or outside = 'clip'."
+        return invalid(
+            f"{_out_of_range(self.value, *policy.reward_range())}. The decision waits for another "
+            f"report, and learns no default.{hint}",
+            "$.value",
+        )
+
+
+def _out_of_range(value: float, low: float = -math.inf, high: float = math.inf) -> str:
+    low, high = max(low, -wire.LARGEST_MAGNITUDE), min(high, wire.LARGEST_MAGNITUDE)
+    return f"value must be in [{low:g}, {high:g}] for this policy; got {value!r}"
+
+
+def _is_accepted(value: float, policy: Policy | None) -> bool:
+    """Whether a value may be learned by a policy, or recorded where there is none."""
+    if abs(value) > wire.LARGEST_MAGNITUDE:
+        return False
+    if policy is None or (policy.reward is not None and policy.reward.outside == CLIP):
+        return True
+    low, high = policy.reward_range()
+    return low <= value <= high
 
 
 def _reported(known: Known) -> float | None:
@@ -206,7 +233,7 @@ def _reported(known: Known) -> float | None:
 
 def _note(work: UnitOfWork, fold: Fold, kind: str, event_id: str, record: Conflicted) -> None:
     work.touched.add(fold.policy)
-    fold.note(kind, work.time_for(fold))
+    fold.note(kind, event_id, work.time_for(fold))
     work.append(fold, kind, event_id, record)
 
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from driftbandits import operations, wire
-from driftbandits.policies import Policy
+from driftbandits.policies import Policy, policy_names, uses
 from driftbandits.policies import policy as make_policy
 from driftbandits.service.forgetting import arguments_by_time
 from driftbandits.service.refusals import Refused, invalid
@@ -52,13 +52,12 @@ def wanted_policy(request: Any) -> Policy:
     for name, argument in by_clock.items():
         if given.get(argument) is not None:
             raise invalid(f"give {name} or {argument}, not both", f"$.{name}")
+        if given["name"] in policy_names() and not uses(given["name"], argument):
+            raise invalid(f"{given['name']} forgets by no {argument}", f"$.{name}")
     by_time = arguments_by_time(half_life_s=request.half_life_s, window_s=request.window_s)
     policy = _made({**given, **by_time})
     if policy.separate:
         raise invalid("arms must be 'shared': the service has no models of separate arms", "$.arms")
-    for name, argument in by_clock.items():
-        if getattr(policy, argument) is None:
-            raise invalid(f"{policy.name} forgets by no {argument}", f"$.{name}")
     return policy
 
 

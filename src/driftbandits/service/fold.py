@@ -30,6 +30,7 @@ from driftbandits.store import (
     DUPLICATE,
     ERASED,
     LATE,
+    REFUSED,
     REWARD,
     START,
     Event,
@@ -39,6 +40,8 @@ from driftbandits.store.records import Configured, Decided, Erased, unpacked
 
 Floats = NDArray[np.float64]
 
+CLIPPED = "clipped"
+"""Counted beside the kinds of events: rewards that were learned from the end of their range."""
 _NANOSECONDS = 1_000_000_000
 
 
@@ -91,6 +94,7 @@ class Fold:
         self.learned = 0  # outcomes the agent has seen
         self.frozen_decisions = 0
         self.pending: dict[str, Pending] = {}
+        self.awaited: dict[str, int] = {}  # of those, when they began to wait for a default
         self.pending_of_key: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
         self.history = History()
@@ -129,6 +133,7 @@ class Fold:
             self.began_ns = at_ns
             self.learned = 0
             self.pending.clear()
+            self.awaited.clear()
             self.pending_of_key.clear()
             self.history.start_weighing()
         self.versions.append(Version(self.seq, at_ns, record))
@@ -155,6 +160,7 @@ class Fold:
             number = round_ = choice.id
         index = choice.index if played is None else played
         self.pending[event_id] = Pending(number, self.seq, at_ns, offer.key)
+        self.awaited[event_id] = at_ns
         self.pending_of_key[offer.key] += 1
         self._let_go()
         self.history.count_decision(at_ns)
@@ -182,20 +188,29 @@ class Fold:
             if self.version.record.mode == "frozen":
                 self.playing.withdraw(waiting.number)
             else:
-                self.playing.update(waiting.number, value)
-                self.learned += 1
+                self._learn(waiting.number, value)
         self._step(kind, at_ns)
         if kind != LATE:
             self.history.count_reward(at_ns, value, self.playing)
         return kind
 
+    def _learn(self, number: int, value: float) -> None:
+        agent = self.playing
+        clipped = agent.clipped
+        agent.update(number, value)
+        self.learned += 1
+        if agent.clipped > clipped:
+            self.counts[CLIPPED] += 1
+
     def learns_from(self, event_id: str) -> bool:
         """Whether a reward for a pending decision would change the agent."""
         return self.pending[event_id].number > 0 and self.version.record.mode != "frozen"
 
-    def note(self, kind: str, at_ns: int) -> None:
-        """A duplicate or a conflict: counted, and nothing else."""
+    def note(self, kind: str, event_id: str, at_ns: int) -> None:
+        """A duplicate or a conflict is counted; after a refusal no default is waited for."""
         self._step(kind, at_ns)
+        if kind == REFUSED:
+            self.awaited.pop(event_id, None)
 
     def erase(self, record: Erased, at_ns: int) -> None:
         """Pending decisions that were erased will have no outcome; what was learned stays."""
@@ -213,10 +228,10 @@ class Fold:
     def due(self, now_ns: int) -> str | None:
         """The oldest decision whose reward has been waited for long enough."""
         wait = self.version.record.reward_wait_s
-        if wait is None or not self.pending:
+        if wait is None or not self.awaited:
             return None
-        event_id, waiting = next(iter(self.pending.items()))
-        return event_id if now_ns - waiting.at_ns >= wait * _NANOSECONDS else None
+        event_id, since_ns = next(iter(self.awaited.items()))
+        return event_id if now_ns - since_ns >= wait * _NANOSECONDS else None
 
     def _step(self, kind: str, at_ns: int) -> None:
         self.seq += 1
@@ -228,6 +243,7 @@ class Fold:
     def _close(self, event_id: str) -> Pending | None:
         """Wait no longer for the outcome of a decision; what was waited for, if it was."""
         waiting = self.pending.pop(event_id, None)
+        self.awaited.pop(event_id, None)
         if waiting is not None:
             self.pending_of_key[waiting.key] -= 1
             if not self.pending_of_key[waiting.key]:
@@ -261,8 +277,8 @@ class Fold:
 
     def _replay_one(self, event: Event) -> None:
         kind, at_ns = event.kind, event.at_ns
-        if kind in (DUPLICATE, CONFLICT):
-            self.note(kind, at_ns)
+        if kind in (DUPLICATE, CONFLICT, REFUSED):
+            self.note(kind, event.event_id, at_ns)
             return
         record = unpacked(kind, event.body)
         if kind == DECISION:

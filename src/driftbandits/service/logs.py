@@ -15,6 +15,7 @@ from driftbandits.store import (
     DECISION,
     DUPLICATE,
     ERASED,
+    REFUSED,
     Event,
 )
 from driftbandits.store.records import unpacked
@@ -40,7 +41,7 @@ def event_answer(event: Event) -> EventAnswer:
     elif event.kind == CONFIGURED:
         answer.version = record.version
         answer.configuration = configuration(Version(event.seq, event.at_ns, record))
-    elif event.kind in (DUPLICATE, CONFLICT):
+    elif event.kind in (DUPLICATE, CONFLICT, REFUSED):
         answer.what, answer.value = record.what, record.value
     elif event.kind == ERASED:
         answer.seqs, answer.reason = list(record.seqs), record.reason

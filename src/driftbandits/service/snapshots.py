@@ -42,6 +42,7 @@ class _State(msgspec.Struct, array_like=True):
     weights: list[float]
     weighed_at: int
     detected: list[tuple[int, int]]
+    refused: list[str] = []  # pending decisions of which a reward was refused
 
 
 def packed(fold: Fold) -> bytes:
@@ -61,9 +62,14 @@ def packed(fold: Fold) -> bytes:
         weights=fold.history.weights,
         weighed_at=fold.history.clock,
         detected=fold.history.detected,
+        refused=_refused(fold),
     )
     content = msgspec.msgpack.encode(state)
     return FORMAT + hashlib.sha256(content).digest() + content
+
+
+def _refused(fold: Fold) -> list[str]:
+    return [event_id for event_id in fold.pending if event_id not in fold.awaited]
 
 
 def unpacked(data: bytes) -> Fold:
@@ -85,6 +91,8 @@ def unpacked(data: bytes) -> Fold:
     fold.agent, fold.began_ns = agent, state.began_ns
     fold.learned, fold.frozen_decisions = state.learned, state.frozen_decisions
     fold.pending = {waiting[0]: Pending(*waiting[1:]) for waiting in state.pending}
+    refused = set(state.refused)
+    fold.awaited = {id: one.at_ns for id, one in fold.pending.items() if id not in refused}
     fold.pending_of_key = Counter(waiting.key for waiting in fold.pending.values())
     fold.counts = Counter(state.counts)
     fold.history.minutes = state.minutes
@@ -107,6 +115,7 @@ def digest(fold: Fold) -> str:
         fold.frozen_decisions,
         list(fold.pending.items()),
         sorted(fold.counts.items()),
+        *filter(None, [_refused(fold)]),  # logs from before there were any keep their digests
     )
     return hashlib.sha256(msgspec.msgpack.encode(told)).hexdigest()
 

@@ -44,6 +44,8 @@ def counts(fold: Fold) -> wire.Counts:
         duplicates=count["duplicate"],
         conflicts=count["conflict"],
         erased=count["erased"],
+        refused=count["refused"],
+        clipped=count["clipped"],
     )
 
 

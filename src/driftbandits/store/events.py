@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 CONFIGURED, DECISION = "configured", "decision"
 REWARD, DEFAULT, LATE = "reward", "default", "late"
-DUPLICATE, CONFLICT, ERASED = "duplicate", "conflict", "erased"
+DUPLICATE, CONFLICT, REFUSED, ERASED = "duplicate", "conflict", "refused", "erased"
 
 SLOTS = {DECISION: 1, REWARD: 2, DEFAULT: 2, LATE: 3}
 """An event_id has at most one event in each slot; the other kinds may repeat."""

@@ -53,7 +53,7 @@ class Rewarded(Record):
 
 
 class Conflicted(Record):
-    """A request that contradicts what is known about its event_id."""
+    """A request that contradicts what is known about its event_id, or a reward out of range."""
 
     what: str  # decision or reward
     value: float | None
@@ -77,6 +77,7 @@ _KINDS: dict[str, type[Record]] = {
     "late": Rewarded,
     "duplicate": Conflicted,
     "conflict": Conflicted,
+    "refused": Conflicted,
     "erased": Erased,
 }
 _decoders = {kind: msgspec.msgpack.Decoder(type_) for kind, type_ in _KINDS.items()}
