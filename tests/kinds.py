@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from driftbandits.estimator.model import DISCOUNT, POOL, WINDOW
-from driftbandits.policies import ALIASES, ROWS, UCB, Row
+from driftbandits.policies import ALIASES, ROWS, UCB, Row, takes
 from driftbandits.policies.scoring import CONSTANT, GREEDY, PERTURBED, POSTERIOR, SCALED
 
 Kind = Callable[[str], bool]
@@ -21,6 +21,11 @@ def row_of(name: str) -> Row:
 def those(kind: Kind) -> list[str]:
     """The policies of a kind, without aliases."""
     return [name for name in ROWS if kind(name)]
+
+
+def taken(name: str, arguments: dict) -> dict:
+    """Of arguments for all policies, those that this one takes."""
+    return {key: value for key, value in arguments.items() if takes(name, key)}
 
 
 def no(kind: Kind) -> Kind:

@@ -44,7 +44,7 @@ class Case:
 
     @property
     def given(self) -> dict:
-        return {"dim": 2, **memory_of(self.name), **self.arguments}
+        return {"dim": 2, **memory_of(self.name), **kinds.taken(self.name, self.arguments)}
 
     def policy(self, **changes) -> db.Policy:
         return db.policy(self.name, **{**self.given, **changes})

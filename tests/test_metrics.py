@@ -21,6 +21,7 @@ KINDS = {
     "driftbandits_transaction_requests": "histogram",
     "driftbandits_events": "counter",
     "driftbandits_pending": "gauge",
+    "driftbandits_rewards_clipped": "counter",
     "driftbandits_replay_differences": "gauge",
 }
 

@@ -153,7 +153,8 @@ VARIANTS = {
 @pytest.mark.parametrize("name", SIX)
 def test_variants(name, variant):
     memory = kinds.memory_of(name, **MEMORIES)
-    assert_follows(name, {"bonus_scale": 0.2, **memory, **VARIANTS[variant]}, rounds=50)
+    given = kinds.taken(name, {"bonus_scale": 0.2, **memory, **VARIANTS[variant]})
+    assert_follows(name, given, rounds=50)
 
 
 LINKS = {

@@ -212,8 +212,8 @@ def test_a_reward_model_predicts_values():
         ("auto", {"discount": 0.9}),
         ("auto", {"window": 9}),
         ("auto", {"too_long": "rescale"}),
-        ("D-GLUCB", {"window": 9}),
-        ("SW-GLUCB", {"false_alarm_rate": 0.1}),
+        ("mixture", {"delta": 0.2}),
+        ("mixture", {"false_alarm_rate": 0.1}),
     ],
 )
 def test_an_argument_without_effect_is_refused(name, argument):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import driftbandits as db
+import kinds
 from driftbandits.environments import Logged
 from driftbandits.simulation import Restarted, draw_trace, play, player_seed
 
@@ -77,7 +78,8 @@ def test_a_run_has_the_bits_of_the_online_loop(name: str, configuration: str) ->
     arguments, options = CONFIGURATIONS[configuration]
     trace = draw_trace(world(**options), 1, 0)
     memory = {"window": 12} if name == "greedy" else SHORT
-    policy = db.policy(name, dim=trace.dim, **{"m": 1.0, **memory, **arguments})
+    given = kinds.taken(name, {"m": 1.0, **memory, **arguments})
+    policy = db.policy(name, dim=trace.dim, **given)
     run = play(policy, trace, 5, EVERYTHING)
     assert_same_bits(run, online(policy, trace, seed=5))
     np.testing.assert_array_equal(run.regret, np.cumsum(trace.regret(run.chosen)))
@@ -97,7 +99,7 @@ def test_a_reward_that_was_never_observed_teaches_nothing(name: str) -> None:
     rewards = full.rewards.copy()
     rewards[np.random.default_rng(0).random(rewards.shape) < 0.4] = np.nan
     trace = db.Trace(actions=full.actions, rewards=rewards, available=full.available, partial=True)
-    policy = db.policy(name, dim=2, **SHORT)
+    policy = db.policy(name, dim=2, **kinds.taken(name, SHORT))
     run = play(policy, trace, 5, ("chosen", "theta_hat", "intervals"))
     assert_same_bits(run, online(policy, trace, seed=5))
     assert np.isnan(rewards[np.arange(40), run.chosen]).any()

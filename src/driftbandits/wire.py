@@ -206,20 +206,20 @@ class Configuration(Answer):
     fresh: bool
 
 
-class Counts(Answer):
+class Counts(Answer, omit_defaults=True):
     """Events of all versions, by kind; `rewards` are those that were learned or recorded.
 
     `refused` are decisions of which a reward was out of range, `clipped` rewards that were learned
-    from the end of it.
+    from the end of it; both are left out while they are 0.
     """
 
-    decisions: int = 0
-    rewards: int = 0
-    defaults: int = 0
-    late: int = 0
-    duplicates: int = 0
-    conflicts: int = 0
-    erased: int = 0
+    decisions: int
+    rewards: int
+    defaults: int
+    late: int
+    duplicates: int
+    conflicts: int
+    erased: int
     refused: int = 0
     clipped: int = 0
 

@@ -19,7 +19,8 @@ MEMORY = {"window": 60, "discount": 0.95}
 
 def arguments(name: str) -> dict:
     memory = kinds.memory_of(name, **MEMORY)
-    return {"S": 8.0, "lam": 1.0, "bonus_scale": 0.05, "tolerance": 1e-8, **memory}
+    shared = {"S": 8.0, "lam": 1.0, "bonus_scale": 0.05, "tolerance": 1e-8}
+    return {**kinds.taken(name, shared), **memory}
 
 
 class Pair:
@@ -232,7 +233,7 @@ def test_a_change_that_one_arm_shows_is_forgotten_by_all():
 def test_models_that_are_large_by_themselves_are_blocks_too(name):
     """In the ways of large models; generalized ones are exact to a share of their widths."""
     dim, arms = 20, ["a", "b", "c"]
-    memory = {"S": 5.0, **kinds.memory_of(name, window=100, discount=0.98)}
+    memory = kinds.taken(name, {"S": 5.0}) | kinds.memory_of(name, window=100, discount=0.98)
     separate = db.Agent(db.policy(name, dim=dim, arms="separate", intercept=False, **memory))
     block = db.Agent(db.policy(name, dim=dim * len(arms), **memory))
     close = 2.01e-4 if name == "D-GLUCB" else 1e-7  # a ten-thousandth of its width each

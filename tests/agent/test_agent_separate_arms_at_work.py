@@ -190,7 +190,7 @@ def test_shared_policies_are_recorded_as_before():
 @pytest.mark.parametrize("name", ["GLM-TSL", "D-LinTS", "D-RandLinUCB", "CD-GLUCB", "dLinUCB"])
 def test_what_needs_one_model_is_refused(name):
     with pytest.raises(ValueError, match=f"arms must be shared for {name}, which"):
-        db.policy(name, dim=2, arms="separate", discount=0.9)
+        db.policy(name, dim=2, arms="separate", **kinds.memory_of(name, window=40, discount=0.9))
 
 
 def test_an_arm_long_unseen_is_as_old_as_it_is():

@@ -82,7 +82,7 @@ def test_rewards_are_clipped_and_counted(store_url):
         ({"outside": "clip"}, "$.outside"),
         ({"reward": "click", "outside": "drop"}, "$.outside"),
         ({"reward": "rating:1..5", "reward_wait_s": 5}, "$.default_reward"),
-        ({"window": 5}, "$.window"),
+        ({"name": "auto"}, "$.discount"),
     ],
 )
 def test_a_bad_reward_of_a_configuration_names_the_field(refusing, settings, path):

@@ -1,6 +1,6 @@
 """The policies: a catalogue of rows, and the kernels that play them."""
 
-from driftbandits.policies.arguments import IGNORED_WITHOUT_USE, USED_BY, takes, uses
+from driftbandits.policies.arguments import USED_BY, takes, uses
 from driftbandits.policies.catalogue import ALIASES, ROWS, Row, policy_names
 from driftbandits.policies.configuration import Policy, policy, recorded_policy
 from driftbandits.policies.detection import Detection, last_detection, record_detection
@@ -29,7 +29,6 @@ __all__ = [
     "ALIASES",
     "ANY",
     "FAMILIES",
-    "IGNORED_WITHOUT_USE",
     "LARGE_FAMILY",
     "NOT_FINITE",
     "PLAIN",

@@ -148,9 +148,8 @@ USED_BY: Mapping[str, Callable[[Row], bool]] = {
     "false_alarm_rate": lambda row: row.false_alarm_rate > 0.0,
 }
 """The rows that an argument has an effect on; one that is not listed has it on all."""
-IGNORED_WITHOUT_USE = ("horizon", "changes", "link", "projection")
-"""Accepted by every policy, whether or not it has a use for them: a linear one is linear whatever
-the link says."""
+OF_ANY_WORLD = ("horizon", "changes", "projection")
+"""Accepted by every policy, whether or not it has a use for them."""
 
 
 def uses(name: str, argument: str) -> bool:
@@ -166,10 +165,11 @@ def uses(name: str, argument: str) -> bool:
 def takes(name: str, argument: str) -> bool:
     """Whether a policy may be given an argument.
 
-    Those without a bonus are what others are compared with, and take what these are given.
+    One that tunes itself refuses what would tune it. The others are compared with each other, and
+    one dictionary may be given to all of them.
     """
-    plain = not _with_bonus(ROWS[ALIASES.get(name, name)])
-    return plain or argument in IGNORED_WITHOUT_USE or uses(name, argument)
+    row = ROWS[ALIASES.get(name, name)]
+    return uses(name, argument) or argument in OF_ANY_WORLD or not _pooled(row)
 
 
 def refuse_without_effect(given: Arguments, defaults: Mapping[str, Any]) -> None:

@@ -294,7 +294,7 @@ def policy(
                    amount, amount:0..500, cost or cost:0..500, see docs/rewards.md
     outside        of rewards outside that range: clip them, which is counted, or refuse them
 
-    An argument that has no effect on the policy is refused; see `policies.arguments.USED_BY`.
+    `driftbandits policies` lists which arguments a policy refuses or ignores, see docs/rewards.md.
 
     >>> policy("SW-GLUCB", dim=2, horizon=6000, changes=3).window
     252
