@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,14 @@ class Process:
         assert self._process.stdout is not None
         self._process.stdout.close()
         return code
+
+
+def wait_until(holds: Callable[[], bool], *, most_s: float = 60.0) -> None:
+    """Come back when something holds; the time only guards against waiting for ever."""
+    deadline = time.monotonic() + most_s
+    while not holds():
+        assert time.monotonic() < deadline, "it never came to be"
+        time.sleep(0.005)
 
 
 def wait_until_ready(address: str) -> None:

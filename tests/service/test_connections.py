@@ -9,7 +9,7 @@ import pytest
 from calls import NEWS, arms, configure, decide, ok, problem, raw, reward
 
 from driftbandits.service import connections
-from driftbandits.service.endpoints import Limits
+from driftbandits.service.limits import Limits
 from servers import Served
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from driftbandits import store
 from driftbandits.cli.commands import group
 from driftbandits.service import auth
-from driftbandits.service.endpoints import Limits
+from driftbandits.service.limits import Limits
 from servers import Served
 
 

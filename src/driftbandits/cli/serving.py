@@ -67,7 +67,7 @@ def serve(
       driftbandits serve
       driftbandits serve --store postgresql://bandits@db/bandits --host 0.0.0.0
     """
-    from driftbandits.service.endpoints import Limits
+    from driftbandits.service.limits import Limits
     from driftbandits.service.serving import Service, Settings, check_address
 
     try:

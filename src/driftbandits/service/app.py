@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import mimetypes
 from collections.abc import AsyncIterator, Mapping
@@ -12,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import httptools
+import msgspec
 
 from driftbandits.service.auth import REFRESH_EVERY_S, Keyring
 from driftbandits.service.endpoints import (
@@ -20,11 +22,11 @@ from driftbandits.service.endpoints import (
     Endpoint,
     Envelope,
     Gate,
-    Limits,
     logger,
 )
 from driftbandits.service.engine import Engine
 from driftbandits.service.handlers import ROUTES
+from driftbandits.service.limits import Limits
 from driftbandits.service.openapi import document
 from driftbandits.service.refusals import Refused
 from driftbandits.service.replies import Reply
@@ -42,8 +44,14 @@ _ONLY_OUR_OWN = (
 """What the page may load: its own files, and no script or style within them."""
 
 
+@functools.cache
+def _document(count: int) -> bytes:
+    """The interface, written once for as many operations as there are."""
+    return msgspec.json.encode(document(ROUTES.operations))
+
+
 async def _openapi(gate: Gate, call: Call) -> Reply:
-    return Reply(document(ROUTES.operations))
+    return Reply(_document(len(ROUTES.operations)))
 
 
 async def _page(gate: Gate, call: Call) -> Reply:

@@ -15,6 +15,7 @@ from driftbandits.service.auth import NOBODY, READER, Caller, Keyring, RateLimit
 from driftbandits.service.bodies import decoded
 from driftbandits.service.commands import Command
 from driftbandits.service.engine import Engine
+from driftbandits.service.limits import Limits, Room
 from driftbandits.service.metrics import Metrics
 from driftbandits.service.refusals import Refused, too_large, unavailable
 from driftbandits.service.replies import Reply, refusal
@@ -25,14 +26,6 @@ logger = logging.getLogger("driftbandits.service")
 
 _NAME = re.compile(NAME_PATTERN)
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
-
-class Limits(NamedTuple):
-    """What a deployment may set."""
-
-    body_bytes: int = 2 * 1024 * 1024
-    pending_per_key: int = 100_000
-    rate_per_key: float | None = None
 
 
 class Call(NamedTuple):
@@ -128,6 +121,7 @@ class Gate:
         self.limits = limits
         self.metrics = metrics
         self.tasks: set[asyncio.Task[None]] = set()  # the loop itself does not hold them
+        self.room = Room(limits.waiting_bytes)
         rate = limits.rate_per_key
         self.rate = RateLimit(rate) if rate is not None and keyring is not None else None
 
@@ -196,6 +190,15 @@ class Endpoint:
             gate.rate.take(envelope.admitted[1].key)
         if size > self.most and action.decoder is not None:
             raise too_large(self.most)
+
+    def take_room(self, envelope: Envelope, size: int) -> None:
+        """Have room for so much of an admitted request's body, or raise why not."""
+        assert envelope.admitted is not None
+        self._gate.room.take(envelope.admitted[1].key, size)
+
+    def give_room_back(self, envelope: Envelope, size: int) -> None:
+        assert envelope.admitted is not None
+        self._gate.room.give_back(envelope.admitted[1].key, size)
 
     def _caller(self, action: Action, envelope: Envelope) -> Caller:
         if envelope.policy and not _NAME.match(envelope.policy):

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from driftbandits import store
 from driftbandits.service.app import Application
 from driftbandits.service.auth import Keyring, make_first_admin_key
-from driftbandits.service.endpoints import Limits
 from driftbandits.service.engine import Engine
+from driftbandits.service.limits import Limits
 from driftbandits.service.server import Server, listen
 
 _SWITCH_S = 0.0005
