@@ -1,8 +1,8 @@
 """From bytes to the parts of requests, with limits on what says nothing.
 
 httptools keeps what it has of a head until the head ends, and passes over the extensions of chunks
-and what follows the last one. None of that has a limit of its own, so bytes are counted from one piece
-of news to the next.
+and what follows the last one. None of that has a limit of its own, so bytes are counted from one
+piece of news to the next.
 
 Nothing is upgraded: a request that offers to go on in another protocol is read as if it did not.
 httptools would take its body for the other protocol, so the head is given to a new parser without
