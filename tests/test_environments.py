@@ -453,7 +453,9 @@ def test_refusals_name_the_argument(name, options, message):
 
 
 def test_names_are_all_known():
-    assert environment_names() == tuple(sorted([*SYNTHETIC, "paired", "counts", "logged"]))
+    assert environment_names() == tuple(
+        sorted([*SYNTHETIC, "paired", "counts", "logged", "stream"])
+    )
 
 
 # --- traces --------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from driftbandits.environments.cases import Counts, Paired
 from driftbandits.environments.logged import Logged, logged
 from driftbandits.environments.registry import as_gymnasium, environment, environment_names
+from driftbandits.environments.streams import Stream
 from driftbandits.environments.synthetic import Abrupt, Drift, Seasonal, Stationary, abrupt2d
 from driftbandits.environments.tables import Table, load_table
 from driftbandits.environments.trace import Environment, Trace
@@ -16,6 +17,7 @@ __all__ = [
     "Paired",
     "Seasonal",
     "Stationary",
+    "Stream",
     "Table",
     "Trace",
     "abrupt2d",

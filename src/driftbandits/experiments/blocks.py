@@ -19,7 +19,7 @@ from driftbandits import theory
 from driftbandits.checks import Floats
 from driftbandits.environments import Environment, Trace
 from driftbandits.policies import UCB, Policy
-from driftbandits.simulation import Restarted, Run, draw_trace, play, player_seed
+from driftbandits.simulation import Player, Restarted, Run, draw_trace, play, player_seed
 from driftbandits.simulation.run import Ints
 from driftbandits.workers import Block
 
@@ -58,7 +58,7 @@ class PlayedBlock(NamedTuple):
 
 
 def play_block(
-    players: Mapping[str, Policy | Restarted],
+    players: Mapping[str, Player],
     world: Environment,
     seed: int,
     recording: Recording,
@@ -120,7 +120,7 @@ def _record(trace: Trace, recording: Recording) -> tuple[str, ...]:
 def _summary(
     label: str,
     replicate: int,
-    player: Policy | Restarted,
+    player: Player,
     trace: Trace,
     run: Run,
     recording: Recording,
@@ -141,7 +141,7 @@ def _summary(
     )
 
 
-def _covered(player: Policy | Restarted, trace: Trace, run: Run) -> bool | None:
+def _covered(player: Player, trace: Trace, run: Run) -> bool | None:
     """Does the interval hold for every available arm in every round that the theory covers?"""
     rounds = _covered_rounds(player, trace)
     if rounds is None or trace.means is None:
@@ -150,13 +150,13 @@ def _covered(player: Policy | Restarted, trace: Trace, run: Run) -> bool | None:
     return not outside[rounds].any()
 
 
-def _covered_rounds(player: Policy | Restarted, trace: Trace) -> NDArray[np.bool_] | None:
+def _covered_rounds(player: Player, trace: Trace) -> NDArray[np.bool_] | None:
     """The rounds of Propositions 1 and 2; before the first change for what never forgets."""
     if isinstance(player, Restarted):
         if player.rounds is not None:
             return None
         return np.ones(trace.horizon, dtype=np.bool_)
-    if player.row.score != UCB or trace.theta is None:
+    if not isinstance(player, Policy) or player.row.score != UCB or trace.theta is None:
         return None
     if player.window is not None:
         return theory.covered_by_window(trace.theta, tau=player.window)

@@ -13,7 +13,8 @@
     [defaults]                   # arguments that every policy gets unless it has its own
     lam = 1.0
 
-    [[policies]]                 # `driftbandits.policy(name, ...)`
+    [[policies]]                 # `driftbandits.policy(name, ...)`, or a player that sees all
+                                 # rewards: "informed majority", "informed logistic"
     label = "D-GLUCB"            # what the policy is called in the results; its name unless given
     name = "D-GLUCB"
     restart = "changes"          # optional: forget everything at the true changes, or at [rounds]
@@ -40,10 +41,9 @@ not tell. A refused key is named by its path; policies and variants are counted 
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -55,14 +55,12 @@ from msgspec import structs
 from driftbandits.environments import Environment, Trace, environment, environment_names
 from driftbandits.errors import SpecError
 from driftbandits.experiments import grid, schema
+from driftbandits.experiments.players import POLICY_ARGUMENTS, facts_of, located, player_of
 from driftbandits.experiments.schema import Spec, Table, Variant
-from driftbandits.policies import Policy, policy, policy_names, takes
-from driftbandits.simulation import Restarted, draw_trace
+from driftbandits.simulation import Player, draw_trace
 
 ONLY_THE_END = 10**9
 """More rounds than any run has: a curve with this step is its last point."""
-
-_POLICY_ARGUMENTS = tuple(key for key in inspect.signature(policy).parameters if key != "name")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +77,7 @@ class Experiment:
     coverage: bool
     world: Environment
     environment: Mapping[str, Any]  # the options the world was made of
-    players: Mapping[str, Policy | Restarted]
+    players: Mapping[str, Player]
     sweep: str | None  # the experiment that this is a variant of
     variant: str | None
     position: int  # of the variant in its file, from 1
@@ -96,7 +94,7 @@ class Experiment:
             "coverage": self.coverage,
             "environment": _without_paths(self.environment),
             "world": world_facts(self.world, self.seed),
-            "policies": [_policy_facts(label, player) for label, player in self.players.items()],
+            "policies": [facts_of(label, player) for label, player in self.players.items()],
         }
         text = json.dumps(deciding, sort_keys=True)
         return {
@@ -204,7 +202,7 @@ def _experiments(
         variant=variant,
         position=position,
     )
-    points = grid.policies_of(spec, _POLICY_ARGUMENTS)
+    points = grid.policies_of(spec, POLICY_ARGUMENTS)
     if not points:
         return [experiment]
     hindsight = replace(
@@ -229,47 +227,18 @@ def _world(options: Table, seed: int) -> tuple[Environment, Trace]:
         world = environment(**options)
         return world, draw_trace(world, seed, 0)
     except (TypeError, ValueError) as error:
-        raise SpecError(_located("environment", error, options)) from None
+        raise SpecError(located("environment", error, options)) from None
 
 
-def _players(
-    section: str, lines: list[Table], defaults: Table, trace: Trace
-) -> dict[str, Policy | Restarted]:
-    schema.keys("defaults.", defaults, _POLICY_ARGUMENTS)
+def _players(section: str, lines: list[Table], defaults: Table, trace: Trace) -> dict[str, Player]:
+    schema.keys("defaults.", defaults, POLICY_ARGUMENTS)
     facts = {"horizon": trace.horizon, "changes": number_of_changes(trace), **defaults}
     made = [
-        _player(f"{section}[{number}]", line, facts, trace) for number, line in enumerate(lines, 1)
+        player_of(f"{section}[{number}]", line, facts, trace)
+        for number, line in enumerate(lines, 1)
     ]
     schema.distinct(section, "label", [label for label, _ in made])
     return dict(made)
-
-
-def _player(
-    path: str, line: Table, facts: Mapping[str, Any], trace: Trace
-) -> tuple[str, Policy | Restarted]:
-    """The label and the player of a line."""
-    said, arguments = schema.read_line(path, line, _POLICY_ARGUMENTS)
-    knows = list(facts) if said.knows is None else said.knows
-    known = schema.names(f"{path}.knows", knows, _POLICY_ARGUMENTS)
-    told = {
-        key: value
-        for key, value in facts.items()
-        if key in known and (said.name not in policy_names() or takes(said.name, key))
-    }
-    try:
-        player = policy(said.name, **{"dim": trace.dim, **told, **arguments})
-    except (TypeError, ValueError) as error:
-        raise SpecError(_located(path, error, ("name", *_POLICY_ARGUMENTS))) from None
-    label = said.name if said.label is None else said.label
-    if said.restart is None:
-        return label, player
-    if said.restart != "changes":
-        return label, Restarted(player, tuple(sorted(said.restart)))
-    if trace.changes is None:
-        raise SpecError(
-            f"{path}.restart: must be a list of rounds in a world that tells no changes"
-        )
-    return label, Restarted(player)
 
 
 def number_of_changes(trace: Trace) -> int | None:
@@ -304,27 +273,9 @@ def world_facts(world: Environment, seed: int) -> Table:
     }
 
 
-def _policy_facts(label: str, player: Policy | Restarted) -> Table:
-    restart: Any = None
-    if isinstance(player, Restarted):
-        restart = "changes" if player.rounds is None else list(player.rounds)
-        player = player.policy
-    arguments = player.arguments
-    if arguments.get("tolerance") is None:
-        arguments.pop("tolerance", None)  # results are the same up to what it allows
-    return {"label": label, **arguments, "restart": restart}
-
-
 def _without_paths(options: Mapping[str, Any]) -> Table:
     """Files count by what is in them, wherever they lie."""
     plain = {key: value for key, value in options.items() if key != "path"}
     if options.get("path") is not None:
         plain["sha256"] = hashlib.sha256(Path(options["path"]).read_bytes()).hexdigest()
     return plain
-
-
-def _located(path: str, error: Exception, keys: Iterable[str]) -> str:
-    """The message of a check below, which mostly starts with an argument's name, with its path."""
-    message = str(error)
-    first = message.split(" ", 1)[0]
-    return f"{path}.{message}" if first in {*keys, "horizon"} else f"{path}: {message}"

@@ -2,7 +2,8 @@
 
 A `Policy` plays in one compiled call, so that its run has the bits of a loop over an `Agent`. Any
 other policy is given as a factory `make(seed)` and plays in a plain loop; so does an agent of
-separate arms, whose ids are 0, 1, ... and whose estimates are not kept.
+separate arms, whose ids are 0, 1, ... and whose estimates are not kept. An `Informed` player sees
+the whole trace.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import numpy as np
 from driftbandits.checks import Floats
 from driftbandits.environments import Environment, Trace
 from driftbandits.policies import Policy
+from driftbandits.simulation.informed import Informed
 from driftbandits.simulation.kernels import no_work, play_compiled
-from driftbandits.simulation.run import USUAL_RECORDS, Run
+from driftbandits.simulation.run import USUAL_RECORDS, Ints, Run
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Restarted:
         return [1, *(t for t in rounds if 1 < t <= trace.horizon)]
 
 
-Player = Policy | Restarted | Callable[[int], Any]
+Player = Policy | Restarted | Informed | Callable[[int], Any]
 
 
 def draw_trace(world: Environment, seed: int, replicate: int) -> Trace:
@@ -64,6 +66,8 @@ def play(
         run = play_compiled(player, trace, seed, record, [1])
     elif isinstance(player, Restarted):
         run = play_compiled(player.policy, trace, seed, record, player.starts(trace))
+    elif isinstance(player, Informed):
+        run = _play_informed(player, trace)
     else:
         run = _play_python(player, trace, seed, record)
     if "regret" in record:
@@ -103,13 +107,27 @@ def _play_python(make: Callable[[int], Any], trace: Trace, seed: int, record: Se
         reward = trace.rewards[t, chosen[t]]
         if not np.isnan(reward):
             player.update(decision, float(reward))
+    run = _run_of(chosen, trace, time.perf_counter() - before)
+    return run._replace(
+        theta_hat=np.array(estimates) if estimates else run.theta_hat,
+        detections=tuple(getattr(player, "detections", ())),
+    )
+
+
+def _play_informed(player: Informed, trace: Trace) -> Run:
+    before = time.perf_counter()
+    chosen = player.choices(trace)
+    return _run_of(chosen, trace, time.perf_counter() - before)
+
+
+def _run_of(chosen: Ints, trace: Trace, seconds: float) -> Run:
+    """What is known of a run of anything but compiled kernels."""
     return Run(
         regret=np.empty(0),
         chosen=chosen,
-        theta_hat=np.array(estimates) if estimates else np.empty((0, trace.dim)),
+        theta_hat=np.empty((0, trace.dim)),
         means=np.empty((0, trace.arms)),
         widths=np.empty((0, trace.arms)),
-        seconds=time.perf_counter() - before,
+        seconds=seconds,
         work=no_work(),
-        detections=tuple(getattr(player, "detections", ())),
     )
