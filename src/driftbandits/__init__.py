@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from driftbandits.agent import Agent, BadSaveFile, Decision, Explanation, UnknownDecision
     from driftbandits.environments import Trace, as_gymnasium, environment, environment_names
+    from driftbandits.features import Features
     from driftbandits.policies import Detection, Policy, policy, policy_names
     from driftbandits.simulation import Restarted, Result, simulate
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "agent": ("Agent", "BadSaveFile", "Decision", "Explanation", "UnknownDecision"),
     "environments": ("Trace", "as_gymnasium", "environment", "environment_names"),
+    "features": ("Features",),
     "policies": ("Detection", "Policy", "policy", "policy_names"),
     "simulation": ("Restarted", "Result", "simulate"),
 }
@@ -25,6 +27,7 @@ __all__ = [
     "Decision",
     "Detection",
     "Explanation",
+    "Features",
     "Policy",
     "Restarted",
     "Result",

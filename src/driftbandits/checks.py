@@ -110,11 +110,11 @@ def floats(label: str, value: Any) -> Floats:
             raise ValueError(f"these are of type {array.dtype}")
         return np.require(array, np.float64, ["C", "A", "W"])
     except (TypeError, ValueError, OverflowError) as error:
-        given = _brief(value)
+        given = brief(value)
         raise ValueError(f"{label} must be an array of numbers: {error}; got {given}") from None
 
 
-def _brief(value: Any) -> str:
+def brief(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} ..."
 

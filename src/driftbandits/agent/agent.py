@@ -23,29 +23,31 @@ from numpy.typing import ArrayLike, NDArray
 from driftbandits import checks
 from driftbandits.agent import savefile
 from driftbandits.agent.decisions import (
-    ArmId,
     Decision,
-    Explanation,
+    Floats,
     UnknownDecision,
-    explanation_of,
     show_as_rewards,
 )
 from driftbandits.agent.learner import Learner
-from driftbandits.agent.ledger import EXPLAINED_DECISIONS, Ledger
+from driftbandits.agent.ledger import Ledger
 from driftbandits.agent.offers import (
     LONGEST_TIME,
-    Arms,
-    Offer,
     checked_actions,
     checked_ages,
     no_arms,
+    no_context,
     offered_arms,
     played_arms,
     with_arms,
 )
 from driftbandits.agent.separate import SeparateLearner
+from driftbandits.agent.tables import Reading, Tables
+from driftbandits.agent.views import Views
+from driftbandits.features import Encoded
 from driftbandits.files import write_whole
-from driftbandits.policies import Detection, Policy, recorded_policy
+from driftbandits.policies import Policy, recorded_policy
+from driftbandits.policies.arguments import room_for
+from driftbandits.policies.carrying import Move, larger
 
 CLOCKS = ("decisions", "ticks")
 """What the clock counts: decisions and ticks, or ticks alone."""
@@ -54,7 +56,7 @@ _LARGEST_SEED = 2**63 - 1
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
-class Agent:
+class Agent(Views):
     """A policy at work.
 
     >>> import driftbandits as db
@@ -80,29 +82,49 @@ class Agent:
         self._dim, self._separate = policy.dim, policy.separate
         self._lock = threading.RLock()
         make: type[Learner | SeparateLearner] = SeparateLearner if policy.separate else Learner
-        self._learner = make(policy, seed=self.seed, counts_apart=counts_apart)
+        self._learner: Learner | SeparateLearner = make(
+            policy, seed=self.seed, counts_apart=counts_apart
+        )
         self._ledger = Ledger()
+        self._read_by(None if policy.features is None else Tables(policy.features))
+
+    def _read_by(self, tables: Tables | None) -> None:
+        """What is offered comes as actions, or as tables."""
+        self._tables = tables
+        self._turn: Any = self._lock if tables is None else Reading(self, tables)
 
     # -- deciding --------------------------------------------------------------------------------
 
     @overload
-    def decide(self, actions: ArrayLike, *, arms: Arms = None) -> Decision: ...
+    def decide(
+        self,
+        actions: ArrayLike | None = None,
+        *,
+        context: Any = None,
+        arms: Any = None,
+        n: None = None,
+        played: int | None = None,
+    ) -> Decision: ...
 
     @overload
-    def decide(self, actions: ArrayLike, *, arms: Arms = None, n: int) -> list[Decision]: ...
-
-    @overload
-    def decide(self, actions: ArrayLike, *, arms: Arms = None, played: int) -> Decision: ...
+    def decide(
+        self, actions: ArrayLike | None = None, *, context: Any = None, arms: Any = None, n: int
+    ) -> list[Decision]: ...
 
     def decide(
         self,
-        actions: ArrayLike,
+        actions: ArrayLike | None = None,
         *,
-        arms: Arms = None,
+        context: Any = None,
+        arms: Any = None,
         n: int | None = None,
         played: int | None = None,
     ) -> Decision | list[Decision]:
         """Choose one of `actions` (K, dim); with n, a ranked list of n of them.
+
+        A policy with features chooses by a context and arms instead: the context is a dict or a
+        row of a frame, the arms are a dict of dicts by id, a list of ids or of dicts with an "id",
+        or a frame with that column.
 
         Separate arms are chosen from by their ids, and `actions` is the context (dim,) that they
         share, or a row for each. With `played` the caller plays that row whatever is chosen, and
@@ -111,50 +133,79 @@ class Agent:
         A ranked list is n decisions made at once: each place has its own round, id and
         reward, all are scored by the same estimate, and none repeats an action.
         """
-        offer = self._checked_offer(actions, arms)
-        most = len(offer[0])
-        if played is not None:
-            if n is not None:
-                raise ValueError(f"give n or played, not both; got n = {n!r}, played = {played!r}")
-            checks.integer("played", played, least=0, most=most - 1)
-        if n is None:
-            with self._lock:
+        with self._turn:
+            offer = self._checked_offer(actions, context, arms)
+            most = len(offer[0])
+            if played is not None:
+                if n is not None:
+                    raise ValueError(
+                        f"give n or played, not both; got n = {n!r}, played = {played!r}"
+                    )
+                checks.integer("played", played, least=0, most=most - 1)
+            if n is None:
                 return self._decide(offer, 1, played)[0]
-        count = checks.integer("n", n, least=1, most=most)
-        with self._lock:
-            return self._decide(offer, count)
+            return self._decide(offer, checks.integer("n", n, least=1, most=most))
 
     def decide_many(
-        self, action_sets: Iterable[ArrayLike], *, arms: Iterable[Arms] | None = None
+        self,
+        action_sets: Iterable[ArrayLike] | None = None,
+        *,
+        context: Any = None,
+        arms: Any = None,
     ) -> list[Decision]:
         """Decide for several action sets, as by one call after the other; all or none.
 
-        Separate arms are given as one list of ids for each context.
+        Separate arms are given as one list of ids for each context. With features, `context` is a
+        frame or a list of dicts, and `arms` are those of every decision, or a list of them.
         """
-        if not isinstance(action_sets, Iterable):
-            raise ValueError(f"action_sets must be a list of action sets; got {action_sets!r}")
-        offers = [self._checked_offer(*pair) for pair in with_arms(list(action_sets), arms)]
-        with self._lock:
-            self._learner.check(offers)
+        with self._turn:
+            offers = self._checked_offers(action_sets, context, arms)
             return [self._decide(offer, 1)[0] for offer in offers]
 
-    def preview(self, actions: ArrayLike, *, seed: int, arms: Arms = None) -> Decision:
+    def preview(
+        self,
+        actions: ArrayLike | None = None,
+        *,
+        seed: int,
+        context: Any = None,
+        arms: Any = None,
+    ) -> Decision:
         """What would be decided now, with the draws of this seed; nothing changes, the id is 0."""
-        rows, names = self._checked_offer(actions, arms)
-        seed = checks.integer("seed", seed, least=0, most=_LARGEST_SEED)
-        with self._lock:
+        with self._turn as turn:
+            offer = self._checked_offer(actions, context, arms)
+            seed = checks.integer("seed", seed, least=0, most=_LARGEST_SEED)
+            if self._tables is not None:
+                turn.is_rehearsal = True
+            rows, names, _ = self._rows_of(offer)
             decision = self._learner.preview(rows, seed=seed, arms=names)
             return show_as_rewards(self._reward, [decision])[0]
 
-    def _decide(self, offer: Offer, n: int, played: int | None = None) -> list[Decision]:
-        actions, arms = offer
+    def _decide(self, offer: Any, n: int, played: int | None = None) -> list[Decision]:
+        actions, arms, encoded = self._rows_of(offer)
         made, estimates, radius = self._learner.decide(actions, n, arms)
         decisions = show_as_rewards(self._reward, made)
         ledger = self._ledger
-        ledger.enter(decisions, estimates, radius, actions, played)
+        ledger.enter(decisions, estimates, radius, actions, played, encoded)
         if len(ledger.pending) > 1:  # one alone has just been made
             self._expire()
         return decisions
+
+    def _rows_of(self, offer: Any) -> tuple[Floats, Any, Encoded | None]:
+        """The actions of an offer and their ids, in a model that has room for them."""
+        if self._tables is None:
+            actions, arms = offer
+            return actions, arms, None
+        encoded, coordinates = offer
+        if coordinates > self._dim:
+            dim = room_for(coordinates, intercept=self.policy.intercept)
+            self._carry_over(self.policy.with_dim(dim), larger(self._dim))
+        return encoded.dense(self._dim), encoded.arms, encoded
+
+    def _carry_over(self, policy: Policy, move: Move) -> None:
+        """Go on with another policy and what was learned so far."""
+        self._learner = self._learner.carried_over(policy, move)
+        self._ledger = self._ledger.moved(self.policy, policy, move)
+        self.policy, self._dim = policy, policy.dim
 
     def _expire(self) -> None:
         self._ledger.expire(self._learner.last_forgotten_round())
@@ -258,140 +309,78 @@ class Agent:
 
     def learn(
         self,
-        actions: ArrayLike,
-        rewards: ArrayLike,
+        actions: ArrayLike | None = None,
+        rewards: ArrayLike | None = None,
         *,
         ages: ArrayLike | None = None,
-        arms: Arms = None,
+        context: Any = None,
+        arms: Any = None,
     ) -> None:
         """Warm up from foreign data: row i was played `ages[i]` rounds ago.
 
         Without ages the rows are rounds of their own, oldest first, and the clock counts them, as
         if this agent had made those choices. With ages the clock stands still; an age of 0 is the
         present, and rows older than the policy's memory are counted as late. Of separate arms the
-        id is given for each row.
+        id is given for each row. With features, `context` is a frame or a list of dicts, and
+        `arms` has a row for each with the columns of the arm that was played: ids, a list of
+        dicts with an "id", or a frame with that column.
         """
-        rows, names = self._checked_plays(actions, arms)
-        outcomes = np.atleast_1d(checks.floats("rewards", rewards))
-        if outcomes.shape != (len(rows),):
-            raise ValueError(f"rewards must be {len(rows)} numbers; got shape {outcomes.shape}")
-        values = [self._checked_reward(float(x)) for x in outcomes]
-        when = None if ages is None else checked_ages(ages, len(rows))
-        with self._lock:
-            self._learner.check([(rows, names)])
-            for i, (value, clipped) in enumerate(values):
+        with self._turn:
+            plays = self._checked_plays(actions, context, arms)
+            outcomes = np.atleast_1d(checks.floats("rewards", rewards))
+            if outcomes.shape != (len(plays),):
+                raise ValueError(
+                    f"rewards must be {len(plays)} numbers; got shape {outcomes.shape}"
+                )
+            values = [self._checked_reward(float(x)) for x in outcomes]
+            when = None if ages is None else checked_ages(ages, len(plays))
+            for i, value in enumerate(values):
                 if when is None:
                     self.tick(1)
-                age = 0 if when is None else int(when[i])
-                if self.clock - age <= self._learner.last_forgotten_round():
-                    self.late += 1
-                    continue
-                self.clipped += clipped
-                if self._learner.absorb(rows, i, value, self.clock - age, names and names[i]):
-                    self._expire()
+                self._absorb(plays[i], *value, self.clock - (0 if when is None else int(when[i])))
 
-    # -- looking ---------------------------------------------------------------------------------
-
-    @property
-    def clock(self) -> int:
-        """Decisions and ticks so far."""
-        return self._learner.clock
-
-    @property
-    def pending(self) -> tuple[int, ...]:
-        """Decisions that wait for a reward."""
-        with self._lock:
-            return tuple(self._ledger.pending)
-
-    def waits_for(self, decision: Decision | int) -> bool:
-        """Whether a reward for this decision would be learned."""
-        return (decision.id if isinstance(decision, Decision) else decision) in self._ledger.pending
-
-    @property
-    def effective_sample_size(self) -> float | None:
-        """(sum w)^2 / sum w^2 over what is remembered; None for a model that keeps no rows."""
-        with self._lock:
-            return self._learner.effective_sample_size
-
-    @property
-    def radius(self) -> float:
-        """The confidence radius of the next decision, bonus_scale included; 0 without a bonus."""
-        with self._lock:
-            return self._learner.radius
-
-    @property
-    def theta_hat(self) -> Any:
-        """The estimate the last decision used; after an update or tick, the one the next will.
-
-        An array (d,), or of separate arms a dictionary of arrays by their ids.
-        """
-        return self._estimate(0)
-
-    @property
-    def theta(self) -> Any:
-        """The projection of `theta_hat` on ||theta|| <= S."""
-        return self._estimate(1)
-
-    def _estimate(self, which: int) -> Any:
-        with self._lock:
-            estimates = self._learner.estimates
-            if isinstance(estimates, dict):
-                return {arm: both[which].copy() for arm, both in estimates.items()}
-            return estimates[which].copy()
-
-    @property
-    def arms(self) -> tuple[ArmId, ...]:
-        """The separate arms that are known, in the order in which they appeared."""
-        with self._lock:
-            return tuple(self._learner.arms)
-
-    @property
-    def certificate(self) -> dict[str, float]:
-        """How exact the present estimate is: Newton decrement, error bound, KKT residual.
-
-        Of a large model also `relative_to_width`: the bound of a score's error over its width.
-        """
-        with self._lock:
-            return self._learner.certificate
-
-    @property
-    def work(self) -> dict[str, int]:
-        """What the estimator has done so far: exact passes, anchors, Newton steps, projections."""
-        with self._lock:
-            return self._learner.work
-
-    @property
-    def detections(self) -> tuple[Detection, ...]:
-        """The changes that the policy has detected, oldest first; the last 1000 are kept."""
-        with self._lock:
-            return tuple(self._learner.detections)
-
-    def explain(self, decision: Decision | int) -> Explanation:
-        """Why a decision was made: mean, width and score of every action as they were."""
-        number = decision.id if isinstance(decision, Decision) else decision
-        whole = isinstance(number, (int, np.integer)) and not isinstance(number, bool)
-        with self._lock:
-            made = self._ledger.made.get(int(number)) if whole else None
-        if made is None:
-            raise UnknownDecision(
-                f"decision {number!r} cannot be explained; the last {EXPLAINED_DECISIONS} "
-                "decisions can"
-            )
-        return explanation_of(made)
+    def _absorb(self, play: Any, reward: float, clipped: bool, s: int) -> None:
+        rows, names, _ = self._rows_of(play)
+        if s <= self._learner.last_forgotten_round():
+            self.late += 1
+            return
+        self.clipped += clipped
+        if self._learner.absorb(rows, 0, reward, s, names and names[0]):
+            self._expire()
 
     # -- checking --------------------------------------------------------------------------------
 
-    def _checked_offer(self, actions: ArrayLike, arms: Arms) -> Offer:
+    def _checked_offer(self, actions: Any, context: Any, arms: Any) -> Any:
+        if self._tables is not None:
+            return self._tables.offer(actions, context, arms)
+        if context is not None:
+            raise no_context(context)
         if self._separate:
             return offered_arms(self._dim, actions, arms)
         if arms is not None:
             raise no_arms(arms)
         return checked_actions(self._dim, actions), None
 
-    def _checked_plays(self, actions: ArrayLike, arms: Arms) -> Offer:
-        if self._separate:
-            return played_arms(self._dim, actions, arms)
-        return self._checked_offer(actions, arms)
+    def _checked_offers(self, action_sets: Any, context: Any, arms: Any) -> list[Any]:
+        if self._tables is not None:
+            return list(self._tables.offers(action_sets, context, arms))
+        if not isinstance(action_sets, Iterable):
+            raise ValueError(f"action_sets must be a list of action sets; got {action_sets!r}")
+        pairs = with_arms(list(action_sets), arms)
+        offers = [self._checked_offer(actions, context, own) for actions, own in pairs]
+        self._learner.check(offers)
+        return offers
+
+    def _checked_plays(self, actions: Any, context: Any, arms: Any) -> list[Any]:
+        """One offer for each row."""
+        if self._tables is not None:
+            return list(self._tables.plays(actions, context, arms))
+        if self._separate and context is None:
+            rows, names = played_arms(self._dim, actions, arms)
+        else:
+            rows, names = self._checked_offer(actions, context, arms)
+        self._learner.check([(rows, names)])
+        return [(rows[i : i + 1], names and names[i : i + 1]) for i in range(len(rows))]
 
     # -- keeping ---------------------------------------------------------------------------------
 
@@ -425,7 +414,10 @@ class Agent:
         agent = cls(recorded_policy(meta["policy"]), seed=meta["seed"], clock=clock)
         issued, last_expired = apart or (0, 0)
         agent._learner.revive(arrays, issued, meta)
-        agent._ledger.revive(arrays, last_expired, meta.get("arms"))
+        if agent._tables is not None:
+            agent._read_by(Tables(agent._tables.features, meta["encoding"]))
+        known = meta.get("arms" if agent._separate else "offered")
+        agent._ledger.revive(arrays, last_expired, known, separate=agent._separate)
         agent.late, agent.clipped = meta["late"], meta.get("clipped", 0)
         return agent
 
@@ -446,6 +438,12 @@ class Agent:
         if isinstance(learner, SeparateLearner):
             meta |= learner.labels()
             arrays |= ledger.packed_arms(meta["arms"])
+        elif self._tables is not None:
+            meta["offered"] = ledger.offered_arms()
+            arrays |= ledger.packed_arms(meta["offered"])
+        if self._tables is not None:
+            meta["encoding"] = self._tables.encoding.to_dict()
+            arrays |= ledger.packed_encoded()
         if learner.counts_apart:
             arrays |= ledger.packed_rounds()
             meta["apart"] = [learner.issued, ledger.last_expired]

@@ -12,6 +12,8 @@ from driftbandits.rewards import Reward
 
 Floats = NDArray[np.float64]
 ArmId = str | int
+_BEST_ARMS = 5
+"""Whose features are shown."""
 
 
 @dataclass(slots=True, eq=False)
@@ -23,11 +25,11 @@ class Decision:
     round: int
     propensity: float
     _rows: Floats = field(repr=False)  # of `table`, and what a kernel has used as scratch
-    arms: tuple[ArmId, ...] | None = None  # what the actions are called, where arms are separate
+    arms: tuple[ArmId, ...] | None = None  # what the actions are called, where they have ids
 
     @property
     def arm(self) -> ArmId | None:
-        """The id of the arm that was chosen, where arms are separate."""
+        """The id of the arm that was chosen, where arms have ids."""
         return None if self.arms is None else self.arms[self.index]
 
     @property
@@ -59,6 +61,11 @@ class Explanation(NamedTuple):
     theta_hat: Any  # (d,), or by the id of the arm where arms are separate
     theta: Any
     radius: float  # bonus_scale included; 0 for policies without a bonus
+    contributions: dict[ArmId, dict[str, float]] | None = None
+    """What each named feature adds to the a . theta of each arm, where there are features."""
+
+    def __str__(self) -> str:
+        return self.table()
 
     def table(self) -> str:
         """The actions from best to worst, as text."""
@@ -72,7 +79,24 @@ class Explanation(NamedTuple):
             mark = " <" if i == d.index else ""
             numbers = f"{d.means[i]:10.4f}{d.widths[i]:10.4f}{d.scores[i]:10.4f}"
             lines.append(f"{names[i]:>{size}}{numbers}{mark}")
+        if self.contributions is not None:
+            lines += self._contributions(_BEST_ARMS)
         return "\n".join(lines)
+
+    def _contributions(self, most: int) -> list[str]:
+        """What makes the difference between the best arms, as lines; features of all arms last."""
+        d, known = self.decision, self.contributions or {}
+        assert d.arms is not None  # features have names for them
+        best = [d.arms[i] for i in np.argsort(-d.scores, kind="stable")[:most]]
+        features = dict.fromkeys(name for arm in best for name in known[arm])
+        columns = {name: [known[arm].get(name, 0.0) for arm in best] for name in features}
+        spread = {name: max(values) - min(values) for name, values in columns.items()}
+        size = max(map(len, features), default=0)
+        heads = "".join(f"{str(arm)[:11]:>12}" for arm in best)
+        lines = ["what each feature adds, before the link:", f"{'':<{size}}{heads}"]
+        for name in sorted(features, key=lambda name: -spread[name]):
+            lines.append(f"{name:<{size}}" + "".join(f"{x:12.4f}" for x in columns[name]))
+        return lines
 
 
 Made = tuple[Decision, bytes, float]
@@ -107,9 +131,9 @@ def estimates_from(content: bytes) -> Floats:
     return np.frombuffer(content).reshape(2, -1)
 
 
-def explanation_of(made: Made) -> Explanation:
+def explanation_of(made: Made, *, separate: bool) -> Explanation:
     decision, content, radius = made
-    if decision.arms is None:
+    if decision.arms is None or not separate:
         theta_hat, theta = estimates_from(content)
         return Explanation(decision, theta_hat, theta, radius)
     estimates = np.frombuffer(content).reshape(len(decision.arms), 2, -1)

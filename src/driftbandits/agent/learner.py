@@ -32,6 +32,7 @@ from driftbandits.estimator.state import (
 )
 from driftbandits.jit import handle_of
 from driftbandits.policies import Detection, Policy, last_detection
+from driftbandits.policies.carrying import Move, carried_over
 
 KEPT_DETECTIONS = 1000
 
@@ -82,7 +83,7 @@ class Learner(HeldBuffers):
             id = t = clock + 1 + rank
             if number:
                 id, t = number + rank, clock
-            decisions.append(Decision(id, int(indices[rank]), t, propensities[rank], table))
+            decisions.append(Decision(id, int(indices[rank]), t, propensities[rank], table, arms))
         return decisions, shown, self._gauges.item(RADIUS_AT)
 
     def preview(self, actions: Floats, *, seed: int, arms: Any = None) -> Decision:
@@ -92,7 +93,7 @@ class Learner(HeldBuffers):
         verdict = self._decide(handle_of(beside), seed, self._number, actions, table, picks)
         if verdict != ACCEPTED:
             raise refusal(actions, self.policy.longest)
-        return Decision(0, int(picks[0, 0]), 0, float(picks[1, 0]), frozen(table))
+        return Decision(0, int(picks[0, 0]), 0, float(picks[1, 0]), frozen(table), arms)
 
     def check(self, offers: Sequence[tuple[Floats, Any]]) -> None:
         """Refuse actions that `decide` would refuse."""
@@ -154,6 +155,18 @@ class Learner(HeldBuffers):
 
     def _fitted_copy(self) -> Buffers:
         return self.fitted_copy(self.seed, self._number)
+
+    def carried_over(self, policy: Policy, move: Move) -> Learner:
+        """A learner of that policy, with what this one knows."""
+        other = Learner(policy, seed=self.seed, counts_apart=self.counts_apart)
+        other._hold(carried_over(self.policy, self.buffers, policy, move))
+        other._issued = self._issued
+        other.detections.extend(self.detections)
+        if self._shown is not None:
+            whole = move.with_intercept(self.policy, policy)
+            shown = whole.moved(estimates_from(self._shown), policy.model_dim)
+            other._shown, other._shown_was_used = shown.tobytes(), self._shown_was_used
+        return other
 
     # -- keeping ---------------------------------------------------------------------------------
 

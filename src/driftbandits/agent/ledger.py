@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driftbandits.agent.decisions import ArmId, Decision, Floats, Made, frozen
+from driftbandits.features import Encoded
+from driftbandits.policies import Policy
+from driftbandits.policies.carrying import Move
 
 EXPLAINED_DECISIONS = 1000
 Pending = tuple[int, Floats, Any]
 """The round of a decision whose reward has not come, the action that was played (1, dim), and its
-arm where arms are separate."""
+arm where arms have ids."""
 
 
 class Ledger:
@@ -22,6 +26,7 @@ class Ledger:
     def __init__(self) -> None:
         self.pending: dict[int, Pending] = {}
         self.made: dict[int, Made] = {}
+        self.encoded: dict[int, Encoded] = {}  # of `made`, where actions came from tables
         self.last_expired = 0
 
     def enter(
@@ -31,6 +36,7 @@ class Ledger:
         radius: float,
         actions: Floats,
         played: int | None,
+        encoded: Encoded | None = None,
     ) -> None:
         """New decisions, by what they were made, and which action's reward will be learned."""
         for decision in decisions:
@@ -39,8 +45,12 @@ class Ledger:
             arm = None if decision.arms is None else decision.arms[row]
             self.pending[id] = decision.round, actions[row : row + 1].copy(), arm
             self.made[id] = decision, estimates, radius
+            if encoded is not None:
+                self.encoded[id] = encoded
         while len(self.made) > EXPLAINED_DECISIONS:
-            del self.made[next(iter(self.made))]
+            oldest = next(iter(self.made))
+            del self.made[oldest]
+            self.encoded.pop(oldest, None)
 
     def expire(self, last_forgotten_round: int) -> None:
         """Let go of decisions whose rewards can no longer matter, so that memory stays bounded."""
@@ -51,6 +61,28 @@ class Ledger:
                 break
             del pending[oldest]
             self.last_expired = oldest
+
+    def moved(self, old: Policy, new: Policy, move: Move) -> Ledger:
+        """The same decisions in other coordinates."""
+        of_model = move.with_intercept(old, new)
+
+        def estimates(content: bytes) -> bytes:
+            vectors = np.frombuffer(content).reshape(-1, old.model_dim)
+            return of_model.moved(vectors, new.model_dim).tobytes()
+
+        other = Ledger()
+        other.pending = {
+            id: (t, move.moved(action, new.dim), arm)
+            for id, (t, action, arm) in self.pending.items()
+        }
+        other.made = {
+            id: (decision, estimates(content), radius)
+            for id, (decision, content, radius) in self.made.items()
+        }
+        places = dict(zip(move.sources.tolist(), move.targets.tolist(), strict=True))
+        other.encoded = {id: encoded.moved(places) for id, encoded in self.encoded.items()}
+        other.last_expired = self.last_expired
+        return other
 
     # -- keeping ---------------------------------------------------------------------------------
 
@@ -68,8 +100,25 @@ class Ledger:
         rounds = [t for t, _, _ in self.pending.values()]
         return {"pending_rounds": np.array(rounds, dtype=np.int64)}
 
+    def offered_arms(self) -> list[ArmId]:
+        """The ids of all arms that are spoken of."""
+        arms = {arm: None for decision, _, _ in self.made.values() for arm in decision.arms or ()}
+        arms.update((arm, None) for _, _, arm in self.pending.values())
+        return list(arms)
+
+    def packed_encoded(self) -> dict[str, NDArray[Any]]:
+        """What is packed as well where actions came from tables."""
+        found = [self.encoded[id] for id in self.made]
+        pairs = [pair for one in found for row in (one.shared, *one.own) for pair in row]
+        sizes = [len(row) for one in found for row in (one.shared, *one.own)]
+        return {
+            "made_sizes": np.array(sizes, dtype=np.int64),
+            "made_coordinates": np.array([at for at, _ in pairs], dtype=np.int32),
+            "made_values": np.array([x for _, x in pairs], dtype=np.float64),
+        }
+
     def packed_arms(self, known: Sequence[ArmId]) -> dict[str, NDArray[Any]]:
-        """What is packed as well where arms are separate: their places among those known."""
+        """What is packed as well where arms have ids: their places among those known."""
         places = {arm: i for i, arm in enumerate(known)}
         played = [places[arm] for _, _, arm in self.pending.values() if arm is not None]
         offered = [
@@ -85,8 +134,10 @@ class Ledger:
         arrays: dict[str, NDArray[Any]],
         last_expired: int,
         known: Sequence[ArmId] | None = None,
+        *,
+        separate: bool = True,
     ) -> None:
-        """Go on from what was packed, with the arms that are known where they are separate."""
+        """Go on from what was packed, with the arms that are known where they have ids."""
         ids = arrays["pending"].tolist()
         rounds = arrays.get("pending_rounds", arrays["pending"]).tolist()
         played: list[Any] = [None] * len(ids)
@@ -98,7 +149,8 @@ class Ledger:
                 ids, rounds, arrays["pending_actions"], played, strict=True
             )
         }
-        self.made = dict(_unpacked(arrays, known))
+        self.made = dict(_unpacked(arrays, known, separate))
+        self.encoded = dict(_unpacked_rows(arrays, self.made)) if "made_sizes" in arrays else {}
         self.last_expired = last_expired
 
 
@@ -117,7 +169,7 @@ def _packed(made: list[Made], d: int) -> dict[str, NDArray[Any]]:
 
 
 def _unpacked(
-    arrays: dict[str, NDArray[Any]], known: Sequence[ArmId] | None
+    arrays: dict[str, NDArray[Any]], known: Sequence[ArmId] | None, separate: bool
 ) -> Iterable[tuple[int, Made]]:
     ends = np.cumsum(arrays["made"][:, 3]).tolist()
     for number, ((id, index, when, size), propensity, radius, end) in enumerate(
@@ -136,6 +188,19 @@ def _unpacked(
         estimates = arrays["made_estimates"][number]
         if known is not None:
             arms = tuple(known[i] for i in arrays["made_arms"][offered].tolist())
-            estimates = arrays["made_estimates"][offered]
+            estimates = arrays["made_estimates"][offered if separate else number]
         decision = Decision(id, index, when, propensity, table, arms)
         yield id, (decision, estimates.tobytes(), radius)
+
+
+def _unpacked_rows(
+    arrays: dict[str, NDArray[Any]], made: dict[int, Made]
+) -> Iterable[tuple[int, Encoded]]:
+    pairs = iter(
+        zip(arrays["made_coordinates"].tolist(), arrays["made_values"].tolist(), strict=True)
+    )
+    sizes = iter(arrays["made_sizes"].tolist())
+    for id, (decision, _, _) in made.items():
+        arms = decision.arms or ()
+        shared, *own = (list(islice(pairs, next(sizes))) for _ in range(len(arms) + 1))
+        yield id, Encoded(arms, shared, own)

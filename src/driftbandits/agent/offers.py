@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from driftbandits import checks
 from driftbandits.agent.decisions import ArmId, Floats
 from driftbandits.estimator.state import Ints
+from driftbandits.features.tables import arm_id
 
 LONGEST_TIME = 2**52
 
@@ -20,7 +21,7 @@ Offer = tuple[Floats, Any]
 """Rows (K, dim), and the ids of the arms (K,) where arms are separate, else None."""
 
 
-def checked_actions(dim: int, actions: ArrayLike) -> Floats:
+def checked_actions(dim: int, actions: Any) -> Floats:
     rows = checks.floats("actions", actions)
     shape = rows.shape
     if len(shape) != 2 or shape[1] != dim:
@@ -60,27 +61,23 @@ def _one_row_each(dim: int, rows: Floats, names: Sequence[ArmId]) -> Floats:
 def _arm_ids(arms: Any) -> tuple[ArmId, ...]:
     if arms is None or isinstance(arms, (str, bytes)) or not hasattr(arms, "__len__"):
         raise ValueError(f"arms must be a list of ids, as the arms are separate; got {arms!r}")
-    names = tuple([_arm_id(arm) for arm in arms])
+    names = tuple([arm_id(arm) for arm in arms])
     if not names:
         raise ValueError("arms must hold at least one id; got none")
     return names
 
 
-def _arm_id(arm: Any) -> ArmId:
-    kind = type(arm)
-    if kind is str or kind is int:
-        known: ArmId = arm
-        return known
-    if isinstance(arm, str):
-        return str(arm)
-    if isinstance(arm, (int, np.integer)) and not isinstance(arm, bool):
-        return int(arm)
-    raise ValueError(f"arms must be strings or integers; got {arm!r}")
+def no_context(context: Any) -> ValueError:
+    return ValueError(
+        "context can be given to a policy with features, which this has not; "
+        f"got {checks.brief(context)}"
+    )
 
 
 def no_arms(arms: Any) -> ValueError:
     return ValueError(
-        f"arms can be given to a policy with arms='separate', which this is not; got {arms!r}"
+        "arms can be given to a policy with arms='separate' or with features, which this is not; "
+        f"got {arms!r}"
     )
 
 

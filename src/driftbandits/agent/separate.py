@@ -36,6 +36,7 @@ from driftbandits.estimator.state import (
     revived,
 )
 from driftbandits.policies import Detection, Policy, last_detection
+from driftbandits.policies.carrying import Move, carried_over
 from driftbandits.policies.separate import (
     change_threshold,
     choose,
@@ -311,6 +312,21 @@ class SeparateLearner:
 
     def _fitted(self, clock: int, model: Arm) -> Buffers:
         return self._at(clock, model).fitted_copy(self.seed, self._number)
+
+    def carried_over(self, policy: Policy, move: Move) -> SeparateLearner:
+        """A learner of that policy, with what this one knows."""
+        other = SeparateLearner(policy, seed=self.seed, counts_apart=self.counts_apart)
+        other._numbers[:] = numbers_of_arms(policy, max(len(self.arms), 1))
+
+        def carried(model: Arm) -> Arm:
+            buffers = carried_over(self.policy, model.buffers, policy, move)
+            return Arm(policy, buffers._replace(numbers=other._numbers))
+
+        other._common = carried(self._common)
+        other.arms = {arm: carried(model) for arm, model in self.arms.items()}
+        other._issued, other._shown_at = self._issued, self._shown_at
+        other.detections.extend(self.detections)
+        return other
 
     # -- keeping ---------------------------------------------------------------------------------
 

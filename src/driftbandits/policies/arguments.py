@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from driftbandits import checks
 from driftbandits.estimator.model import DISCOUNT, POOL, PROJECTIONS, WINDOW
+from driftbandits.features import Features, features_from
 from driftbandits.policies.catalogue import ALIASES, ROWS, Row, policy_names
 from driftbandits.policies.scoring import CONSTANT, GREEDY
 
@@ -39,10 +40,13 @@ class Arguments(NamedTuple):
     arms: str
     reward: str | None
     outside: str | None
+    features: Features | None
 
 
 ARMS = SHARED, SEPARATE = "shared", "separate"
 """Whether one model serves all actions, or each arm has its own."""
+
+_LEAST_ROOM = 16  # from which on models are computed in the ways for large ones
 
 _positive = partial(checks.number, above=0.0)
 _not_negative = partial(checks.number, at_least=0.0)
@@ -79,8 +83,10 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "arms": partial(checks.choice, allowed=ARMS),
     "reward": _as_it_is,
     "outside": _as_it_is,
+    "features": lambda label, value: features_from(value),
 }
 _MAY_BE_MISSING = (
+    "dim",
     "window",
     "discount",
     "horizon",
@@ -92,6 +98,7 @@ _MAY_BE_MISSING = (
     "tolerance",
     "reward",
     "outside",
+    "features",
 )
 
 
@@ -104,9 +111,42 @@ def checked(given: Mapping[str, Any]) -> Arguments:
     values["name"] = ALIASES.get(values["name"], values["name"])
     if values["false_alarm_rate"] is None:
         values["false_alarm_rate"] = ROWS[values["name"]].false_alarm_rate
+    has_features = values["features"] is not None
     if values["intercept"] is None:
-        values["intercept"] = values["arms"] == SEPARATE
+        values["intercept"] = has_features or values["arms"] == SEPARATE
+    values["dim"] = _dimension(values)
     return Arguments(**values)
+
+
+def _dimension(values: Mapping[str, Any]) -> int:
+    """That of the features, which for those that may grow is the room that they have."""
+    dim, features = values["dim"], values["features"]
+    if features is None:
+        if dim is None:
+            raise ValueError("dim must be given, or features=driftbandits.Features(...)")
+        return int(dim)
+    if values["arms"] == SEPARATE and "arm" in features.kinds():
+        raise ValueError(
+            "features of separate arms must not name the arm, in a cross or as the column 'id': "
+            "all coefficients are the arm's own already"
+        )
+    if features.is_fitted:
+        if dim not in (None, features.dim):
+            raise ValueError(f"dim must be {features.dim} for these features; got {dim!r}")
+        return int(features.dim)
+    least = room_for(features.least_dim, intercept=values["intercept"])
+    return max(least, dim or 0)
+
+
+def room_for(coordinates: int, *, intercept: bool) -> int:
+    """The dimension of a model that has room for so many coordinates.
+
+    Models grow in steps, as each is made anew: 16, 24, 32, 48, 64, 96 ... with the intercept.
+    """
+    wanted, room = coordinates + intercept, _LEAST_ROOM
+    while room < wanted:
+        room = room * 3 // 2 if room & (room - 1) == 0 else room * 4 // 3
+    return room - intercept
 
 
 # -- which policy uses what ------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from driftbandits.estimator.model import (
     as_numbers,
     estimator_model,
 )
+from driftbandits.features import Features
 from driftbandits.policies.adaptations import ADAPTATIONS
 from driftbandits.policies.arguments import (
     SEPARATE,
@@ -68,6 +69,7 @@ class Policy:
     tolerance: float | None
     arms: str = SHARED
     reward: rewards.Reward | None = None
+    features: Features | None = None
 
     @property
     def separate(self) -> bool:
@@ -217,7 +219,15 @@ class Policy:
             del own["tolerance"]  # as records had none before there was one, see `recorded_policy`
         if not self.separate:
             del own["arms"]  # likewise
+        if self.features is None:
+            del own["features"]  # likewise
+        else:
+            own["features"] = self.features.to_dict()
         return own
+
+    def with_dim(self, dim: int) -> Policy:
+        """The same policy with room for so many features."""
+        return recorded_policy({**self.arguments, "dim": dim})
 
     def reward_range(self) -> tuple[float, float]:
         """The closed interval of rewards that an agent takes as they are."""
@@ -239,7 +249,7 @@ class Policy:
 def policy(
     name: str,
     *,
-    dim: int,
+    dim: int | None = None,
     link: str = "logistic",
     window: int | None = None,
     discount: float | None = None,
@@ -262,10 +272,12 @@ def policy(
     arms: str = SHARED,
     reward: str | None = None,
     outside: str | None = None,
+    features: Features | Mapping[str, Any] | None = None,
 ) -> Policy:
     """A policy by its name, see `policy_names`.
 
     dim            features of an action, or of the context of separate arms
+    features       instead of dim: how tables become vectors, see docs/features.md
     link, m        reward model and largest reward (m is 1 unless given; see `links.link`)
     window         rounds that SW-* remember, and from restart to restart of Restart-*; or horizon
                    (and changes or path_length) to follow the rule of the policy's source
@@ -278,7 +290,8 @@ def policy(
     delta          probability that a confidence bound fails; of dLinUCB also that of a bad reward,
                    so that 0.01 finds none among rewards of 0 and m (see adaptations/dlinucb.py)
     bonus_scale    multiplies the bonus of the theory, which is several times too wide in practice
-    intercept      append a constant 1 to every action; unless given, for separate arms only
+    intercept      append a constant 1 to every action; unless given, for features and for separate
+                   arms only
     centre         rewards are centre + mu(a.theta) + noise: 1/2 lets a linear model fit 0/1 rewards
     projection     of theta-hat on the ball: exact, radial or none
     epsilon        share of rounds in which the action is drawn uniformly
@@ -315,6 +328,8 @@ def _configured(given: Arguments) -> Policy:
     row = ROWS[given.name]
     if given.arms == SEPARATE:
         _check_separable(given.name, row)
+    if given.features is not None and not given.features.is_fitted:
+        _check_grows(given.name, row)
     S, L = (1.0, 1.0) if row.memory == POOL else (given.S, given.L)  # a pool uses neither
     reward = _reward(given, row)
     if reward is None:
@@ -355,6 +370,7 @@ def _configured(given: Arguments) -> Policy:
         tolerance=EXACT if given.tolerance is None and setting.d < LARGE else given.tolerance,
         arms=given.arms,
         reward=reward,
+        features=given.features,
     )
 
 
@@ -385,6 +401,15 @@ def _reward(given: Arguments, row: Row) -> rewards.Reward | None:
             f"got {given.centre!r}"
         )
     return reward
+
+
+def _check_grows(name: str, row: Row) -> None:
+    """Refuse features whose dimension and length are not known where the theory needs them."""
+    if not hasattr(ADAPTATIONS[row.adaptation], "carry_over"):
+        raise ValueError(
+            f"features must be fitted for {name}, whose bonus follows from the dimension and the "
+            "length L of the actions: give features.fit(frame); auto takes them as they are"
+        )
 
 
 def _check_separable(name: str, row: Row) -> None:

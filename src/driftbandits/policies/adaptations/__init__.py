@@ -10,6 +10,10 @@ An adaptation is a module with
     weights_of_ages(policy, buffers, ages)
                                     what remembered rows of these ages weigh
 
+    carry_over(policy, old, new, move)
+                                    if its models can gain and lose coordinates: fill the buffers
+                                    of `policy` in, see policies/carrying.py
+
 and kernels
 
     advance(model, state, rounds)   let the clock go on

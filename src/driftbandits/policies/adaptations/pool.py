@@ -52,6 +52,9 @@ from driftbandits.estimator.state import (
     BEGUN,
     FITTED,
     HEAD,
+    LEFT,
+    MISSING,
+    STALE,
     TAIL,
     Buffers,
     N,
@@ -80,6 +83,7 @@ from driftbandits.policies.adaptations.filters import (
     update,
 )
 from driftbandits.policies.adaptations.fixed import window_for
+from driftbandits.policies.carrying import Move, carried_precision
 from driftbandits.policies.detection import record_detection
 from driftbandits.policies.scoring import OWN_NUMBERS, Scoring, load_block, mean_square
 from driftbandits.theory import Confidence
@@ -135,6 +139,23 @@ def weights_of_ages(policy: Policy, buffers: Buffers, ages: Floats) -> Floats:
             weight = pool.trust[c] * pool.weights[c * FORECASTS + k]
             weights += weight * DISCOUNTS[k if k < FILTERS else k - FILTERS + 2] ** ages
     return weights
+
+
+def carry_over(policy: Policy, old: Buffers, new: Buffers, move: Move) -> None:
+    """The filters with other coordinates; new ones have the precision to which filters forget."""
+    before: Pool = LAYOUT.in_python(old)
+    after: Pool = LAYOUT.in_python(new)
+    if not before.ridge[0] > 0.0:
+        return
+    prior = np.full(policy.model_dim, before.ridge[0])
+    for j in range(FILTERS):
+        after.theta[j] = move.moved(before.theta[j], policy.model_dim)
+        precision = before.precision[j]
+        if policy.fast:
+            left, missing = before.notes[j, LEFT], before.notes[j, MISSING]
+            precision = left * precision + missing * np.eye(len(precision))
+            after.notes[j, LEFT] = after.notes[j, STALE] = 1.0  # the inverse is made anew
+        after.precision[j] = carried_precision(precision, move, prior)
 
 
 @inlined

@@ -1,0 +1,163 @@
+"""Which coordinate means what: a book that gains a line when a level appears.
+
+A coordinate belongs to an owner, a column or a cross of two, and has a key within it. Every owner
+has coordinates of its own up to `levels` of them; what comes later shares SHARED further ones of
+that owner, by a hash. When the book itself is nearly full, all that is new shares its last lines.
+Whatever is shared is counted.
+
+What an encoding writes can be taken back until it is committed, so that a refused value changes
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from zlib import crc32
+
+Key = str | tuple[int, int]
+
+SHARED = 16
+"""Coordinates that the levels of one owner share when it has no more of its own."""
+MOST_SHARERS = 1000
+"""How many different levels that share coordinates are told apart for the report."""
+UNLIMITED = 2**40
+_ABSENT = object()
+_COMMON = ""
+
+
+def common_lines(limit: int) -> int:
+    """How many coordinates are kept for what comes when the book is full."""
+    return max(1, min(64, limit // 8))
+
+
+class Coordinates:
+    """Coordinates by owner and key, their names, and what was counted."""
+
+    def __init__(self, *, limit: int, levels: int) -> None:
+        self.limit, self.levels = limit, levels
+        self.names: list[str] = []
+        self.keys: list[tuple[str, Key]] = []
+        self.places: dict[str, dict[Key, int]] = {}
+        self.counts: dict[tuple[str, str], int] = {}  # (what, owner)
+        self.sharers: dict[tuple[str, int], bool] = {}
+        self.values: dict[str, tuple[float, ...]] = {}  # seen by columns whose bins are not set
+        self.edges: dict[str, tuple[float, ...]] = {}  # of bins
+        self._common_from = limit - common_lines(limit)
+        self._journal: list[tuple[dict[Any, Any], Any, Any]] = []
+
+    def __len__(self) -> int:
+        """The dimension: coordinates that mean something."""
+        return len(self.names)
+
+    # -- giving coordinates ----------------------------------------------------------------------
+
+    def of(self, owner: str) -> dict[Key, int]:
+        """The coordinates of an owner by key."""
+        return self.places.setdefault(owner, {})
+
+    def place(self, owner: str, key: Key, name: str) -> int:
+        """The coordinate of a key, a new one if there is none."""
+        own = self.of(owner)
+        known = own.get(key)
+        if known is not None:
+            return known
+        room = len(self.names) < self._common_from
+        if room and len(own) < self.levels:
+            return self._new(owner, key, name)
+        hashed = crc32(name.encode("utf-8", "surrogatepass"))
+        self.count("shared", owner)
+        self._note_sharer(owner, hashed)
+        bucket = f"~{hashed % SHARED}"
+        known = own.get(bucket)
+        if known is not None:
+            return known
+        if room:
+            return self._new(owner, bucket, f"{owner}{bucket}")
+        return self._common(hashed)
+
+    def bucket(self, owner: str, word: str, buckets: int) -> int:
+        """The coordinate that a word shares with others."""
+        hashed = crc32(word.encode("utf-8", "surrogatepass"))
+        self._note_sharer(owner, hashed)
+        bucket = f"~{hashed % buckets}"
+        known = self.of(owner).get(bucket)
+        if known is not None:
+            return known
+        if len(self.names) < self._common_from:
+            return self._new(owner, bucket, f"{owner}{bucket}")
+        return self._common(hashed)
+
+    def _common(self, hashed: int) -> int:
+        """One of the last lines of the book, which all owners share."""
+        while len(self.names) < self.limit:
+            number = len(self.names) - self._common_from
+            self._new(_COMMON, f"~{number}", f"shared~{number}")
+        return self._common_from + hashed % (self.limit - self._common_from)
+
+    def _new(self, owner: str, key: Key, name: str) -> int:
+        at = len(self.names)
+        self.names.append(name)
+        self.keys.append((owner, key))
+        self.set(self.of(owner), key, at)
+        return at
+
+    # -- counting --------------------------------------------------------------------------------
+
+    def count(self, what: str, owner: str) -> None:
+        self.set(self.counts, (what, owner), self.counts.get((what, owner), 0) + 1)
+
+    def _note_sharer(self, owner: str, hashed: int) -> None:
+        if (owner, hashed) not in self.sharers and len(self.sharers) < MOST_SHARERS:
+            self.set(self.sharers, (owner, hashed), True)
+
+    # -- taking back -----------------------------------------------------------------------------
+
+    def set(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        """table[key] := value, until it is taken back."""
+        self._journal.append((table, key, table.get(key, _ABSENT)))
+        table[key] = value
+
+    def commit(self) -> None:
+        self._journal.clear()
+
+    def take_back(self, dimension: int) -> None:
+        """Be as after the last commit, when the book had so many lines."""
+        while self._journal:
+            table, key, before = self._journal.pop()
+            if before is _ABSENT:
+                del table[key]
+            else:
+                table[key] = before
+        del self.names[dimension:], self.keys[dimension:]
+
+    # -- keeping ---------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "coordinates": [
+                [owner, key if isinstance(key, str) else list(key), name]
+                for (owner, key), name in zip(self.keys, self.names, strict=True)
+            ],
+            "counts": [[*label, count] for label, count in self.counts.items()],
+            "sharers": [list(sharer) for sharer in self.sharers],
+            "values": {column: list(values) for column, values in self.values.items()},
+            "edges": {column: list(edges) for column, edges in self.edges.items()},
+        }
+
+    def revive(self, kept: dict[str, Any]) -> None:
+        """Go on from what `to_dict` gave."""
+        for owner, key, name in kept["coordinates"]:
+            self._new(owner, key if isinstance(key, str) else (key[0], key[1]), name)
+        self.counts = {(what, owner): count for what, owner, count in kept["counts"]}
+        self.sharers = dict.fromkeys(kept["sharers"], True)
+        self.values = {column: tuple(values) for column, values in kept["values"].items()}
+        self.edges = {column: tuple(edges) for column, edges in kept["edges"].items()}
+        self.commit()
+
+    def sharers_of(self, owner: str) -> int:
+        """How many different levels of an owner share coordinates, as far as they were counted."""
+        return sum(1 for known, _ in self.sharers if known == owner)
+
+    def counted(self, what: str, owners: Iterable[str]) -> int:
+        return sum(self.counts.get((what, owner), 0) for owner in owners)

@@ -1,0 +1,187 @@
+"""Features proposed from a table, with the reasons."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from driftbandits.features.columns import LONGEST_LEVEL, is_missing
+from driftbandits.features.spec import ARM, EVERY, Features
+from driftbandits.features.tables import ID, Record, records_of
+
+MOST_LEVELS = 50
+"""A whole number with no more different values than a root of the rows, and than this, is a level;
+a text with more levels is left out, or taken for words."""
+MOST_CROSSED = 192
+"""How many coordinates crosses may ask for."""
+_FEW = 12
+_SKEWED = 1.5
+_CYCLES = {"hour": 24, "weekday": 7, "dayofweek": 7, "day_of_week": 7, "month": 12, "minute": 60}
+
+
+class Guess(NamedTuple):
+    """What a column is taken for; an empty kind: left out."""
+
+    kind: str
+    reason: str
+    coordinates: int
+
+
+def guess(frame: Any, arm: Any, *, leave_out: tuple[str, ...]) -> Features:
+    """Features for the rows of a table and the arms."""
+    rows = records_of(frame)
+    if not rows:
+        raise ValueError("frame must have at least one row; got none")
+    names = _names(rows)
+    arm_rows: Sequence[Record] = rows
+    of_arm: list[str] = []
+    if arm is not None and _is_list_of_names(arm):
+        of_arm = list(arm)
+        for name in of_arm:
+            if name not in names:
+                raise ValueError(f"arm must name columns of the frame; got {name!r}")
+    elif arm is not None:
+        arm_rows = records_of(_arm_table(arm), "arm")
+        of_arm = _names(arm_rows)
+    of_context = [name for name in names if arm_rows is not rows or name not in of_arm]
+    has_ids = ID in of_arm
+    found = {
+        name: _guess(name, [row.get(name) for row in where])
+        for where, columns in ((rows, of_context), (arm_rows, of_arm))
+        for name in columns
+        if name not in (*leave_out, ID)
+    }
+    context = {name: found[name].kind for name in of_context if name in found and found[name].kind}
+    chosen = {name: found[name].kind for name in of_arm if name in found and found[name].kind}
+    cross, reasons = _crosses(context, chosen, found, has_ids)
+    for name, one in found.items():
+        reasons[name] = one.reason
+    return Features(context=context, arm=chosen, cross=tuple(cross), reasons=reasons)
+
+
+def _is_list_of_names(arm: Any) -> bool:
+    return isinstance(arm, (list, tuple)) and all(isinstance(name, str) for name in arm)
+
+
+def _arm_table(arm: Any) -> Any:
+    """Arms by id as a list of rows."""
+    if isinstance(arm, Mapping):
+        return [{ID: id, **(row or {})} for id, row in arm.items()]
+    return arm
+
+
+def _names(rows: Iterable[Record]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _guess(name: str, values: list[Any]) -> Guess:
+    known = [value for value in values if not is_missing(value)]
+    lost = len(values) - len(known)
+    one = _of_known(name, known, len(values))
+    if one.kind and lost:
+        reason = f"{one.reason}; {lost / len(values):.0%} missing"
+        return Guess(one.kind, reason, one.coordinates + 1)
+    return one
+
+
+def _of_known(name: str, known: list[Any], rows: int) -> Guess:
+    if not known:
+        return Guess("", "has no values", 0)
+    if all(isinstance(x, (bool, np.bool_)) for x in known):
+        return Guess("flag", "true or false", 1)
+    if all(isinstance(x, (int, float, np.integer, np.floating)) for x in known):
+        return _of_numbers(name, [float(x) for x in known])
+    if all(isinstance(x, str) for x in known):
+        return _of_texts(known)
+    if all(isinstance(x, (list, tuple, np.ndarray, set, frozenset)) for x in known):
+        return _of_lists([list(x) for x in known])
+    if all(isinstance(x, (str, int, np.integer, bool, np.bool_)) for x in known):
+        return _of_texts([str(x) for x in known])
+    return Guess("", f"values of type {type(known[0]).__name__} have no kind", 0)
+
+
+def _of_numbers(name: str, numbers: list[float]) -> Guess:
+    if not all(map(math.isfinite, numbers)):
+        return Guess("", "has infinite values", 0)
+    different = len(set(numbers))
+    whole = all(x.is_integer() for x in numbers)
+    low, high = min(numbers), max(numbers)
+    if different == 1:
+        return Guess("", f"is always {low:g}", 0)
+    period = _CYCLES.get(name.lower())
+    if period is not None and low >= 0 and high <= period:
+        return Guess(f"cycle:{period}", f"{low:g} to {high:g}, comes round", 2)
+    if whole and set(numbers) <= {0.0, 1.0}:
+        return Guess("flag", "0 or 1", 1)
+    if whole and different <= _FEW and "id" in name.lower().split("_"):
+        return Guess("category", f"{different} ids", different)
+    if low >= 0 and _skewness(numbers) > _SKEWED and high > 10.0 * max(_median(numbers), 1e-300):
+        return Guess("log", f"{low:g} to {high:g} with a long tail", 1)
+    return Guess("number", f"{low:g} to {high:g}", 1)
+
+
+def _of_texts(texts: list[str]) -> Guess:
+    levels = len(set(texts))
+    longest = max(map(len, texts))
+    if levels == 1:
+        return Guess("", f"is always {texts[0][:20]!r}", 0)
+    if (levels <= MOST_LEVELS or levels <= 0.1 * len(texts)) and longest <= LONGEST_LEVEL:
+        return Guess("category", f"{levels} levels", levels)
+    words = sum(len(text.split()) for text in texts) / len(texts)
+    if words > 2.0:
+        return Guess("text", f"{words:.1f} words in the mean", 32)
+    return Guess("", f"{levels} different values in {len(texts)} rows, as an id has", 0)
+
+
+def _of_lists(lists: list[list[Any]]) -> Guess:
+    sizes = {len(one) for one in lists}
+    numbers = all(isinstance(x, (int, float, np.number)) for one in lists for x in one)
+    if numbers and len(sizes) == 1 and sizes != {0}:
+        size = sizes.pop()
+        return Guess(f"vector:{size}", f"lists of {size} numbers", size)
+    if all(isinstance(x, (str, int)) for one in lists for x in one):
+        levels = len({str(x) for one in lists for x in one})
+        return Guess("tags", f"lists of {levels} levels", levels)
+    return Guess("", "lists of different things have no kind", 0)
+
+
+def _crosses(
+    context: Mapping[str, str], arm: Mapping[str, str], found: Mapping[str, Guess], has_ids: bool
+) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """What of the context matters for which arm: without crosses it matters for none."""
+    if not context:
+        return [], {}
+    if not arm:
+        if not has_ids:
+            return [], {}
+        pair = (ARM, EVERY)
+        return [pair], {" x ".join(pair): "every arm has coefficients of its own"}
+    pairs: list[tuple[str, str]] = []
+    reasons = {}
+    budget = MOST_CROSSED
+    wanted = sorted(
+        ((first, second) for first in arm for second in context),
+        key=lambda pair: found[pair[0]].coordinates * found[pair[1]].coordinates,
+    )
+    for first, second in wanted:
+        size = found[first].coordinates * found[second].coordinates
+        if size <= budget:
+            budget -= size
+            pairs.append((first, second))
+            reasons[f"{first} x {second}"] = f"{size} coordinates"
+        else:
+            reasons[f"{first} x {second}"] = f"{size} coordinates would be too many"
+    return pairs, reasons
+
+
+def _median(numbers: list[float]) -> float:
+    return float(np.median(numbers))
+
+
+def _skewness(numbers: list[float]) -> float:
+    values = np.array(numbers)
+    spread = float(values.std())
+    return float((((values - values.mean()) / spread) ** 3).mean()) if spread > 0.0 else 0.0

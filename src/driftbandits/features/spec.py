@@ -1,0 +1,251 @@
+"""Features: how a context and an arm become a vector, as plain data."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from driftbandits import checks
+from driftbandits.features.columns import COLUMNS
+from driftbandits.features.coordinates import UNLIMITED, Coordinates
+from driftbandits.features.kinds import Kind, kind_of
+
+ARM, EVERY, ID = "arm", "*", "id"
+"""In a cross: the arm by its id, and every column of the context; the column that has the id."""
+EXTRA = REFUSE, IGNORE = "refuse", "ignore"
+_LEAST_LIMIT = 16
+_MOST_LIMIT = 4096
+_LONGEST_NAME = 256
+
+
+@dataclass(frozen=True)
+class Features:
+    """How a context and an arm become a vector.
+
+    context, arm   the kind of each column, see `driftbandits.features.KINDS`; the arm's column
+                   `id` is its id
+    cross          pairs of columns whose products count as well; ("arm", "*") gives every arm
+                   coefficients of its own: "arm" is the arm by its id, "*" all of the context
+    extra          what to do with a column that is not named: refuse it, or ignore it
+    limit          the most coordinates in all; what comes later shares some of them
+    levels         the most coordinates of one column or cross, likewise
+    fitted         what `fit` has found
+
+    >>> features = Features(context={"age": "number"}, arm={"kind": "category"})
+    >>> Features.from_dict(features.to_dict()) == features
+    True
+    """
+
+    context: Mapping[str, str] = field(default_factory=dict)
+    arm: Mapping[str, str] = field(default_factory=dict)
+    cross: tuple[tuple[str, str], ...] = ()
+    extra: str = REFUSE
+    limit: int = 512
+    levels: int = 200
+    fitted: Mapping[str, Any] | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        def hold(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        hold("context", _columns("context", self.context))
+        hold("arm", _columns("arm", self.arm))
+        if not self.context and not self.arm:
+            raise ValueError("features must name at least one column of the context or of the arm")
+        for column in self.context:
+            if column in self.arm:
+                raise ValueError(
+                    f"the columns of context and arm must differ; got {column!r} in both"
+                )
+            if column == ARM:
+                raise ValueError(f"column {ARM!r} of the context must have another name")
+        if self.arm.get(ID, "category") != "category" or ID in self.context:
+            raise ValueError("column 'id' is the id of the arm, which is a category of the arm")
+        hold("cross", tuple(self._checked_pair(pair) for pair in _listed("cross", self.cross)))
+        checks.choice("extra", self.extra, EXTRA)
+        hold("limit", checks.integer("limit", self.limit, least=_LEAST_LIMIT, most=_MOST_LIMIT))
+        hold("levels", checks.integer("levels", self.levels, least=1, most=_MOST_LIMIT))
+        if self.fitted is not None and not isinstance(self.fitted, Mapping):
+            raise ValueError(f"fitted must be what Features.fit has made; got {self.fitted!r}")
+        self._check_room()
+
+    def __hash__(self) -> int:
+        return hash(self.to_json())
+
+    def _checked_pair(self, pair: Any) -> tuple[str, str]:
+        known = (*self.context, *self.arm, ARM, EVERY)
+        if isinstance(pair, (str, bytes)) or not isinstance(pair, Iterable):
+            raise ValueError(f"cross must be a list of pairs of columns; got {pair!r}")
+        names = list(pair)
+        if len(names) != 2 or names[0] == names[1]:
+            raise ValueError(f"cross must hold pairs of two different columns; got {names!r}")
+        for name in names:
+            if name not in known:
+                raise ValueError(
+                    f"cross must name columns, {ARM!r} or {EVERY!r}; got {name!r}"
+                    f"{checks.perhaps(str(name), known)}"
+                )
+        if EVERY in names:
+            names.sort(key=lambda name: name == EVERY)  # the star comes last
+            if names[0] in self.context:
+                raise ValueError(
+                    f"cross with {EVERY!r}, every column of the context, must name a column of "
+                    f"the arm or {ARM!r}; got {names[0]!r}"
+                )
+        return names[0], names[1]
+
+    def _check_room(self) -> None:
+        """Columns that need coordinates from the start must leave half of the limit to levels."""
+        if self.fitted is None and 2 * self.least_dim > self.limit:
+            raise ValueError(
+                f"limit must be at least {2 * self.least_dim} for these columns; got {self.limit}"
+            )
+
+    @property
+    def least_dim(self) -> int:
+        """How many coordinates there are before any level has appeared."""
+        book = Coordinates(limit=UNLIMITED, levels=UNLIMITED)
+        for column, kind in self.kinds().items():
+            COLUMNS[kind.name](column, kind, book, None)
+        return len(book)
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def kinds(self) -> dict[str, Kind]:
+        """Every column's kind, those of the context first; the id of an arm is `arm`."""
+        known = {name: kind_of(name, text) for name, text in self.context.items()}
+        known.update((name, kind_of(name, text)) for name, text in self.arm.items() if name != ID)
+        if ID in self.arm or any(ARM in pair for pair in self.cross):
+            known[ARM] = Kind("category")
+        return known
+
+    @property
+    def is_fitted(self) -> bool:
+        return self.fitted is not None
+
+    @property
+    def dim(self) -> int | None:
+        """How many coordinates a vector has; None where levels may still appear."""
+        from driftbandits.features.encoding import Encoding
+
+        return len(Encoding(self).book) if self.is_fitted else None
+
+    @property
+    def L(self) -> float | None:
+        """The most a vector can be long; None where nothing was fitted."""
+        return 1.0 if self.is_fitted else None
+
+    def __str__(self) -> str:
+        lines = []
+        for where, columns in (("context", self.context), ("arm", self.arm)):
+            for column, kind in columns.items():
+                reason = self.reasons.get(column)
+                lines.append(f"{where:<8} {column:<16} {kind:<12} {reason or ''}".rstrip())
+        for pair in self.cross:
+            reason = self.reasons.get(" x ".join(pair))
+            lines.append(f"{'cross':<8} {' x '.join(pair):<29} {reason or ''}".rstrip())
+        left_out = [name for name in self.reasons if name not in self._said()]
+        lines += [f"left out {name:<29} {self.reasons[name]}" for name in left_out]
+        if self.is_fitted:
+            lines.append(f"fitted: {self.dim} coordinates, of length at most L = 1")
+        return "\n".join(lines)
+
+    def _said(self) -> set[str]:
+        return {*self.context, *self.arm, *(" x ".join(pair) for pair in self.cross)}
+
+    # -- keeping ---------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON and TOML; what is as by default is left out."""
+        plain: dict[str, Any] = {"context": dict(self.context), "arm": dict(self.arm)}
+        if self.cross:
+            plain["cross"] = [list(pair) for pair in self.cross]
+        for name in ("extra", "limit", "levels"):
+            if getattr(self, name) != self.__dataclass_fields__[name].default:
+                plain[name] = getattr(self, name)
+        if self.fitted is not None:
+            plain["fitted"] = _plain(self.fitted)
+        return plain
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
+        """Features from what `to_dict` gave."""
+        if not isinstance(plain, Mapping):
+            raise ValueError(f"features must be a table; got {checks.brief(plain)}")
+        known = [name for name in cls.__dataclass_fields__ if name != "reasons"]
+        for name in plain:
+            if name not in known:
+                raise ValueError(
+                    f"features may have {', '.join(known)}; got {name!r}"
+                    f"{checks.perhaps(str(name), known)}"
+                )
+        return cls(**plain)
+
+    # -- making ----------------------------------------------------------------------------------
+
+    @classmethod
+    def guess(cls, frame: Any, arm: Any = None, *, leave_out: Iterable[str] = ()) -> Features:
+        """Features for a table: a frame of pandas, polars or Arrow, or a list of dicts.
+
+        `arm` is the table of the arms, or the names of the arm's columns in the frame. The
+        reasons are in what `print` shows. Columns of the outcome are to be left out.
+        """
+        from driftbandits.features.guessing import guess
+
+        return guess(frame, arm, leave_out=tuple(leave_out))
+
+    def fit(self, frame: Any, arm: Any = None) -> Features:
+        """The same with levels and scales frozen, so that no vector is longer than L = 1."""
+        from driftbandits.features.fitting import fit
+
+        return fit(self, frame, arm)
+
+    def report(self, agent: Any) -> Any:
+        """What an agent has made of its columns: see `driftbandits.features.reporting.Report`."""
+        return agent.features_report()
+
+    def with_columns(self, **changes: Any) -> Features:
+        """The same with other fields, not fitted."""
+        return replace(self, **{"fitted": None, **changes})
+
+
+def features_from(given: Any) -> Features | None:
+    """What a policy was given: features, or the plain data of them."""
+    if given is None or isinstance(given, Features):
+        return given
+    return Features.from_dict(given)
+
+
+def _columns(label: str, given: Any) -> dict[str, str]:
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{label} must be a dict of columns and their kinds; got {given!r}")
+    columns = {}
+    for name, kind in given.items():
+        if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or name == EVERY:
+            raise ValueError(f"{label} must name its columns by texts; got {checks.brief(name)}")
+        kind_of(name, kind)
+        columns[name] = kind.strip()
+    return columns
+
+
+def _listed(label: str, given: Any) -> list[Any]:
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+        raise ValueError(f"{label} must be a list of pairs of columns; got {given!r}")
+    return list(given)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"fitted must hold finite numbers; got {value!r}")
+    return value
