@@ -45,7 +45,7 @@ class Encoded(NamedTuple):
         """The rows (K, width)."""
         sizes = [len(pairs) for pairs in self.own]
         at, values = _apart(list(itertools.chain.from_iterable(self.own)))
-        at += np.repeat(np.arange(0, len(sizes) * width, width), sizes)
+        at += np.repeat(width * np.arange(len(sizes)), sizes)
         rows = np.zeros(len(sizes) * width)
         np.add.at(rows, at, values)
         common = np.zeros(width)

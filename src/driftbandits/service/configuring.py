@@ -23,7 +23,7 @@ _PARAMETERS = inspect.signature(make_policy).parameters
 
 def _arguments() -> Iterator[tuple[str, Any] | tuple[str, Any, Any]]:
     """The arguments of `driftbandits.policy`, whatever they are by now."""
-    hints = typing.get_type_hints(make_policy)
+    hints = {**typing.get_type_hints(make_policy), "features": dict[str, Any] | None}
     for name, parameter in _PARAMETERS.items():
         if parameter.default is parameter.empty:
             yield name, hints[name]
@@ -56,6 +56,8 @@ def wanted_policy(request: Any) -> Policy:
             raise invalid(f"{given['name']} forgets by no {argument}", f"$.{name}")
     by_time = arguments_by_time(half_life_s=request.half_life_s, window_s=request.window_s)
     policy = _made({**given, **by_time})
+    if policy.features is not None:
+        raise invalid("features must be left out: the service takes vectors", "$.features")
     if policy.separate:
         raise invalid("arms must be 'shared': the service has no models of separate arms", "$.arms")
     return policy
@@ -71,8 +73,9 @@ def _given(request: Any) -> dict[str, Any]:
     for name, value in given.items():
         if isinstance(value, int) and abs(value) > wire.LARGEST_INTEGER:
             raise _too_large(name, value, wire.LARGEST_INTEGER)
-    if request.dim > wire.MOST_DIMENSIONS:
-        raise _too_large("dim", request.dim, wire.MOST_DIMENSIONS)
+    dim = given.get("dim") or 0
+    if dim > wire.MOST_DIMENSIONS:
+        raise _too_large("dim", dim, wire.MOST_DIMENSIONS)
     return given
 
 

@@ -1,0 +1,376 @@
+"""How columns become coordinates: every kind, crosses, missing values, limits, bad input."""
+
+import json
+import math
+import tomllib
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import driftbandits as db
+from driftbandits.features import Encoding
+from driftbandits.features.tables import offered
+
+SHOP = db.Features(
+    context={"age": "number", "country": "category", "hour": "cycle:24", "basket": "log"},
+    arm={"kind": "category", "price": "log"},
+    cross=[("kind", "country"), ("price", "basket")],
+)
+
+
+def coordinates(features, context, arms, encoding=None):
+    """What each arm's row has, by name; read by an encoding that keeps it."""
+    encoding = Encoding(features) if encoding is None else encoding
+    encoded = encoding.encode(context, offered(arms, ()))
+    encoding.commit()
+    rows = encoded.dense(len(encoding))
+    names = encoding.book.names
+    return {
+        arm: {name: x for name, x in zip(names, row.tolist(), strict=True) if x != 0.0}
+        for arm, row in zip(encoded.arms, rows, strict=True)
+    }
+
+
+def one(kind, value, **more):
+    return coordinates(db.Features(context={"x": kind}, **more), {"x": value}, ["a"])["a"]
+
+
+# -- kinds ---------------------------------------------------------------------------------------
+
+
+def test_a_row_is_the_sum_of_its_columns_and_their_products():
+    context = {"age": 34, "country": "DE", "hour": 6, "basket": math.e - 1}
+    found = coordinates(SHOP, context, {"o": {"kind": "shoes", "price": math.e**2 - 1}})
+    assert found["o"] == pytest.approx(
+        {
+            "age": 34.0,
+            "country=DE": 1.0,
+            "hour sin": 1.0,
+            "hour cos": math.cos(math.pi / 2),
+            "basket": 1.0,
+            "kind=shoes": 1.0,
+            "price": 2.0,
+            "kind=shoes x country=DE": 1.0,
+            "price x basket": 2.0,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "wanted"),
+    [
+        ("number", -2.5, {"x": -2.5}),
+        ("number", np.float32(0.5), {"x": 0.5}),
+        ("number", True, {"x": 1.0}),
+        ("number", None, {"x missing": 1.0}),
+        ("number", math.nan, {"x missing": 1.0}),
+        ("number", pd.NA, {"x missing": 1.0}),
+        ("log", -(math.e - 1), {"x": -1.0}),
+        ("category", "a b", {"x=a b": 1.0}),
+        ("category", 3, {"x=3": 1.0}),
+        ("category", np.int64(3), {"x=3": 1.0}),
+        ("category", 3.0, {"x=3": 1.0}),
+        ("category", True, {"x=true": 1.0}),
+        ("category", None, {"x missing": 1.0}),
+        ("cycle:24", 30, {"x sin": 1.0, "x cos": math.cos(math.pi / 2)}),
+        ("cycle:7", 0, {"x cos": 1.0}),
+        ("cycle:7", None, {"x missing": 1.0}),
+        ("flag", True, {"x": 1.0}),
+        ("flag", 0, {}),
+        ("flag", None, {"x missing": 1.0}),
+        ("tags", ["b", "a", "b"], {"x=a": 1.0, "x=b": 1.0}),
+        ("tags", [], {}),
+        ("tags", None, {"x missing": 1.0}),
+        ("vector:3", [1, 0, 2.0], {"x[0]": 1.0, "x[2]": 2.0}),
+        ("vector:2", np.array([0.5, 0.25]), {"x[0]": 0.5, "x[1]": 0.25}),
+        ("bins:18,30,65", 18, {"x 18..30": 1.0}),
+        ("bins:18,30,65", 17.9, {"x -inf..18": 1.0}),
+        ("bins:18,30,65", 1e9, {"x 65..inf": 1.0}),
+    ],
+)
+def test_every_kind(kind, value, wanted):
+    assert one(kind, value) == pytest.approx(wanted)
+
+
+def test_words_are_hashed_and_have_unit_length_in_all():
+    found = one("text:16", "The shoes, the HAT")
+    assert math.hypot(*found.values()) == pytest.approx(1.0)
+    assert found == one("text:16", "hat shoes the")
+    assert all(name.startswith("x~") for name in found)
+
+
+def test_bins_are_set_by_the_first_values_and_stay():
+    features = db.Features(context={"x": "bins:4"})
+    encoding = Encoding(features)
+    values = np.random.default_rng(0).permutation(80)
+    for value in values:
+        assert coordinates(features, {"x": value}, ["a"], encoding) == {
+            "a": {"x before its bins": 1.0}
+        }
+    assert encoding.book.edges["x"] == (20.0, 40.0, 60.0)
+    again = Encoding(features, json.loads(json.dumps(encoding.to_dict())))
+    for each in (encoding, again):
+        assert coordinates(features, {"x": 19}, ["a"], each) == {"a": {"x -inf..20": 1.0}}
+        assert coordinates(features, {"x": 60}, ["a"], each) == {"a": {"x 60..inf": 1.0}}
+
+
+def test_a_column_that_is_not_given_is_missing_and_its_flag_is_crossed():
+    found = coordinates(SHOP, {"age": 1, "hour": 0}, {"o": {"kind": None, "price": 0}})
+    assert found["o"] == {
+        "age": 1.0,
+        "hour cos": 1.0,
+        "country missing": 1.0,
+        "basket missing": 1.0,
+        "kind missing": 1.0,
+        "kind missing x country missing": 1.0,
+    }
+
+
+def test_an_arm_may_have_coefficients_of_its_own():
+    features = db.Features(context={"x": "number", "c": "category"}, cross=[("arm", "*")])
+    found = coordinates(features, {"x": 2, "c": "u"}, ["a", 7])
+    shared = {"x": 2.0, "c=u": 1.0}
+    for arm in ("a", 7):
+        own = {f"arm={arm}": 1.0, f"arm={arm} x x": 2.0, f"arm={arm} x c=u": 1.0}
+        assert found[arm] == {**shared, **own}
+
+
+def test_the_id_of_an_arm_can_be_a_column():
+    found = coordinates(db.Features(arm={"id": "category", "p": "number"}), None, {"a": {"p": 3}})
+    assert found == {"a": {"p": 3.0, "arm=a": 1.0}}
+
+
+# -- plain data ----------------------------------------------------------------------------------
+
+
+def test_features_go_through_json_and_toml():
+    plain = json.loads(json.dumps(SHOP.to_dict()))
+    assert db.Features.from_dict(plain) == SHOP
+    text = (
+        'cross = [["kind", "country"], ["price", "basket"]]\n'
+        '[context]\nage = "number"\ncountry = "category"\nhour = "cycle:24"\nbasket = "log"\n'
+        '[arm]\nkind = "category"\nprice = "log"\n'
+    )
+    assert db.Features.from_dict(tomllib.loads(text)) == SHOP
+    assert hash(db.Features.from_dict(plain)) == hash(SHOP)
+    assert db.policy("auto", features=plain) == db.policy("auto", features=SHOP)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: db.Features(context=["age"]), ["context", "dict"]),
+        (lambda: db.Features(context={"age": "numbr"}), ["'age'", "number", "'numbr'"]),
+        (lambda: db.Features(context={"age": "cycle"}), ["'age'", "'cycle'"]),
+        (lambda: db.Features(context={"age": "cycle:0"}), ["'cycle:0'"]),
+        (lambda: db.Features(context={"age": "bins:1"}), ["'bins:1'"]),
+        (lambda: db.Features(context={"age": "bins:3,2"}), ["'bins:3,2'"]),
+        (lambda: db.Features(context={"age": "vector:x"}), ["'vector:x'"]),
+        (lambda: db.Features(context={"age": "number:2"}), ["'number:2'"]),
+        (lambda: db.Features(context={"": "number"}), ["context", "''"]),
+        (lambda: db.Features(), ["at least one column"]),
+        (lambda: db.Features(context={"a": "number"}, arm={"a": "number"}), ["'a' in both"]),
+        (lambda: db.Features(context={"arm": "number"}), ["'arm'"]),
+        (lambda: db.Features(arm={"id": "number"}), ["'id'"]),
+        (lambda: db.Features(context={"age": "number"}, cross=[("age",)]), ["cross", "['age']"]),
+        (lambda: db.Features(context={"age": "number"}, cross="age"), ["cross", "'age'"]),
+        (
+            lambda: db.Features(context={"age": "number"}, cross=[("agee", "arm")]),
+            ["cross", "'agee', perhaps age"],
+        ),
+        (lambda: db.Features(context={"age": "number"}, cross=[("age", "*")]), ["'age'", "'*'"]),
+        (lambda: db.Features(context={"age": "number"}, extra="drop"), ["extra", "'drop'"]),
+        (lambda: db.Features(context={"age": "number"}, limit=4), ["limit", "4"]),
+        (lambda: db.Features(context={"v": "vector:400"}), ["limit", "800", "512"]),
+        (lambda: db.Features.from_dict({"contxt": {}}), ["'contxt', perhaps context"]),
+        (lambda: db.Features.from_dict([1]), ["features", "[1]"]),
+    ],
+)
+def test_what_is_no_feature_is_refused(make, words):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        make()
+    for word in words:
+        assert word in str(caught.value)
+
+
+# -- levels and limits ---------------------------------------------------------------------------
+
+
+def test_levels_beyond_the_limit_share_coordinates_and_are_counted():
+    features = db.Features(context={"user": "category", "age": "number"}, levels=10, limit=64)
+    encoding = Encoding(features)
+    seen = [coordinates(features, {"user": u, "age": 1}, ["a"], encoding)["a"] for u in range(500)]
+    own = [name for found in seen[:10] for name in found if name.startswith("user=")]
+    assert own == [f"user={u}" for u in range(10)]
+    shared = [name for found in seen[10:] for name in found if name != "age"]
+    assert set(shared) == {f"user~{k}" for k in range(16)}
+    assert len(encoding) == 1 + 10 + 16
+    assert encoding.book.counts["shared", "user"] == 490
+    assert encoding.book.sharers_of("user") == 490
+
+
+def test_a_hundred_thousand_levels_take_no_more_than_the_limit():
+    features = db.Features(context={"u": "category", "v": "category"}, cross=[("u", "v")], limit=64)
+    encoding = Encoding(features)
+    sizes = set()
+    for level in range(100_000):
+        encoding.encode({"u": level, "v": level % 7}, offered(["a"], ()))
+        encoding.commit()
+        if level % 20_000 == 19_999:
+            sizes.add(len(json.dumps(encoding.to_dict()["book"]["coordinates"])))
+    assert len(encoding) == 64
+    assert len(sizes) == 1
+    assert len(encoding.book.sharers) == 1000
+    rows = encoding.encode({"u": "new", "v": 0}, offered(["a"], ())).dense(64)
+    assert rows.sum() == 3.0  # what shares a coordinate is added, never lost
+
+
+def test_what_was_refused_changes_nothing():
+    encoding = Encoding(SHOP)
+    before = encoding.to_dict()
+    with pytest.raises(ValueError, match=r"arm 'b'.*'price'.*infinit|arm 'b'.*'price'.*finite"):
+        encoding.encode(
+            {"age": 1, "country": "XX", "hour": None},
+            offered({"a": {"kind": "new", "price": 1}, "b": {"kind": "k", "price": math.inf}}, ()),
+        )
+    assert encoding.to_dict() == before
+    found = coordinates(SHOP, {"country": "YY"}, {"a": {"kind": "k"}}, encoding)
+    assert "country=YY" in found["a"]
+    assert not any("XX" in name or "new" in name for name in encoding.book.names)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans()), min_size=1, max_size=20))
+def test_coordinates_follow_from_what_was_kept(steps):
+    """Refused readings in between leave no trace."""
+    features = db.Features(context={"c": "category", "d": "category"}, cross=[("c", "d")])
+    one, other = Encoding(features), Encoding(features)
+    for level, refused in steps:
+        if refused:
+            with pytest.raises(ValueError, match=r"column 'd'"):
+                one.encode({"c": level + "!", "d": [1]}, offered(["a"], ()))
+        for encoding in (one, other):
+            encoding.encode({"c": level, "d": None}, offered(["a"], ()))
+            encoding.commit()
+    assert one.to_dict() == other.to_dict()
+    assert Encoding(features, one.to_dict()).to_dict() == one.to_dict()
+
+
+def test_huge_numbers_are_clipped_and_counted():
+    features = db.Features(context={"x": "number", "y": "number"}, cross=[("x", "y")])
+    encoding = Encoding(features)
+    found = coordinates(features, {"x": 1e300, "y": -1e300}, ["a"], encoding)["a"]
+    assert found == pytest.approx({"x": 1e60, "y": -1e60, "x x y": -1e120})
+    assert encoding.book.counts == {("clipped", "x"): 1, ("clipped", "y"): 1}
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    age: int
+    country: str
+
+
+ROWS = [{"age": 34, "country": "DE"}, {"age": 50, "country": "FR"}]
+OFFERS = [{"id": "o1", "price": 2.0}, {"id": "o2", "price": None}]
+FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.Table.from_pylist}
+
+
+@pytest.fixture
+def agent():
+    features = db.Features(
+        context={"age": "number", "country": "category"}, arm={"price": "number"}
+    )
+    return db.Agent(db.policy("auto", features=features))
+
+
+@pytest.mark.parametrize("frame", FRAMES.values(), ids=list(FRAMES))
+def test_frames_are_as_good_as_dicts(agent, frame):
+    other = db.Agent(agent.policy)
+    agent.decide_many(context=ROWS, arms=OFFERS)
+    other.decide_many(context=frame(ROWS), arms=frame(OFFERS))
+    assert agent.digest == other.digest
+    played = [OFFERS[1], OFFERS[0]]
+    agent.learn(context=ROWS, arms=played, rewards=[1, 0])
+    other.learn(context=frame(ROWS), arms=frame(played), rewards=[1, 0])
+    assert agent.digest == other.digest
+    agent.decide(context=ROWS[0], arms=OFFERS)
+    other.decide(context=frame(ROWS[:1]), arms=frame(OFFERS))
+    assert agent.digest == other.digest
+
+
+def test_rows_of_frames_are_contexts(agent):
+    table = pd.DataFrame(ROWS)
+    offers = {row["id"]: {"price": row["price"]} for row in OFFERS}
+    given = [table.iloc[0], next(table.itertuples(index=False)), Row(34, "DE"), ROWS[0]]
+    agents = [db.Agent(agent.policy) for _ in given]
+    for one, context in zip(agents, given, strict=True):
+        assert one.decide(context=context, arms=offers).arms == ("o1", "o2")
+    assert len({one.digest for one in agents}) == 1
+
+
+# -- bad input -----------------------------------------------------------------------------------
+
+LONG = "x" * 10_000_000
+BAD = {
+    "no mapping": ((3, OFFERS), ["context", "3"]),
+    "no context": ((None, OFFERS), ["context", "None"]),
+    "a list": (([1, 2], OFFERS), ["context", "[1, 2]"]),
+    "two arms with one id": ((ROWS[0], [OFFERS[0], OFFERS[0]]), ["arms must differ", "'o1'"]),
+    "no arms": ((ROWS[0], []), ["arms", "at least one"]),
+    "arms of no kind": ((ROWS[0], 3), ["arms", "3"]),
+    "arm without id": ((ROWS[0], [{"price": 1}]), ["arms", "'id'"]),
+    "arm with a strange id": ((ROWS[0], [{"id": 1.5, "price": 1}]), ["arms", "1.5"]),
+    "ids alone": ((ROWS[0], ["o1"]), ["'o1'", "price"]),
+    "infinite": (({"age": math.inf}, OFFERS), ["'age'", "finite", "inf"]),
+    "infinite price": ((ROWS[0], {"o": {"price": -math.inf}}), ["'o'", "'price'", "-inf"]),
+    "a text for a number": (({"age": "34"}, OFFERS), ["'age'", "number", "'34'"]),
+    "a level of 10 MB": (({"country": LONG}, OFFERS), ["'country'", "256", "10000000"]),
+    "an id of 10 MB": ((ROWS[0], {LONG: {"price": 1}}), ["1024", "10000000"]),
+    "a level of no kind": (({"country": {}}, OFFERS), ["'country'", "{}"]),
+    "unknown column": (({"agee": 3}, OFFERS), ["'agee'", "perhaps age", "extra='ignore'"]),
+    "unknown column of an arm": ((ROWS[0], {"o": {"prize": 3}}), ["'o'", "'prize'", "price"]),
+    "a column of the arm": (({"price": 3}, OFFERS), ["'price'", "arm's"]),
+    "a frame without a column": ((pd.DataFrame([{"age": 3}]), OFFERS), ["context", "'country'"]),
+    "a frame of two rows": ((pd.DataFrame(ROWS), OFFERS), ["context", "2"]),
+    "arms without a column": ((ROWS[0], pl.DataFrame([{"id": 1}])), ["arms", "'price'"]),
+    "arms without ids": ((ROWS[0], pl.DataFrame([{"price": 1}])), ["arms", "'id'"]),
+}
+
+
+@pytest.mark.parametrize(("given", "words"), BAD.values(), ids=list(BAD))
+def test_bad_input_is_refused_by_name_and_changes_nothing(agent, given, words):
+    agent.update(agent.decide(context=ROWS[0], arms=OFFERS), 1)
+    before = agent.digest
+    context, arms = given
+    for call in (
+        lambda: agent.decide(context=context, arms=arms),
+        lambda: agent.preview(context=context, arms=arms, seed=1),
+    ):
+        with pytest.raises(ValueError) as caught:  # noqa: PT011
+            call()
+        assert len(str(caught.value)) < 1000
+        for word in words:
+            assert word in str(caught.value)
+    assert agent.digest == before
+
+
+def test_other_columns_can_be_ignored():
+    features = db.Features(context={"age": "number"}, extra="ignore")
+    assert coordinates(features, {"age": 2, "x": LONG}, {"a": {"y": 1}}) == {"a": {"age": 2.0}}
+
+
+def test_actions_and_tables_are_not_mixed(agent):
+    with pytest.raises(ValueError, match=r"context= and arms= .* instead of actions"):
+        agent.decide(np.eye(2))
+    plain = db.Agent(db.policy("auto", dim=2))
+    with pytest.raises(ValueError, match=r"context can be given to a policy with features"):
+        plain.decide(context={"age": 1}, arms=["a"])
+    with pytest.raises(ValueError, match=r"dim must be given, or features"):
+        db.policy("auto")
