@@ -131,12 +131,14 @@ $(PEERS_INSTALLED): benchmarks/peers/requirements.txt
 	@echo "==> bench-peers: a new $(PEERS) with the versions of $<"
 	@$(PYTHON) -m venv --clear $(PEERS)
 	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check -r $<
-	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check --editable .
+	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[experiments]'
 	@touch $@
 
 bench-peers: $(PEERS_INSTALLED) ## the paper's problem played by other libraries, side by side
 	@echo "==> bench-peers: regret and time per round of other libraries and ours"
 	@OPENBLAS_NUM_THREADS=1 $(PEERS)/bin/python benchmarks/peers/compare.py
+	@echo "==> bench-peers: real streams"
+	@OPENBLAS_NUM_THREADS=1 $(PEERS)/bin/python benchmarks/peers/compare_streams.py
 	@$(PEERS)/bin/python benchmarks/tables.py
 
 bench-service: $(INSTALLED) ## durable decide + reward pairs a second of the decision service
