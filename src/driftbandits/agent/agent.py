@@ -11,23 +11,21 @@ after the other, in some order.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from driftbandits import checks
-from driftbandits.agent import savefile
 from driftbandits.agent.decisions import (
     Decision,
     Floats,
     UnknownDecision,
     show_as_rewards,
 )
+from driftbandits.agent.keeping import Kept
 from driftbandits.agent.learner import Learner
 from driftbandits.agent.ledger import Ledger
 from driftbandits.agent.offers import (
@@ -42,10 +40,8 @@ from driftbandits.agent.offers import (
 )
 from driftbandits.agent.separate import SeparateLearner
 from driftbandits.agent.tables import Reading, Tables
-from driftbandits.agent.views import Views
-from driftbandits.features import Encoded
-from driftbandits.files import write_whole
-from driftbandits.policies import Policy, recorded_policy
+from driftbandits.features import Encoded, Features
+from driftbandits.policies import Policy
 from driftbandits.policies.arguments import room_for
 from driftbandits.policies.carrying import Move, larger
 
@@ -56,7 +52,7 @@ _LARGEST_SEED = 2**63 - 1
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
-class Agent(Views):
+class Agent(Kept):
     """A policy at work.
 
     >>> import driftbandits as db
@@ -382,69 +378,18 @@ class Agent(Views):
         self._learner.check([(rows, names)])
         return [(rows[i : i + 1], names and names[i : i + 1]) for i in range(len(rows))]
 
-    # -- keeping ---------------------------------------------------------------------------------
+    # -- other features --------------------------------------------------------------------------
 
-    @property
-    def digest(self) -> str:
-        """A fingerprint of everything that decides what this agent will do."""
+    def with_features(self, features: Features) -> Self:
+        """An agent with other features that keeps what this one has learned.
+
+        Coordinates of columns and crosses that both have are carried over, with what is known of
+        them; new ones start at the prior, and those that are gone are averaged over.
+        """
         with self._lock:
-            arrays, meta = self._contents()
-        return savefile.digest(arrays, meta)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one file, which is replaced in one step."""
-        write_whole(path, self.to_bytes())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The agent as it was saved; a file that is not whole raises `BadSaveFile`."""
-        return cls.from_bytes(Path(path).read_bytes(), source=str(path))
-
-    def to_bytes(self) -> bytes:
-        """What `save` writes."""
-        with self._lock:
-            return savefile.packed(*self._contents())
-
-    @classmethod
-    def from_bytes(cls, content: bytes, *, source: str = "the content") -> Self:
-        """An agent from what `to_bytes` gave."""
-        arrays, meta = savefile.unpacked(content, source)
-        apart = meta.get("apart")
-        clock = "decisions" if apart is None else "ticks"
-        agent = cls(recorded_policy(meta["policy"]), seed=meta["seed"], clock=clock)
-        issued, last_expired = apart or (0, 0)
-        agent._learner.revive(arrays, issued, meta)
-        if agent._tables is not None:
-            agent._read_by(Tables(agent._tables.features, meta["encoding"]))
-        known = meta.get("arms" if agent._separate else "offered")
-        agent._ledger.revive(arrays, last_expired, known, separate=agent._separate)
-        agent.late, agent.clipped = meta["late"], meta.get("clipped", 0)
-        return agent
-
-    def _contents(self) -> tuple[savefile.Arrays, dict[str, Any]]:
-        learner, ledger = self._learner, self._ledger
-        arrays = {
-            **learner.essence(),
-            **ledger.packed(self.policy.dim, self.policy.model_dim),
-            **learner.shown(),
-        }
-        meta: dict[str, Any] = {
-            "policy": self.policy.arguments,
-            "seed": self.seed,
-            "late": self.late,
-        }
-        if self._reward is not None:
-            meta["clipped"] = self.clipped
-        if isinstance(learner, SeparateLearner):
-            meta |= learner.labels()
-            arrays |= ledger.packed_arms(meta["arms"])
-        elif self._tables is not None:
-            meta["offered"] = ledger.offered_arms()
-            arrays |= ledger.packed_arms(meta["offered"])
-        if self._tables is not None:
-            meta["encoding"] = self._tables.encoding.to_dict()
-            arrays |= ledger.packed_encoded()
-        if learner.counts_apart:
-            arrays |= ledger.packed_rounds()
-            meta["apart"] = [learner.issued, ledger.last_expired]
-        return arrays, meta
+            tables, move = self._named_tables().carried_to(features)
+            other = type(self).from_bytes(self.to_bytes())
+        dim = room_for(len(tables.encoding), intercept=self.policy.intercept)
+        other._carry_over(self.policy.with_dim(dim, features=features), move)
+        other._read_by(tables)
+        return other

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+import numpy as np
+
 from driftbandits.agent.decisions import ArmId, Explanation, Floats
 from driftbandits.checks import brief
 from driftbandits.features import Encoded, Encoding, Features
@@ -25,6 +27,7 @@ from driftbandits.features.tables import (
     records_of,
 )
 from driftbandits.policies import Policy
+from driftbandits.policies.carrying import Move
 
 if TYPE_CHECKING:
     from driftbandits.agent.agent import Agent
@@ -71,6 +74,15 @@ class Tables:
         rows = self._contexts(contexts, len(arms_of_rows))
         _check_count("arms", "arm", len(arms_of_rows), len(rows))
         return self._numbered(rows, [[arm] for arm in arms_of_rows])
+
+    def carried_to(self, features: Any) -> tuple[Tables, Move]:
+        """Tables by other features, and where the coordinates that both have are there."""
+        if not isinstance(features, Features):
+            raise ValueError(f"features must be driftbandits.Features; got {brief(features)}")
+        encoding, places = self.encoding.carried_to(features)
+        tables = Tables(features)
+        tables.encoding = encoding
+        return tables, Move(*(np.array(list(x), dtype=np.int64) for x in (places, places.values())))
 
     # -- names -----------------------------------------------------------------------------------
 

@@ -20,12 +20,17 @@ from driftbandits.agent.separate import SeparateLearner
 from driftbandits.agent.tables import Tables
 from driftbandits.features import Report, report_on
 from driftbandits.policies import Detection, Policy
+from driftbandits.rewards import Reward
 
 
 class Views:
     """An agent as it can be looked at."""
 
     policy: Policy
+    seed: int
+    late: int
+    clipped: int
+    _reward: Reward | None
     _lock: threading.RLock
     _learner: Learner | SeparateLearner
     _ledger: Ledger

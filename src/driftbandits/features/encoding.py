@@ -222,6 +222,43 @@ class Encoding:
         """The dimension."""
         return len(self.book)
 
+    def carried_to(self, features: Features) -> tuple[Encoding, dict[int, int]]:
+        """The encoding of other features, and where the coordinates that both have are in it.
+
+        A column is the same if its name and kind are; what all columns share has no equal.
+        """
+        self._check_carries(features)
+        other, book = Encoding(features), self.book
+        kinds = features.kinds()
+        same = {name for name, kind in self.features.kinds().items() if kinds.get(name) == kind}
+        crosses = {cross.owner for cross in (*other._shared_crosses, *other._own_crosses)}
+        places: dict[int, int] = {}
+        for at, ((owner, key), name) in enumerate(zip(book.keys, book.names, strict=True)):
+            if isinstance(key, str):
+                if owner in same or owner in crosses:
+                    places[at] = other.book.place(owner, key, name)
+            elif owner in crosses and key[0] in places and key[1] in places:
+                places[at] = other.book.place(owner, (places[key[0]], places[key[1]]), name)
+        for mine, theirs in ((book.values, other.book.values), (book.edges, other.book.edges)):
+            theirs.update((name, kept) for name, kept in mine.items() if name in same)
+        kept_counts = same | crosses
+        for label, count in book.counts.items():
+            if label[1] in kept_counts:
+                other.book.counts[label] = count
+        other.contexts, other.arms = self.contexts, self.arms
+        other.book.commit()
+        return other, places
+
+    def _check_carries(self, features: Features) -> None:
+        if features.is_fitted or self.features.is_fitted:
+            raise ValueError(
+                "features that were fitted are frozen: with_features takes those that were not"
+            )
+        for name in ("limit", "levels"):
+            given, least = getattr(features, name), getattr(self.features, name)
+            if given < least:
+                raise ValueError(f"{name} must be at least {least}, as it was; got {given}")
+
     def to_dict(self) -> dict[str, Any]:
         return {"book": self.book.to_dict(), "contexts": self.contexts, "arms": self.arms}
 

@@ -225,9 +225,10 @@ class Policy:
             own["features"] = self.features.to_dict()
         return own
 
-    def with_dim(self, dim: int) -> Policy:
-        """The same policy with room for so many features."""
-        return recorded_policy({**self.arguments, "dim": dim})
+    def with_dim(self, dim: int, *, features: Features | None = None) -> Policy:
+        """The same policy with room for so many coordinates, of other features where given."""
+        other = {} if features is None else {"features": features}
+        return recorded_policy({**self.arguments, "dim": dim, **other})
 
     def reward_range(self) -> tuple[float, float]:
         """The closed interval of rewards that an agent takes as they are."""
