@@ -151,6 +151,14 @@ EXPLANATIONS = Operation(
     query={"limit": Parameter("how many at most")},
     answer=wire.ExplanationsAnswer,
 )
+EXPLANATION = Operation(
+    id="explanation",
+    summary="A decision of the log, however old",
+    method="GET",
+    path=f"{_POLICY}/explanations/{{event_id}}",
+    answer=wire.ExplanationAnswer,
+    refused=(404, 410, *_BUSY),
+)
 DIGEST = Operation(
     id="digest",
     summary="The fingerprint of the state, to compare with a replay",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 # A `$` alone would let a line end follow.
 ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:@/+=-]{0,127}$(?!\n)"
@@ -20,11 +20,13 @@ LARGEST_INTEGER = 2**63 - 1
 MOST_ARMS = 1000
 MOST_DIMENSIONS = 1000
 MOST_IN_A_BATCH = 1000
+MOST_PLACES = 100
 LARGEST_MAGNITUDE = 1e9
 
 EventId = Annotated[str, Meta(pattern=ID_PATTERN, description="chosen by the caller")]
 ArmId = Annotated[str, Meta(pattern=ID_PATTERN)]
 Feature = Annotated[float, Meta(ge=-LARGEST_MAGNITUDE, le=LARGEST_MAGNITUDE)]
+Vector = Annotated[list[Feature], Meta(min_length=1, max_length=MOST_DIMENSIONS)]
 Value = Annotated[float, Meta(ge=-LARGEST_MAGNITUDE, le=LARGEST_MAGNITUDE)]
 Seconds = Annotated[float, Meta(gt=0, le=10 * 366 * 86400)]
 Mode = Literal["online", "apprentice", "frozen"]
@@ -57,30 +59,59 @@ class Arm(Answer):
 
     id: str
     # The client sends whatever has tolist(), as arrays do.
-    x: Annotated[Any, Meta(extra_json_schema={"type": "array", "items": {"type": "number"}})]
+    x: Annotated[Any, Meta(extra_json_schema={"type": "array", "items": {"type": "number"}})] = (
+        UNSET
+    )
 
 
 class OfferedArm(Arm, forbid_unknown_fields=True):
-    """An arm of a request, held to the limits."""
+    """An arm of a request, held to the limits; separate arms may do without an x of their own."""
 
     id: ArmId
-    x: Annotated[list[Feature], Meta(min_length=1, max_length=MOST_DIMENSIONS)]
+    x: Vector | UnsetType = UNSET
 
 
 class DecisionRequest(Request):
-    """Which of these arms? `baseline` is the id of the one the caller would play by itself."""
+    """Which of these arms?
+
+    `context` is what separate arms have in common, in place of an `x` of each; such arms may be
+    given by their ids alone. `n` asks for a ranked list of so many. `baseline` is the id of the arm
+    that the caller would play by itself.
+    """
 
     event_id: EventId
-    arms: Annotated[list[OfferedArm], Meta(min_length=1, max_length=MOST_ARMS)]
+    arms: Annotated[list[OfferedArm | ArmId], Meta(min_length=1, max_length=MOST_ARMS)]
     baseline: ArmId | None = None
+    context: Vector | None = None
+    n: Annotated[int, Meta(ge=1, le=MOST_PLACES)] | None = None
 
     @property
     def strings(self) -> int:
-        return 3 + 3 * len(self.arms) + 2 * (self.baseline is not None)
+        more = 2 * (self.baseline is not None) + (self.context is not None) + (self.n is not None)
+        return 3 + sum([_strings_of(arm) for arm in self.arms]) + more
 
 
-class DecisionAnswer(Answer):
-    """`propensity` is the probability the choice had, `model_seq` the last event it knew of."""
+def _strings_of(arm: OfferedArm | str) -> int:
+    if isinstance(arm, str):
+        return 1
+    return 2 if arm.x is UNSET else 3
+
+
+class Place(Answer):
+    """A place of a ranked list, which has a reward of its own."""
+
+    event_id: str
+    arm: str
+    index: int
+    round: int
+    propensity: float
+
+
+class DecisionAnswer(Answer, omit_defaults=True):
+    """`propensity` is the probability the choice had, `model_seq` the last event it knew of.
+
+    Where `n` was given there is a `ranking`, whose first place is the decision itself.
+    """
 
     event_id: str
     arm: str
@@ -89,6 +120,7 @@ class DecisionAnswer(Answer):
     propensity: float
     scores: list[float]
     model_seq: int
+    ranking: list[Place] | None = None
 
 
 class DecisionsRequest(Request):
@@ -235,7 +267,10 @@ class Detection(Answer):
 
 
 class PolicyAnswer(Answer):
-    """A policy as of its event `seq`."""
+    """A policy as of its event `seq`.
+
+    The estimate of separate arms is given by their ids, up to a hundred of them.
+    """
 
     policy: str
     version: int
@@ -243,8 +278,8 @@ class PolicyAnswer(Answer):
     at: str
     configuration: Configuration
     round: int
-    theta_hat: list[float]
-    theta: list[float]
+    theta_hat: list[float] | dict[str, list[float]]
+    theta: list[float] | dict[str, list[float]]
     radius: float
     effective_sample_size: float
     detections: list[Detection]
@@ -338,6 +373,14 @@ class ExplainedDecision(Answer):
     outcome: Outcome | None
 
 
+class ExplanationAnswer(Answer):
+    """One decision of the log, as of event `seq`."""
+
+    policy: str
+    seq: int
+    decision: ExplainedDecision
+
+
 class ExplanationsAnswer(Answer):
     """Newest first, as of event `seq`."""
 
@@ -359,6 +402,7 @@ class EventAnswer(Answer, omit_defaults=True):
     erased: bool = False
     version: int | None = None
     arms: list[Arm] | None = None
+    context: list[float] | None = None
     baseline: str | None = None
     arm: str | None = None
     index: int | None = None
@@ -366,6 +410,7 @@ class EventAnswer(Answer, omit_defaults=True):
     round: int | None = None
     propensity: float | None = None
     scores: list[float] | None = None
+    place: int | None = None
     value: float | None = None
     what: str | None = None
     configuration: Configuration | None = None

@@ -112,11 +112,3 @@ def test_what_is_not_there(refusing):
     assert answer.headers["allow"] == "GET, PUT"
     assert problem(refusing.get("/page/../app.py"), 404)
     assert problem(refusing.get("/page/%2e%2e/app.py"), 404)
-
-
-def test_separate_arms_are_not_served(client):
-    answer = client.put("/v1/policies/own", json={**CONFIGURATION, "arms": "separate"})
-    refused = problem(answer, 422)
-    assert refused["path"] == "$.arms"
-    assert "arms must be 'shared'" in refused["message"]
-    assert client.put("/v1/policies/own", json={**CONFIGURATION, "arms": "shared"}).is_success

@@ -32,6 +32,7 @@ from driftbandits.agent.offers import (
     LONGEST_TIME,
     checked_actions,
     checked_ages,
+    checked_played,
     no_arms,
     no_context,
     offered_arms,
@@ -104,7 +105,13 @@ class Agent(Kept):
 
     @overload
     def decide(
-        self, actions: ArrayLike | None = None, *, context: Any = None, arms: Any = None, n: int
+        self,
+        actions: ArrayLike | None = None,
+        *,
+        context: Any = None,
+        arms: Any = None,
+        n: int,
+        played: Sequence[int] | None = None,
     ) -> list[Decision]: ...
 
     def decide(
@@ -114,7 +121,7 @@ class Agent(Kept):
         context: Any = None,
         arms: Any = None,
         n: int | None = None,
-        played: int | None = None,
+        played: int | Sequence[int] | None = None,
     ) -> Decision | list[Decision]:
         """Choose one of `actions` (K, dim); with n, a ranked list of n of them.
 
@@ -124,23 +131,18 @@ class Agent(Kept):
 
         Separate arms are chosen from by their ids, and `actions` is the context (dim,) that they
         share, or a row for each. With `played` the caller plays that row whatever is chosen, and
-        its reward is learned.
+        its reward is learned; of a ranked list, one row for each place.
 
         A ranked list is n decisions made at once: each place has its own round, id and
         reward, all are scored by the same estimate, and none repeats an action.
         """
         with self._turn:
             offer = self._checked_offer(actions, context, arms)
-            most = len(offer[0])
-            if played is not None:
-                if n is not None:
-                    raise ValueError(
-                        f"give n or played, not both; got n = {n!r}, played = {played!r}"
-                    )
-                checks.integer("played", played, least=0, most=most - 1)
-            if n is None:
-                return self._decide(offer, 1, played)[0]
-            return self._decide(offer, checks.integer("n", n, least=1, most=most))
+            most = self._size_of(offer)
+            count = 1 if n is None else checks.integer("n", n, least=1, most=most)
+            rows = checked_played([played] if n is None else played, count, most)
+            decisions = self._decide(offer, count, rows)
+        return decisions[0] if n is None else decisions
 
     def decide_many(
         self,
@@ -158,6 +160,7 @@ class Agent(Kept):
             offers = self._checked_offers(action_sets, context, arms)
             return [self._decide(offer, 1)[0] for offer in offers]
 
+    @overload
     def preview(
         self,
         actions: ArrayLike | None = None,
@@ -165,18 +168,59 @@ class Agent(Kept):
         seed: int,
         context: Any = None,
         arms: Any = None,
-    ) -> Decision:
-        """What would be decided now, with the draws of this seed; nothing changes, the id is 0."""
+        n: None = None,
+    ) -> Decision: ...
+
+    @overload
+    def preview(
+        self,
+        actions: ArrayLike | None = None,
+        *,
+        seed: int,
+        context: Any = None,
+        arms: Any = None,
+        n: int,
+    ) -> list[Decision]: ...
+
+    def preview(
+        self,
+        actions: ArrayLike | None = None,
+        *,
+        seed: int,
+        context: Any = None,
+        arms: Any = None,
+        n: int | None = None,
+    ) -> Decision | list[Decision]:
+        """What would be decided now, with the draws of this seed; nothing changes, ids are 0."""
+        seed = checks.integer("seed", seed, least=0, most=_LARGEST_SEED)
         with self._turn as turn:
             offer = self._checked_offer(actions, context, arms)
-            seed = checks.integer("seed", seed, least=0, most=_LARGEST_SEED)
-            if self._tables is not None:
-                turn.is_rehearsal = True
-            rows, names, _ = self._rows_of(offer)
-            decision = self._learner.preview(rows, seed=seed, arms=names)
-            return show_as_rewards(self._reward, [decision])[0]
+            count = 1 if n is None else checks.integer("n", n, least=1, most=self._size_of(offer))
+            rows, names, _ = self._rehearsed(turn, offer)
+            made = self._learner.preview(rows, seed=seed, n=count, arms=names)
+        decisions = show_as_rewards(self._reward, made)
+        return decisions[0] if n is None else decisions
 
-    def _decide(self, offer: Any, n: int, played: int | None = None) -> list[Decision]:
+    def check(
+        self, actions: ArrayLike | None = None, *, context: Any = None, arms: Any = None
+    ) -> None:
+        """Refuse what `decide` would refuse; nothing changes."""
+        with self._turn as turn:
+            offer = self._checked_offer(actions, context, arms)
+            rows, names, _ = self._rehearsed(turn, offer)
+            self._learner.check([(rows, names)])
+
+    def _rehearsed(self, turn: Any, offer: Any) -> tuple[Floats, Any, Encoded | None]:
+        """The rows of an offer that nothing is learned of."""
+        if self._tables is not None:
+            turn.is_rehearsal = True
+        return self._rows_of(offer)
+
+    def _size_of(self, offer: Any) -> int:
+        """How many arms there are to choose from."""
+        return len(offer[0]) if self._tables is None else len(offer.encoded.arms)
+
+    def _decide(self, offer: Any, n: int, played: Sequence[int] | None = None) -> list[Decision]:
         actions, arms, encoded = self._rows_of(offer)
         made, estimates, radius = self._learner.decide(actions, n, arms)
         decisions = show_as_rewards(self._reward, made)

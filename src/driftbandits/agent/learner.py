@@ -86,14 +86,17 @@ class Learner(HeldBuffers):
             decisions.append(Decision(id, int(indices[rank]), t, propensities[rank], table, arms))
         return decisions, shown, self._gauges.item(RADIUS_AT)
 
-    def preview(self, actions: Floats, *, seed: int, arms: Any = None) -> Decision:
+    def preview(self, actions: Floats, *, seed: int, n: int, arms: Any = None) -> list[Decision]:
         """What would be decided now, with the draws of this seed."""
-        table, picks = np.empty((4, len(actions))), np.empty((2, 1))
+        table, picks = np.empty((4, len(actions))), np.empty((2, n))
         beside = copy_of(self.buffers)
         verdict = self._decide(handle_of(beside), seed, self._number, actions, table, picks)
         if verdict != ACCEPTED:
             raise refusal(actions, self.policy.longest)
-        return Decision(0, int(picks[0, 0]), 0, float(picks[1, 0]), frozen(table), arms)
+        frozen(table)
+        return [
+            Decision(0, int(index), 0, chance, table, arms) for index, chance in picks.T.tolist()
+        ]
 
     def check(self, offers: Sequence[tuple[Floats, Any]]) -> None:
         """Refuse actions that `decide` would refuse."""

@@ -35,13 +35,13 @@ class Ledger:
         estimates: bytes,
         radius: float,
         actions: Floats,
-        played: int | None,
+        played: Sequence[int] | None,
         encoded: Encoded | None = None,
     ) -> None:
         """New decisions, by what they were made, and which action's reward will be learned."""
-        for decision in decisions:
+        for place, decision in enumerate(decisions):
             id = decision.id
-            row = decision.index if played is None else played
+            row = decision.index if played is None else played[place]
             arm = None if decision.arms is None else decision.arms[row]
             self.pending[id] = decision.round, actions[row : row + 1].copy(), arm
             self.made[id] = decision, estimates, radius

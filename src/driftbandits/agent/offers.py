@@ -93,6 +93,18 @@ def with_arms(
     return zip(action_sets, lists, strict=True)
 
 
+def checked_played(played: Any, count: int, arms: int) -> list[int] | None:
+    """The rows that the caller plays, one for each place, if it plays its own."""
+    if played is None or (count == 1 and played == [None]):
+        return None
+    if isinstance(played, (int, np.integer)) or len(played) != count:
+        raise ValueError(f"played must be {count} different rows where n is given; got {played!r}")
+    rows = [checks.integer("played", row, least=0, most=arms - 1) for row in played]
+    if len(set(rows)) < len(rows):
+        raise ValueError(f"played must be different rows; got {rows}")
+    return rows
+
+
 def checked_ages(ages: ArrayLike, count: int) -> Ints:
     given = np.atleast_1d(checks.floats("ages", ages))
     whole = np.isfinite(given).all() and (given >= 0).all() and (given == np.floor(given)).all()

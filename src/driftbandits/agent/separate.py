@@ -204,11 +204,14 @@ class SeparateLearner:
         estimates = b"".join([model.shown for model in models])
         return decisions, estimates, models[decisions[0].index].last_radius
 
-    def preview(self, rows: Floats, *, seed: int, arms: tuple[ArmId, ...]) -> Decision:
+    def preview(
+        self, rows: Floats, *, seed: int, n: int, arms: tuple[ArmId, ...]
+    ) -> list[Decision]:
         """What would be decided now, with the draws of this seed."""
-        decision = self._beside(seed, arms).decide(rows, 1, arms)[0][0]
-        decision.id = decision.round = 0
-        return decision
+        decisions = self._beside(seed, arms).decide(rows, n, arms)[0]
+        for decision in decisions:
+            decision.id = decision.round = 0
+        return decisions
 
     def _beside(self, seed: int, arms: Sequence[ArmId]) -> Self:
         """A learner that may decide among these arms and leaves this one as it is."""
@@ -237,10 +240,10 @@ class SeparateLearner:
         self._common.take_over(model)
         self._shown_at = self.clock
         if winner > 0:
-            self._forget_before_change(winner)
+            self.forget_before_change(winner)
         return winner > 0
 
-    def _forget_before_change(self, winner: int) -> None:
+    def forget_before_change(self, winner: int) -> None:
         for model in self.arms.values():
             model.catch_up(self._common, self.clock)
             model.forget_before_change(winner, self._threshold)

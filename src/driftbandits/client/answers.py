@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from driftbandits.wire import Arm, Configuration, Counts, Detection, PolicySummary
+from driftbandits.wire import (
+    Arm,
+    Configuration,
+    Counts,
+    Detection,
+    ExplainedDecision,
+    Place,
+    PolicySummary,
+)
 from driftbandits.wire import DecisionAnswer as Decision
 from driftbandits.wire import DigestAnswer as Digest
 from driftbandits.wire import ErasureAnswer as Erasure
@@ -23,7 +31,9 @@ __all__ = [
     "Erasure",
     "Event",
     "Events",
+    "ExplainedDecision",
     "Health",
+    "Place",
     "PolicyState",
     "PolicySummary",
     "Reward",

@@ -15,6 +15,7 @@ from driftbandits.client.answers import (
     Digest,
     Erasure,
     Events,
+    ExplainedDecision,
     Health,
     PolicyState,
     PolicySummary,
@@ -74,18 +75,27 @@ class Methods:
         policy: str,
         arms: Any,
         *,
+        context: Any = None,
+        n: int | None = None,
         event_id: str | None = None,
         baseline: str | None = None,
     ) -> Call[Decision]:
-        """Choose one of `arms`: {id: x, ...}, or a list of Arm or {"id": ..., "x": ...}."""
-        body = _decision(arms, event_id, baseline)
+        """Choose one of `arms`: {id: x, ...}, or a list of Arm or {"id": ..., "x": ...}.
+
+        Separate arms may be given by their ids, with the `context` that they share. With n the
+        answer has a `ranking` of so many, each place with an event_id and a reward of its own.
+        """
+        body = _decision(arms, event_id, baseline, context, n)
         return call(operations.DECIDE, policy=policy, body=body)
 
     @method
     def decide_many(
         self, policy: str, requests: Iterable[Mapping[str, Any]]
     ) -> Call[list[Decision]]:
-        """Decide for several requests {"arms", "event_id"?, "baseline"?}, one after the other."""
+        """Decide for several requests, one after the other.
+
+        Each is {"arms", "event_id"?, "baseline"?, "context"?, "n"?}.
+        """
         body = wire.DecisionsRequest([_one_of_many(i, one) for i, one in enumerate(requests)])
         many = call(operations.DECIDE_MANY, policy=policy, body=body)
         return many.then(lambda answer: _all_or_raise(answer.results, "decision"))
@@ -128,6 +138,12 @@ class Methods:
         return call(operations.DIGEST, policy=policy)
 
     @method
+    def explanation(self, policy: str, event_id: str) -> Call[ExplainedDecision]:
+        """A decision of the log: what each arm was worth, and what came of it."""
+        asked = call(operations.EXPLANATION, policy=policy, event_id=event_id)
+        return asked.then(lambda answer: answer.decision)
+
+    @method
     def erase(
         self,
         policy: str,
@@ -147,31 +163,38 @@ class Methods:
         return Call(ready, ready.path, None, _health, retried=False)
 
 
-def _decision(arms: Any, event_id: str | None, baseline: str | None) -> wire.DecisionRequest:
+def _decision(
+    arms: Any,
+    event_id: str | None,
+    baseline: str | None,
+    context: Any = None,
+    n: int | None = None,
+) -> wire.DecisionRequest:
     event_id = os.urandom(16).hex() if event_id is None else event_id
-    return wire.DecisionRequest(event_id, _arms(arms), baseline)
+    return wire.DecisionRequest(event_id, _arms(arms), baseline, context, n)
 
 
 def _arms(arms: Any) -> list[Any]:
-    """Arms as the service wants them: from {id: x}, or from a list of Arm or {"id", "x"}."""
+    """Arms as the service wants them: from {id: x}, or a list of Arm, {"id", "x"} or ids."""
     if isinstance(arms, Mapping):
         return [wire.OfferedArm(name, x) for name, x in arms.items()]
-    if isinstance(arms, Sequence) and all(isinstance(arm, (Arm, Mapping)) for arm in arms):
+    listed = isinstance(arms, Sequence) and not isinstance(arms, str)
+    if listed and all(isinstance(arm, (Arm, Mapping, str)) for arm in arms):
         return list(arms)
     raise ValueError(
-        'arms must be {id: x, ...}, or a list of Arm or {"id": ..., "x": ...}; '
+        'arms must be {id: x, ...}, or a list of Arm, {"id": ..., "x": ...} or ids; '
         f"got {type(arms).__name__}"
     )
 
 
 def _one_of_many(i: int, request: Mapping[str, Any]) -> wire.DecisionRequest:
-    unknown = request.keys() - {"arms", "event_id", "baseline"}
-    if unknown or "arms" not in request:
+    optional = ("event_id", "baseline", "context", "n")
+    if request.keys() - {"arms", *optional} or "arms" not in request:
         raise ValueError(
-            f"requests[{i}] must have arms, and may have event_id and baseline; "
+            f"requests[{i}] must have arms, and may have event_id, baseline, context and n; "
             f"got {', '.join(map(str, request))}"
         )
-    return _decision(request["arms"], request.get("event_id"), request.get("baseline"))
+    return _decision(request["arms"], *(request.get(key) for key in optional))
 
 
 def _all_or_raise(

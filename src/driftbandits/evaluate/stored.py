@@ -28,7 +28,11 @@ def _take(event: Event, join: Join) -> None:
 
     if event.kind == DECISION:
         record = unpacked(DECISION, event.body)
-        arms = np.frombuffer(record.x, dtype="<f8").reshape(len(record.arms), -1)
+        if record.place:
+            return  # it shares the round of the first place, and has no action set of its own
+        count = len(record.arms)
+        shared = np.frombuffer(record.context or record.x, dtype="<f8")
+        arms = np.tile(shared, (count, 1)) if record.context else shared.reshape(count, -1)
         join.decided(
             LoggedDecision(
                 event_id=event.event_id,

@@ -36,6 +36,7 @@ PAGE = Path(__file__).parent / "page"
 
 _POLICIES = "/v1/policies/"
 _POLICY = _POLICIES + "{policy}"
+_EXPLANATIONS = "explanations/"
 _PAGE_FILES = "/page/"
 _ONLY_OUR_OWN = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -101,7 +102,7 @@ class Application:
 
     def envelope(self, method: str, target: bytes, headers: Mapping[bytes, bytes]) -> Envelope:
         """What the head of a request says, and the endpoint that it is for."""
-        path, policy, query = "", "", b""
+        path, policy, event_id, query = "", "", "", b""
         try:
             url = httptools.parse_url(target)
             path = unquote((url.path or b"").decode("ascii"))
@@ -109,23 +110,27 @@ class Application:
         except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
             endpoint = self._malformed
         else:
-            endpoint, policy = self._endpoint(path)
+            endpoint, policy, event_id = self._endpoint(path)
         return Envelope(
             endpoint,
             method=method,
             path=path,
             policy=policy,
+            event_id=event_id,
             query_string=query,
             headers=headers,
         )
 
-    def _endpoint(self, path: str) -> tuple[Endpoint, str]:
-        """Which one serves a path, and the policy that the path names."""
-        policy = ""
+    def _endpoint(self, path: str) -> tuple[Endpoint, str, str]:
+        """Which one serves a path, and the policy and the event that the path names."""
+        policy = event_id = ""
         if path.startswith(_POLICIES):
             policy, slash, rest = path[len(_POLICIES) :].partition("/")
+            if rest.startswith(_EXPLANATIONS):
+                event_id = rest[len(_EXPLANATIONS) :]  # which may have slashes of its own
+                rest = _EXPLANATIONS + "{event_id}" if event_id else rest
             path = _POLICY + slash + rest if policy else path
-        return self._endpoints.get(path, self._missing), policy
+        return self._endpoints.get(path, self._missing), policy, event_id
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -12,10 +12,11 @@ import msgspec
 import numpy as np
 
 from driftbandits import wire
-from driftbandits.policies import ACCEPTED, Policy, check_actions
+from driftbandits.policies import Policy
 from driftbandits.rewards import CLIP
-from driftbandits.service.fold import Fold, Offer
-from driftbandits.service.refusals import Refused, invalid
+from driftbandits.service.fold import Fold, Offer, place_ids
+from driftbandits.service.offering import check_offer
+from driftbandits.service.refusals import Refused, gone, invalid, unknown_decision
 from driftbandits.service.unit_of_work import UnitOfWork
 from driftbandits.service.views import policy_answer
 from driftbandits.store import (
@@ -72,7 +73,7 @@ class Decide(Command):
 
     @property
     def event_ids(self) -> Sequence[str]:
-        return (self.event_id,)
+        return place_ids(self.event_id, self.offer.n)
 
     def run(self, work: UnitOfWork) -> wire.DecisionAnswer | Refused:
         fold = work.fold(self.policy)
@@ -80,22 +81,35 @@ class Decide(Command):
         if known.decision is not None:
             return self._answer_again(work, fold, known.decision)
         self._check(fold)
+        self._check_places(work)
         work.touched.add(self.policy)
-        record = fold.decide(self.event_id, self.offer, work.time_for(fold))
-        work.append(fold, DECISION, self.event_id, record)
-        return decision_answer(self.event_id, record, fold.seq)
+        before = fold.seq
+        made = fold.decide(self.event_id, self.offer, work.time_for(fold))
+        for place, (event_id, record) in enumerate(zip(self.event_ids, made, strict=True), 1):
+            work.append(fold, DECISION, event_id, record, seq=before + place)
+        return decision_answer(self.event_id, made[0], before + 1)
+
+    def _check_places(self, work: UnitOfWork) -> None:
+        for event_id in self.event_ids[1:]:
+            if work.known(self.policy, event_id).decision is not None:
+                raise _conflict(
+                    f"event_id {event_id!r}, which a place of the list would have, has a decision"
+                )
 
     def _answer_again(
         self, work: UnitOfWork, fold: Fold, event: Event
     ) -> wire.DecisionAnswer | Refused:
         if event.is_erased:
-            raise _gone(self.event_id)
+            raise gone(self.event_id)
         record: Decided = unpacked(DECISION, event.body)
         offer = self.offer
-        same = (record.arms, record.x, record.baseline) == (
-            offer.arms,
-            offer.x.tobytes(),
-            offer.baseline,
+        same = (
+            record.arms == offer.arms
+            and record.x == offer.x.tobytes()
+            and record.context == offer.context_bytes
+            and record.baseline == offer.baseline
+            and len(record.ranking) == offer.n
+            and not record.place
         )
         kind = DUPLICATE if same else CONFLICT
         _note(work, fold, kind, self.event_id, Conflicted(DECISION, None, offer.key))
@@ -104,24 +118,16 @@ class Decide(Command):
         return decision_answer(self.event_id, record, event.seq)
 
     def _check(self, fold: Fold) -> None:
-        policy, offer = fold.playing.policy, self.offer
-        if offer.x.shape[1] != policy.dim:
-            raise invalid(
-                f"x must have {policy.dim} numbers; got {offer.x.shape[1]}", "$.arms[0].x"
-            )
-        if check_actions(policy.numbers, offer.x) != ACCEPTED:
-            lengths = np.linalg.norm(offer.x, axis=1)
-            longest = int(np.argmax(lengths))
-            raise invalid(
-                f"x must not be longer than L = {policy.L:g}; its length is "
-                f"{lengths[longest]:.6g}. Configure a larger L, or too_long = 'rescale'.",
-                f"$.arms[{longest}].x",
-            )
-        if fold.version.record.mode == "apprentice" and offer.baseline < 0:
-            raise invalid(
-                "an apprentice needs the caller's baseline, the id of an arm", "$.baseline"
-            )
-        if fold.pending_of_key[offer.key] >= self._most_pending:
+        offer = self.offer
+        check_offer(fold.playing, offer)
+        if fold.version.record.mode == "apprentice":
+            if offer.baseline < 0:
+                raise invalid(
+                    "an apprentice needs the caller's baseline, the id of an arm", "$.baseline"
+                )
+            if offer.n:
+                raise invalid("an apprentice plays one arm: n must not be given", "$.n")
+        if fold.pending_of_key[offer.key] + max(offer.n, 1) > self._most_pending:
             raise Refused(
                 429,
                 "too_many_pending",
@@ -132,6 +138,11 @@ class Decide(Command):
 
 
 def decision_answer(event_id: str, record: Decided, seq: int) -> wire.DecisionAnswer:
+    ids = place_ids(event_id, len(record.ranking))
+    ranking = [
+        wire.Place(id, record.arms[index], index, record.number + place, propensity)
+        for place, (id, (index, propensity)) in enumerate(zip(ids, record.ranking, strict=False))
+    ]
     return wire.DecisionAnswer(
         event_id=event_id,
         arm=record.arms[record.index],
@@ -140,6 +151,7 @@ def decision_answer(event_id: str, record: Decided, seq: int) -> wire.DecisionAn
         propensity=record.propensity,
         scores=np.frombuffer(record.scores, dtype="<f8").tolist(),
         model_seq=seq - 1,
+        ranking=ranking or None,
     )
 
 
@@ -165,14 +177,9 @@ class Reward(Command):
             raise invalid(_out_of_range(self.value), "$.value")
         known = work.known(self.policy, self.event_id)
         if known.decision is None:
-            raise Refused(
-                404,
-                "unknown_decision",
-                f"policy {self.policy!r} made no decision with event_id {self.event_id!r}",
-                path="$.event_id",
-            )
+            raise unknown_decision(self.policy, self.event_id, "$.event_id")
         if known.decision.is_erased:
-            raise _gone(self.event_id)
+            raise gone(self.event_id)
         reported = _reported(known)
         if reported is None:
             return self._learn(work, fold)
@@ -240,10 +247,6 @@ def _note(work: UnitOfWork, fold: Fold, kind: str, event_id: str, record: Confli
 def _conflict(message: str) -> Refused:
     """An answer, and not an exception: the conflict is an event that has to be committed."""
     return Refused(409, "conflict", message)
-
-
-def _gone(event_id: str) -> Refused:
-    return Refused(410, "erased", f"the events of event_id {event_id!r} were erased")
 
 
 class Many(Command):

@@ -58,8 +58,6 @@ def wanted_policy(request: Any) -> Policy:
     policy = _made({**given, **by_time})
     if policy.features is not None:
         raise invalid("features must be left out: the service takes vectors", "$.features")
-    if policy.separate:
-        raise invalid("arms must be 'shared': the service has no models of separate arms", "$.arms")
     return policy
 
 

@@ -20,11 +20,11 @@ from driftbandits.service.metrics import Metrics
 from driftbandits.service.refusals import Refused, too_large, unavailable
 from driftbandits.service.replies import Reply, refusal
 from driftbandits.store import StoreError
-from driftbandits.wire import NAME_PATTERN
+from driftbandits.wire import ID_PATTERN, NAME_PATTERN
 
 logger = logging.getLogger("driftbandits.service")
 
-_NAME = re.compile(NAME_PATTERN)
+_NAME, _ID = re.compile(NAME_PATTERN), re.compile(ID_PATTERN)
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -33,6 +33,7 @@ class Call(NamedTuple):
 
     caller: Caller
     policy: str  # "" where the path names none
+    event_id: str  # likewise
     path: str
     query: Mapping[str, str]
     accept: str
@@ -73,6 +74,7 @@ class Envelope:
         "action",
         "admitted",
         "endpoint",
+        "event_id",
         "headers",
         "method",
         "path",
@@ -87,6 +89,7 @@ class Envelope:
         method: str,
         path: str,
         policy: str,
+        event_id: str,
         query_string: bytes,
         headers: Mapping[bytes, bytes],
     ) -> None:
@@ -95,6 +98,7 @@ class Envelope:
         self.method = method
         self.path = path
         self.policy = policy  # "" where the path names none
+        self.event_id = event_id  # likewise
         self.query_string = query_string
         self.headers = headers
         self.accept = headers.get(b"accept", b"").decode("latin-1")
@@ -203,6 +207,8 @@ class Endpoint:
     def _caller(self, action: Action, envelope: Envelope) -> Caller:
         if envelope.policy and not _NAME.match(envelope.policy):
             raise Refused(422, "invalid", f"policy must match {NAME_PATTERN}", path="policy")
+        if envelope.event_id and not _ID.match(envelope.event_id):
+            raise Refused(422, "invalid", f"event_id must match {ID_PATTERN}", path="event_id")
         if action.role is None:
             return NOBODY
         caller = self._gate.caller(envelope.headers)
@@ -259,8 +265,15 @@ def _call(action: Action, envelope: Envelope, raw: bytes) -> Call:
     assert envelope.admitted is not None
     body = None if action.decoder is None else decoded(raw, action.decoder)
     query = _query(envelope.query_string, action.query) if envelope.query_string else {}
-    caller = envelope.admitted[1]
-    return Call(caller, envelope.policy, envelope.path, query, envelope.accept, body)
+    return Call(
+        envelope.admitted[1],
+        envelope.policy,
+        envelope.event_id,
+        envelope.path,
+        query,
+        envelope.accept,
+        body,
+    )
 
 
 def _query(raw: bytes, known: Collection[str]) -> dict[str, str]:

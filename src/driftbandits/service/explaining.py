@@ -9,7 +9,7 @@ import numpy as np
 from driftbandits import wire
 from driftbandits.agent import UnknownDecision
 from driftbandits.service.fold import Fold
-from driftbandits.service.refusals import unknown_policy
+from driftbandits.service.refusals import gone, unknown_decision, unknown_policy
 from driftbandits.service.views import clock_text
 from driftbandits.store import DECISION, Event, Known, Store
 from driftbandits.store.records import Decided, unpacked
@@ -42,6 +42,23 @@ def last_decisions(store: Store, policy: str, limit: int) -> list[Logged]:
         found = found[:limit]
         known = session.known(policy, [event.event_id for event in found])
     return [Logged(event, known[event.event_id]) for event in found]
+
+
+def one_decision(store: Store, policy: str, event_id: str) -> Logged:
+    """A decision of a log, however old; blocks."""
+    with store.read() as session:
+        if session.head(policy) is None:
+            raise unknown_policy(policy)
+        known = session.known(policy, [event_id]).get(event_id)
+    if known is None or known.decision is None:
+        raise unknown_decision(policy, event_id, "event_id")
+    if known.decision.is_erased:
+        raise gone(event_id)
+    return Logged(known.decision, known)
+
+
+def one_explained(fold: Fold, logged: Logged) -> wire.ExplanationAnswer:
+    return wire.ExplanationAnswer(fold.policy, fold.seq, _decision(fold, logged))
 
 
 def explained(fold: Fold, logged: list[Logged]) -> wire.ExplanationsAnswer:

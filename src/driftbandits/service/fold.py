@@ -11,13 +11,13 @@ differ it would choose otherwise now and then; `differences` counts such events.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftbandits.agent import Agent
+from driftbandits.agent import Agent, Decision
 from driftbandits.policies import recorded_policy
 from driftbandits.service.forgetting import arguments_by_time, ticks_of
 from driftbandits.service.history import History
@@ -70,6 +70,23 @@ class Offer(NamedTuple):
     baseline: int  # -1: none
     key: str
     propensity: float = 1.0  # with which the caller chose the baseline, as far as is known
+    context: Floats | None = None  # (dim,), what separate arms have in common; then x has no rows
+    n: int = 0  # places of a ranked list; 0: a decision by itself
+
+    @property
+    def context_bytes(self) -> bytes:
+        return b"" if self.context is None else self.context.tobytes()
+
+    def asked_of(self, agent: Agent) -> dict[str, Any]:
+        """What the agent is given."""
+        if not agent.policy.separate:
+            return {"actions": self.x}
+        return {"actions": self.x if self.context is None else self.context, "arms": self.arms}
+
+
+def place_ids(event_id: str, n: int) -> list[str]:
+    """Those of the places of a list: the first has the id of the list."""
+    return [event_id, *(f"{event_id}/{place}" for place in range(2, n + 1))]
 
 
 def new_agent(record: Configured) -> Agent:
@@ -99,6 +116,7 @@ class Fold:
         self.counts: Counter[str] = Counter()
         self.history = History()
         self.differences = 0
+        self._listed: dict[str, Decided] = {}  # places of a list whose events are to come
         self.snapshot_seq = 0  # where the last snapshot was taken
         self.snapshot_bytes: int | None = None  # how large it was, if that is known
 
@@ -139,42 +157,75 @@ class Fold:
         self.versions.append(Version(self.seq, at_ns, record))
 
     def decide(
-        self, event_id: str, offer: Offer, at_ns: int, *, played: int | None = None
-    ) -> Decided:
-        """Make a decision; what may be wrong with an offer has been checked before."""
-        agent, version = self.playing, self.version.record
+        self, event_id: str, offer: Offer, at_ns: int, *, played: Sequence[int] | None = None
+    ) -> list[Decided]:
+        """Make a decision, or those of a list; what may be wrong with an offer was checked before.
+
+        `played` are the arms that the log says were played.
+        """
+        mode = self.version.record.mode
         self._step(DECISION, at_ns)
-        if version.mode == "apprentice":
-            played = offer.baseline
-        if version.mode == "frozen":
-            self.frozen_decisions += 1
-            seed = (version.seed + self.frozen_decisions) % 2**63
-            choice, number = agent.preview(offer.x, seed=seed), 0
-            round_ = self.frozen_decisions
+        if mode == "apprentice":
+            played = [offer.baseline]
+        if mode == "frozen":
+            choices = self._preview(offer)
         else:
             self._pass_time(at_ns)
-            if played is None:
-                choice = agent.decide(offer.x)
-            else:
-                choice = agent.decide(offer.x, played=played)
-            number = round_ = choice.id
-        index = choice.index if played is None else played
-        self.pending[event_id] = Pending(number, self.seq, at_ns, offer.key)
-        self.awaited[event_id] = at_ns
-        self.pending_of_key[offer.key] += 1
+            choices = self._choose(offer, played)
+        indices = [choice.index for choice in choices] if played is None else played
+        made = []
+        for place, (id, choice) in enumerate(
+            zip(place_ids(event_id, offer.n), choices, strict=True)
+        ):
+            if place:
+                self._step(DECISION, at_ns)
+            number = 0 if mode == "frozen" else choice.id
+            self.pending[id] = Pending(number, self.seq, at_ns, offer.key)
+            self.awaited[id] = at_ns
+            self.pending_of_key[offer.key] += 1
+            self.history.count_decision(at_ns)
+            made.append(self._record(offer, choices, place, indices))
         self._let_go()
-        self.history.count_decision(at_ns)
+        return made
+
+    def _choose(self, offer: Offer, played: Sequence[int] | None) -> list[Decision]:
+        agent = self.playing
+        asked = offer.asked_of(agent)
+        if offer.n:
+            return agent.decide(**asked, n=offer.n, played=played)
+        return [agent.decide(**asked, played=None if played is None else played[0])]
+
+    def _preview(self, offer: Offer) -> list[Decision]:
+        """Without learning or forgetting; numbered apart, so that draws differ."""
+        seed = (self.version.record.seed + self.frozen_decisions + 1) % 2**63
+        agent = self.playing
+        choices = agent.preview(**offer.asked_of(agent), seed=seed, n=max(offer.n, 1))
+        for choice in choices:
+            self.frozen_decisions += 1
+            choice.id = self.frozen_decisions
+        return choices
+
+    def _record(
+        self, offer: Offer, choices: Sequence[Decision], place: int, indices: Sequence[int]
+    ) -> Decided:
+        version, choice = self.version.record, choices[place]
+        told = version.mode == "apprentice"
+        first = place == 0
+        ranking = [(i, one.propensity) for i, one in zip(indices, choices, strict=True)]
         return Decided(
             version=version.version,
             arms=offer.arms,
-            x=offer.x.tobytes(),
+            x=offer.x.tobytes() if first else b"",
             baseline=offer.baseline,
-            index=index,
+            index=indices[place],
             suggested=choice.index,
-            number=round_,
-            propensity=offer.propensity if version.mode == "apprentice" else choice.propensity,
+            number=choice.id,
+            propensity=offer.propensity if told else choice.propensity,
             scores=choice.scores.tobytes(),
             key=offer.key,
+            context=offer.context_bytes if first else b"",
+            ranking=tuple(ranking) if first and offer.n else (),
+            place=place,
         )
 
     def reward(self, event_id: str, value: float, at_ns: int, *, kind: str = REWARD) -> str:
@@ -282,8 +333,7 @@ class Fold:
             return
         record = unpacked(kind, event.body)
         if kind == DECISION:
-            made = self.decide(event.event_id, offer_of(record), at_ns, played=record.index)
-            self.differences += made != record
+            self._replay_decision(event, record)
         elif kind in (REWARD, DEFAULT, LATE):
             asked = REWARD if kind == LATE else kind
             done = self.reward(event.event_id, record.value, at_ns, kind=asked)
@@ -293,10 +343,22 @@ class Fold:
         elif kind == ERASED:
             self.erase(record, at_ns)
 
+    def _replay_decision(self, event: Event, record: Decided) -> None:
+        """A list is made with its first place; the events of the others are compared with it."""
+        if not record.place:
+            played = [index for index, _ in record.ranking] or [record.index]
+            made = self.decide(event.event_id, offer_of(record), event.at_ns, played=played)
+            self._listed = dict(zip(place_ids(event.event_id, len(made)), made, strict=True))
+        self.differences += self._listed.pop(event.event_id, None) != record
+
 
 def offer_of(record: Decided) -> Offer:
-    """What a logged decision chose from."""
-    x = np.frombuffer(record.x, dtype="<f8").reshape(len(record.arms), -1)
-    return Offer(
-        record.arms, np.array(x, dtype=np.float64), record.baseline, record.key, record.propensity
-    )
+    """What a logged decision chose from; nothing for a place behind the first of a list."""
+    context = _numbers(record.context) if record.context else None
+    x = _numbers(record.x).reshape(len(record.arms) if record.x else 0, -1 if record.x else 0)
+    n = len(record.ranking)
+    return Offer(record.arms, x, record.baseline, record.key, record.propensity, context, n)
+
+
+def _numbers(content: bytes) -> Floats:
+    return np.array(np.frombuffer(content, dtype="<f8"), dtype=np.float64)

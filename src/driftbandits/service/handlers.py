@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from itertools import chain
 from typing import Any, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from driftbandits import operations, wire
 from driftbandits.operations import PARQUET, PROMETHEUS
 from driftbandits.service import commands, views
 from driftbandits.service.configuring import CONFIGURE, wanted_policy, wanted_record
 from driftbandits.service.endpoints import Call, Gate, whole_number
-from driftbandits.service.explaining import MOST_EXPLANATIONS, explained, last_decisions
-from driftbandits.service.fold import Offer
+from driftbandits.service.explaining import (
+    MOST_EXPLANATIONS,
+    explained,
+    last_decisions,
+    one_decision,
+    one_explained,
+)
 from driftbandits.service.kernels import make_policy_ready
 from driftbandits.service.logs import event_answer, parquet
 from driftbandits.service.metrics import Scrape
+from driftbandits.service.offering import offer_from
 from driftbandits.service.refusals import Refused, invalid, unknown_policy
 from driftbandits.service.replies import Reply
 from driftbandits.service.routes import Routes
@@ -49,42 +51,9 @@ def decide(gate: Gate, call: Call) -> commands.Decide:
 
 
 def _decide(gate: Gate, call: Call, request: wire.DecisionRequest) -> commands.Decide:
-    ids = _ids(request.arms)
-    baseline = _baseline(request.baseline, ids)
-    offer = Offer(ids, _features(request.arms), baseline, call.caller.key)
+    offer = offer_from(request, call.caller.key)
     most_pending = gate.limits.pending_per_key
     return commands.Decide(call.policy, request.event_id, offer, most_pending=most_pending)
-
-
-def _ids(arms: list[wire.OfferedArm]) -> tuple[str, ...]:
-    ids = tuple([arm.id for arm in arms])
-    if len(set(ids)) < len(ids):
-        twice = next(i for i, id in enumerate(ids) if id in ids[:i])
-        raise invalid(f"the arm {ids[twice]!r} is there twice", f"$.arms[{twice}].id")
-    return ids
-
-
-def _baseline(baseline: str | None, ids: tuple[str, ...]) -> int:
-    """The place of the baseline, or -1 where there is none."""
-    if baseline is None:
-        return -1
-    if baseline not in ids:
-        raise invalid(f"baseline must be the id of an arm; got {baseline!r}", "$.baseline")
-    return ids.index(baseline)
-
-
-def _features(arms: list[wire.OfferedArm]) -> NDArray[np.float64]:
-    """A row for each arm."""
-    sizes = [len(arm.x) for arm in arms]
-    size = sizes[0]
-    if sizes.count(size) < len(sizes):
-        i = next(i for i, other in enumerate(sizes) if other != size)
-        raise invalid(
-            f"x must be as long as that of the first arm, {size}; got {sizes[i]} numbers",
-            f"$.arms[{i}].x",
-        )
-    numbers = chain.from_iterable([arm.x for arm in arms])
-    return np.fromiter(numbers, np.float64, len(arms) * size).reshape(len(arms), size)
 
 
 @ROUTES.serve(operations.DECIDE_MANY)
@@ -173,6 +142,13 @@ async def explanations(gate: Gate, call: Call) -> Reply:
     limit = max(1, whole_number(call.query, "limit", default=10, most=MOST_EXPLANATIONS))
     logged = await asyncio.to_thread(last_decisions, gate.engine.store, call.policy, limit)
     look = functools.partial(explained, logged=logged)
+    return Reply(await _do(gate, commands.View(call.policy, look)))
+
+
+@ROUTES.serve(operations.EXPLANATION)
+async def explanation(gate: Gate, call: Call) -> Reply:
+    logged = await asyncio.to_thread(one_decision, gate.engine.store, call.policy, call.event_id)
+    look = functools.partial(one_explained, logged=logged)
     return Reply(await _do(gate, commands.View(call.policy, look)))
 
 

@@ -14,6 +14,12 @@ _MINUTE_NS = 60_000_000_000
 KEPT_DETECTIONS = 1000
 
 
+def _coordinates(theta: Any) -> list[float]:
+    """In a row; of separate arms one after the other."""
+    parts = theta.values() if isinstance(theta, dict) else [theta]
+    return [coordinate for part in parts for coordinate in part.tolist()]
+
+
 class History:
     """Counts and sums of each minute, and the estimate as the minute began."""
 
@@ -31,8 +37,8 @@ class History:
         minute = at_ns // _MINUTE_NS
         if minute in self.minutes:
             return
-        few = agent.policy.model_dim <= MOST_COORDINATES
-        self.minutes[minute] = [0, 0, 0.0, 0.0, agent.theta_hat.tolist() if few else []]
+        few = agent.policy.model_dim * max(len(agent.arms), 1) <= MOST_COORDINATES
+        self.minutes[minute] = [0, 0, 0.0, 0.0, _coordinates(agent.theta_hat) if few else []]
         while next(iter(self.minutes)) <= minute - MINUTES:
             del self.minutes[next(iter(self.minutes))]
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 
 from driftbandits.agent import Agent
+from driftbandits.agent.separate import SeparateLearner
 from driftbandits.jit import is_kept
 from driftbandits.jit.cache import say_that_it_compiles
 from driftbandits.policies import (
@@ -28,6 +29,7 @@ from driftbandits.policies import (
     policy,
 )
 from driftbandits.policies.configuration import LARGE
+from driftbandits.policies.separate import change_threshold
 
 logger = logging.getLogger("driftbandits.service")
 
@@ -48,7 +50,23 @@ _one_at_a_time = threading.Lock()
 def make_policy_ready(made: Policy) -> Policy:
     """The policy itself, once its kernels are compiled or loaded."""
     make_ready([family_of(made)])
+    if made.separate:
+        _rehearse(made)
     return made
+
+
+def _rehearse(made: Policy) -> None:
+    """Use the kernels that separate arms need besides, once for each family."""
+    family = f"separate {family_of(made)}"
+    if family in _ready:
+        return
+    learner = SeparateLearner(made, seed=0, counts_apart=False)
+    rows, arms = np.eye(2, made.dim) * min(made.longest, 1.0), ("a", "b")
+    learner.decide(rows, 1, arms)
+    learner.absorb(rows, 0, max(made.model_range()[0], 0.0), 1, "a")
+    if change_threshold(made) > 0.0:
+        learner.forget_before_change(1)
+    _ready.add(family)
 
 
 def make_ready(families: Collection[str]) -> None:

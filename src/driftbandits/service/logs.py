@@ -6,6 +6,7 @@ import io
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
 from driftbandits.service.fold import Version, offer_of
 from driftbandits.service.views import clock_text, configuration
@@ -30,9 +31,11 @@ def event_answer(event: Event) -> EventAnswer:
     record: Any = unpacked(event.kind, event.body)
     if event.kind == DECISION:
         answer.version = record.version
-        answer.arms = [
-            Arm(id, x) for id, x in zip(record.arms, offer_of(record).x.tolist(), strict=True)
-        ]
+        offer = offer_of(record)
+        rows = offer.x.tolist() or [UNSET] * len(offer.arms)
+        answer.arms = [Arm(id, x) for id, x in zip(offer.arms, rows, strict=True)]
+        answer.context = None if offer.context is None else offer.context.tolist()
+        answer.place = record.place if record.place or record.ranking else None
         answer.baseline = record.arms[record.baseline] if record.baseline >= 0 else None
         answer.arm, answer.index = record.arms[record.index], record.index
         answer.suggested, answer.round = record.suggested, record.number
@@ -50,6 +53,11 @@ def event_answer(event: Event) -> EventAnswer:
     return answer
 
 
+def _rows(answer: EventAnswer) -> list[Any] | None:
+    rows = [arm.x for arm in answer.arms or () if arm.x is not UNSET]
+    return rows or None
+
+
 def parquet(events: list[Event]) -> bytes:
     """One row an event; columns that its kind does not have are null."""
     import polars
@@ -65,6 +73,7 @@ def parquet(events: list[Event]) -> bytes:
         "version": polars.Int64,
         "arm_ids": polars.List(polars.String),
         "x": polars.List(numbers),
+        "context": numbers,
         "baseline": polars.String,
         "arm": polars.String,
         "index": polars.Int64,
@@ -72,12 +81,13 @@ def parquet(events: list[Event]) -> bytes:
         "round": polars.Int64,
         "propensity": polars.Float64,
         "scores": numbers,
+        "place": polars.Int64,
         "value": polars.Float64,
     }
     special = {
         "at_ns": [event.at_ns for event in events],
         "arm_ids": [None if a.arms is None else [arm.id for arm in a.arms] for a in answers],
-        "x": [None if a.arms is None else [arm.x for arm in a.arms] for a in answers],
+        "x": [_rows(answer) for answer in answers],
     }
     columns = {
         name: special.get(name) or [getattr(answer, name, None) for answer in answers]

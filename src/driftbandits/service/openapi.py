@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from driftbandits.operations import JSON, Operation
-from driftbandits.wire import NAME_PATTERN, ErrorAnswer
+from driftbandits.wire import ID_PATTERN, NAME_PATTERN, ErrorAnswer
 
 _REFERENCE = "#/components/schemas/{name}"
 
@@ -64,9 +64,14 @@ def _described(operation: Operation[Any]) -> dict[str, Any]:
 
 
 def _parameters(operation: Operation[Any]) -> list[dict[str, Any]]:
-    name_schema = {"type": "string", "pattern": NAME_PATTERN}
+    patterns = {"policy": NAME_PATTERN, "event_id": ID_PATTERN}
     in_path = [
-        {"name": name, "in": "path", "required": True, "schema": name_schema}
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "pattern": patterns[name]},
+        }
         for name in re.findall(r"\{(\w+)\}", operation.path)
     ]
     in_query = [

@@ -42,3 +42,12 @@ def unknown_policy(policy: str) -> Refused:
 def too_large(most: int) -> Refused:
     """The rest of the body is not wanted, so nothing can follow it."""
     return Refused(413, "too_large", f"a body may have {most} bytes", is_last=True)
+
+
+def unknown_decision(policy: str, event_id: str, path: str) -> Refused:
+    message = f"policy {policy!r} made no decision with event_id {event_id!r}"
+    return Refused(404, "unknown_decision", message, path=path)
+
+
+def gone(event_id: str) -> Refused:
+    return Refused(410, "erased", f"the events of event_id {event_id!r} were erased")

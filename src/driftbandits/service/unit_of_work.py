@@ -133,13 +133,17 @@ class UnitOfWork:
                 known = known._replace(**{_PARTS[kind]: event})
         return known
 
-    def append(self, fold: Fold, kind: str, event_id: str, record: Record) -> None:
-        """Write down what has just been done to a fold."""
+    def append(
+        self, fold: Fold, kind: str, event_id: str, record: Record, *, seq: int | None = None
+    ) -> None:
+        """Write down what has just been done to a fold; `seq` unless it was its last event."""
         policy = fold.policy
         new_event = NewEvent(kind, event_id, fold.at_ns, packed(record))
         self.touched.add(policy)
         self._new_events.setdefault(policy, []).append(new_event)
-        self._added.setdefault((policy, event_id), []).append((fold.seq, new_event))
+        self._added.setdefault((policy, event_id), []).append(
+            (fold.seq if seq is None else seq, new_event)
+        )
 
     def learn_defaults(self, fold: Fold) -> None:
         """Learn the default reward of decisions that have waited long enough."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
+from typing import Any
 
 from driftbandits import wire
 from driftbandits.service import snapshots
 from driftbandits.service.fold import Fold, Version
+
+MOST_SHOWN_ARMS = 100
+"""Of separate arms: with more of them known, answers leave the estimates and the radius out."""
 
 
 def clock_text(at_ns: int) -> str:
@@ -64,7 +68,8 @@ def summary(fold: Fold) -> wire.PolicySummary:
 
 def policy_answer(fold: Fold) -> wire.PolicyAnswer:
     agent = fold.playing
-    radius = agent.radius
+    few = len(agent.arms) <= MOST_SHOWN_ARMS  # the estimate of each has to be made
+    radius = agent.radius if few else math.inf
     return wire.PolicyAnswer(
         policy=fold.policy,
         version=fold.version.record.version,
@@ -72,14 +77,21 @@ def policy_answer(fold: Fold) -> wire.PolicyAnswer:
         at=clock_text(fold.at_ns),
         configuration=configuration(fold.version),
         round=agent.issued,
-        theta_hat=agent.theta_hat.tolist(),
-        theta=agent.theta.tolist(),
+        theta_hat=_plain(agent.theta_hat) if few else {},
+        theta=_plain(agent.theta) if few else {},
         radius=radius if math.isfinite(radius) else 0.0,
         effective_sample_size=fold.effective_sample_size,
         detections=_detections(fold),
         pending=len(fold.pending),
         counts=counts(fold),
     )
+
+
+def _plain(theta: Any) -> list[float] | dict[str, list[float]]:
+    if isinstance(theta, dict):
+        return {arm: coordinates.tolist() for arm, coordinates in theta.items()}
+    coordinates: list[float] = theta.tolist()
+    return coordinates
 
 
 def _detections(fold: Fold) -> list[wire.Detection]:

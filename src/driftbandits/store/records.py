@@ -43,6 +43,9 @@ class Decided(Record):
     propensity: float
     scores: bytes  # (arms,) doubles
     key: str
+    context: bytes = b""  # (dim,) doubles that separate arms have in common, in place of x
+    ranking: tuple[tuple[int, float], ...] = ()  # of a list: index and propensity of each place
+    place: int = 0  # in a list; those behind the first have no x and no context of their own
 
 
 class Rewarded(Record):

@@ -195,19 +195,27 @@ function showRate(parts, frame) {
   });
 }
 
+/** The estimate in a row; that of separate arms is given by their ids. */
+const coordinatesOf = (theta) => (Array.isArray(theta) ? theta : Object.values(theta).flat());
+const namesOf = (theta) => (Array.isArray(theta) ? [["", theta]] : Object.entries(theta))
+  .flatMap(([arm, part]) => part.map((_, i) => `${arm} θ${i + 1}`.trim()));
+
 /** As it was when each minute began, and as watched since the page was opened. */
 function showPath(detail, estimates, frame) {
-  const size = detail.theta_hat.length;
+  const theta_hat = coordinatesOf(detail.theta_hat);
+  const names = namesOf(detail.theta_hat);
+  const size = theta_hat.length;
   const begun = detail.version > 1 && detail.configuration.fresh
     ? Date.parse(detail.configuration.since) : 0;
   const known = estimates
+    .map(({ at, theta }) => ({ at, theta: coordinatesOf(theta) }))
     .filter(({ at, theta }) => at >= frame.from && theta.length === size)
     .sort((a, b) => a.at - b.at);
   const spread = (i) => {
     const values = known.map(({ theta }) => theta[i]);
     return Math.max(...values) - Math.min(...values) + 1e-9 * Math.abs(values.at(-1));
   };
-  const coordinates = detail.theta_hat.map((_, i) => i);
+  const coordinates = theta_hat.map((_, i) => i);
   const named = coordinates.length <= MOST_LINES
     ? coordinates
     : [...coordinates].sort((a, b) => spread(b) - spread(a)).slice(0, MOST_LINES).sort((a, b) => a - b);
@@ -227,11 +235,11 @@ function showPath(detail, estimates, frame) {
     layers: [...rest.map((i) => line(i, "rest")), ...named.map((i, rank) => line(i, `tone-${rank}`))],
     legend: [
       ...named.map((i, rank) => ({
-        tone: `tone-${rank} thin`, label: `θ${i + 1} ${short(detail.theta_hat[i])}`,
+        tone: `tone-${rank} thin`, label: `${names[i]} ${short(theta_hat[i])}`,
       })),
       ...others, ...momentLegend(frame),
     ],
-    columns: named.map((i) => `θ${i + 1}`),
+    columns: named.map((i) => names[i]),
     rows: [...known.filter(({ at }) => at % MINUTE === 0), known.at(-1)]
       .map(({ at, theta }) => ({ at, cells: named.map((i) => short(theta[i])) })),
     label: `The estimated parameter over time, ${size} coordinates.`,

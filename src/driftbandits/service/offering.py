@@ -1,0 +1,126 @@
+"""What a decision is offered: from a request to an offer, and whether a policy takes it."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+
+import numpy as np
+from msgspec import UNSET
+
+from driftbandits import wire
+from driftbandits.agent import Agent
+from driftbandits.policies import ACCEPTED, Policy, check_actions
+from driftbandits.service.fold import Floats, Offer, place_ids
+from driftbandits.service.refusals import invalid
+
+_ID = re.compile(wire.ID_PATTERN)
+
+
+def offer_from(request: wire.DecisionRequest, key: str) -> Offer:
+    """The offer of a request, whatever the policy will say to it."""
+    arms = [wire.OfferedArm(arm) if isinstance(arm, str) else arm for arm in request.arms]
+    ids = _ids(arms)
+    return Offer(
+        ids,
+        _rows(arms),
+        _baseline(request.baseline, ids),
+        key,
+        context=None if request.context is None else np.array(request.context),
+        n=_places(request, len(ids)),
+    )
+
+
+def _ids(arms: list[wire.OfferedArm]) -> tuple[str, ...]:
+    ids = tuple([arm.id for arm in arms])
+    if len(set(ids)) < len(ids):
+        twice = next(i for i, id in enumerate(ids) if id in ids[:i])
+        raise invalid(f"the arm {ids[twice]!r} is there twice", f"$.arms[{twice}].id")
+    return ids
+
+
+def _baseline(baseline: str | None, ids: tuple[str, ...]) -> int:
+    """The place of the baseline, or -1 where there is none."""
+    if baseline is None:
+        return -1
+    if baseline not in ids:
+        raise invalid(f"baseline must be the id of an arm; got {baseline!r}", "$.baseline")
+    return ids.index(baseline)
+
+
+def _places(request: wire.DecisionRequest, arms: int) -> int:
+    n = request.n or 0
+    if n > arms:
+        raise invalid(f"n must be at most the number of arms, {arms}; got {n}", "$.n")
+    if not _ID.match(place_ids(request.event_id, n)[-1]):
+        raise invalid("event_id must leave room for the number of a place", "$.event_id")
+    return n
+
+
+def _rows(arms: list[wire.OfferedArm]) -> Floats:
+    """A row for each arm, or none at all."""
+    sizes = [-1 if arm.x is UNSET else len(arm.x) for arm in arms]
+    size = sizes[0]
+    if sizes.count(size) < len(sizes):
+        i = next(i for i, other in enumerate(sizes) if other != size)
+        if -1 in (size, sizes[i]):
+            raise invalid("x must be given for all arms or for none", f"$.arms[{i}]")
+        raise invalid(
+            f"x must be as long as that of the first arm, {size}; got {sizes[i]} numbers",
+            f"$.arms[{i}].x",
+        )
+    if size < 0:
+        return np.empty((0, 0))
+    numbers = chain.from_iterable([arm.x or () for arm in arms])
+    return np.fromiter(numbers, np.float64, len(arms) * size).reshape(len(arms), size)
+
+
+def check_offer(agent: Agent, offer: Offer) -> None:
+    """Refuse what the agent of a policy would refuse."""
+    policy = agent.policy
+    if offer.context is None:
+        _check_rows(policy, offer)
+    else:
+        _check_context(policy, offer)
+    if policy.separate:
+        try:
+            agent.check(**offer.asked_of(agent))
+        except ValueError as error:
+            raise invalid(str(error), "$.arms") from None
+
+
+def _check_rows(policy: Policy, offer: Offer) -> None:
+    if not len(offer.x):
+        wanted = "context, or x for each arm," if policy.separate else "x"
+        raise invalid(f"{wanted} must be given: this policy decides by vectors", "$.arms[0]")
+    if offer.x.shape[1] != policy.dim:
+        raise invalid(f"x must have {policy.dim} numbers; got {offer.x.shape[1]}", "$.arms[0].x")
+    _check_length("x", policy, offer.x, "$.arms[{row}].x")
+
+
+def _check_context(policy: Policy, offer: Offer) -> None:
+    assert offer.context is not None
+    if not policy.separate:
+        raise invalid(
+            "context must not be given to a policy whose arms share a model: give x for each arm, "
+            "or configure arms = 'separate'",
+            "$.context",
+        )
+    if len(offer.x):
+        raise invalid("give context or x for each arm, not both", "$.context")
+    if len(offer.context) != policy.dim:
+        raise invalid(
+            f"context must have {policy.dim} numbers; got {len(offer.context)}", "$.context"
+        )
+    _check_length("context", policy, offer.context[None, :], "$.context")
+
+
+def _check_length(what: str, policy: Policy, rows: Floats, path: str) -> None:
+    if check_actions(policy.numbers, rows) != ACCEPTED:
+        lengths = np.linalg.norm(rows, axis=1)
+        longest = int(np.argmax(lengths))
+        raise invalid(
+            f"{what} must not be longer than L = {policy.L:g}; its length is "
+            f"{lengths[longest]:.6g}. Configure a larger L, or too_long = 'rescale'.",
+            path.format(row=longest),
+        )
