@@ -79,7 +79,7 @@ def test_every_method_of_a_client_calls_an_operation_that_is_there(name):
     method = getattr(Described(), name)
     wanted = inspect.signature(method).parameters
     call = method(**{argument: GIVEN[argument] for argument in wanted if argument in GIVEN})
-    path = call.operation.path.replace("{policy}", "news")
+    path = call.operation.path.format(**GIVEN)
     assert operations_of(described())[call.operation.id] == (call.method, call.operation.path)
     assert call.path.partition("?")[0] == path
     assert (call.body is None) == (call.operation.request is None)

@@ -29,7 +29,7 @@ class Pair:
     def __init__(
         self, name: str, *, clock: str = "decisions", intercept: bool = True, **more
     ) -> None:
-        given = {**arguments(name), **more}
+        given = kinds.taken(name, {**arguments(name), **more})
         self.separate = db.Agent(
             db.policy(name, dim=DIM, arms="separate", intercept=intercept, **given),
             seed=5,
@@ -38,7 +38,9 @@ class Pair:
         self.size = DIM + intercept
         L = np.sqrt(given.pop("L", 1.0) ** 2 + intercept)
         self.block = db.Agent(
-            db.policy(name, dim=self.size * len(ARMS), L=L, **given), seed=5, clock=clock
+            db.policy(name, dim=self.size * len(ARMS), **kinds.taken(name, {"L": L}), **given),
+            seed=5,
+            clock=clock,
         )
 
     def blocks(self, rows: np.ndarray, arms: list) -> np.ndarray:

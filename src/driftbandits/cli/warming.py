@@ -71,7 +71,7 @@ def _new_events(name: str, log: Log, apprentice: Configured) -> Iterator[NewEven
 
     yield configured(apprentice, int(log.at[0]))
     for row in log:
-        [made] = fold.decide(row.event_id, _offer(row), row.at)
+        made = fold.decide(row.event_id, _offer(row), row.at)
         yield NewEvent(DECISION, row.event_id, row.at, packed(made))
         if row.reward is not None:
             kind = fold.reward(row.event_id, row.reward, row.at)

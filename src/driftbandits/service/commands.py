@@ -84,7 +84,7 @@ class Decide(Command):
         self._check_places(work)
         work.touched.add(self.policy)
         before = fold.seq
-        made = fold.decide(self.event_id, self.offer, work.time_for(fold))
+        made = fold.decide_all(self.event_id, self.offer, work.time_for(fold))
         for place, (event_id, record) in enumerate(zip(self.event_ids, made, strict=True), 1):
             work.append(fold, DECISION, event_id, record, seq=before + place)
         return decision_answer(self.event_id, made[0], before + 1)

@@ -156,7 +156,11 @@ class Fold:
             self.history.start_weighing()
         self.versions.append(Version(self.seq, at_ns, record))
 
-    def decide(
+    def decide(self, event_id: str, offer: Offer, at_ns: int) -> Decided:
+        """Make a decision by itself."""
+        return self.decide_all(event_id, offer, at_ns)[0]
+
+    def decide_all(
         self, event_id: str, offer: Offer, at_ns: int, *, played: Sequence[int] | None = None
     ) -> list[Decided]:
         """Make a decision, or those of a list; what may be wrong with an offer was checked before.
@@ -347,7 +351,7 @@ class Fold:
         """A list is made with its first place; the events of the others are compared with it."""
         if not record.place:
             played = [index for index, _ in record.ranking] or [record.index]
-            made = self.decide(event.event_id, offer_of(record), event.at_ns, played=played)
+            made = self.decide_all(event.event_id, offer_of(record), event.at_ns, played=played)
             self._listed = dict(zip(place_ids(event.event_id, len(made)), made, strict=True))
         self.differences += self._listed.pop(event.event_id, None) != record
 
