@@ -62,10 +62,14 @@ class Arm(Answer):
     x: Annotated[Any, Meta(extra_json_schema={"type": "array", "items": {"type": "number"}})] = (
         UNSET
     )
+    features: dict[str, Any] | UnsetType = UNSET
 
 
 class OfferedArm(Arm, forbid_unknown_fields=True):
-    """An arm of a request, held to the limits; separate arms may do without an x of their own."""
+    """An arm of a request, held to the limits.
+
+    It has an `x`, or `features` where the policy has them. Separate arms may have neither.
+    """
 
     id: ArmId
     x: Vector | UnsetType = UNSET
@@ -74,26 +78,32 @@ class OfferedArm(Arm, forbid_unknown_fields=True):
 class DecisionRequest(Request):
     """Which of these arms?
 
-    `context` is what separate arms have in common, in place of an `x` of each; such arms may be
-    given by their ids alone. `n` asks for a ranked list of so many. `baseline` is the id of the arm
-    that the caller would play by itself.
+    `context` is an object of columns and values where the policy has features, and a vector that
+    separate arms have in common, in place of an `x` of each; arms that need no more may be given by
+    their ids alone. `n` asks for a ranked list of so many. `baseline` is the id of the arm that the
+    caller would play by itself.
     """
 
     event_id: EventId
     arms: Annotated[list[OfferedArm | ArmId], Meta(min_length=1, max_length=MOST_ARMS)]
     baseline: ArmId | None = None
-    context: Vector | None = None
+    context: Vector | dict[str, Any] | None = None
     n: Annotated[int, Meta(ge=1, le=MOST_PLACES)] | None = None
 
     @property
     def strings(self) -> int:
+        if isinstance(self.context, dict):
+            return -1
         more = 2 * (self.baseline is not None) + (self.context is not None) + (self.n is not None)
-        return 3 + sum([_strings_of(arm) for arm in self.arms]) + more
+        of_arms = [_strings_of(arm) for arm in self.arms]
+        return -1 if -1 in of_arms else 3 + sum(of_arms) + more
 
 
 def _strings_of(arm: OfferedArm | str) -> int:
     if isinstance(arm, str):
         return 1
+    if arm.features is not UNSET:
+        return -1
     return 2 if arm.x is UNSET else 3
 
 
@@ -130,7 +140,8 @@ class DecisionsRequest(Request):
 
     @property
     def strings(self) -> int:
-        return 1 + sum(decision.strings for decision in self.decisions)
+        counted = [decision.strings for decision in self.decisions]
+        return -1 if -1 in counted else 1 + sum(counted)
 
 
 # -- rewards -------------------------------------------------------------------------------------
@@ -266,10 +277,11 @@ class Detection(Answer):
     change: int | None
 
 
-class PolicyAnswer(Answer):
+class PolicyAnswer(Answer, omit_defaults=True):
     """A policy as of its event `seq`.
 
-    The estimate of separate arms is given by their ids, up to a hundred of them.
+    The estimate of separate arms is given by their ids, up to a hundred of them. `names` are those
+    of its coordinates, where the policy has features.
     """
 
     policy: str
@@ -285,6 +297,7 @@ class PolicyAnswer(Answer):
     detections: list[Detection]
     pending: int
     counts: Counts
+    names: list[str] | None = None
 
 
 class PolicySummary(Answer):
@@ -341,12 +354,17 @@ class HistoryAnswer(Answer):
 
 
 class ScoredArm(Answer):
-    """Score = mean + width; both are null for a decision that only the log remembers."""
+    """Score = mean + width; both are null for a decision that only the log remembers.
+
+    `parts` are what each feature added to the linear score, by name.
+    """
 
     id: str
     score: float
     mean: float | None = None
     width: float | None = None
+    features: dict[str, Any] | UnsetType = UNSET
+    parts: dict[str, float] | UnsetType = UNSET
 
 
 class Outcome(Answer):
@@ -371,6 +389,7 @@ class ExplainedDecision(Answer):
     propensity: float
     arms: list[ScoredArm]
     outcome: Outcome | None
+    context: list[float] | dict[str, Any] | UnsetType = UNSET
 
 
 class ExplanationAnswer(Answer):
@@ -402,7 +421,7 @@ class EventAnswer(Answer, omit_defaults=True):
     erased: bool = False
     version: int | None = None
     arms: list[Arm] | None = None
-    context: list[float] | None = None
+    context: list[float] | dict[str, Any] | None = None
     baseline: str | None = None
     arm: str | None = None
     index: int | None = None

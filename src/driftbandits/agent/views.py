@@ -100,6 +100,12 @@ class Views:
                 return {arm: tables.named(own, self.policy) for arm, own in theta.items()}
             return tables.named(theta, self.policy)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the coordinates of theta mean, in their order, as far as they have a meaning yet."""
+        with self._lock:
+            return tuple(self._named_tables().encoding.book.names)
+
     def features_report(self) -> Report:
         """Levels, what they share, missing and clipped values, the dimension and what it costs."""
         with self._lock:

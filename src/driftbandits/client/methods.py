@@ -63,10 +63,14 @@ class Methods:
     def put_policy(self, /, policy: str, name: str, **arguments: Any) -> Call[PolicyState]:
         """Make a policy, or change its configuration; the arguments are those of `db.policy`.
 
+        features are `db.Features`, or the plain data of them.
+
         Further ones say how it is served: mode, reward_wait_s, default_reward, half_life_s,
         window_s, seed.
         """
         body = {"name": name, **arguments}  # the service knows which there are
+        if hasattr(body.get("features"), "to_dict"):
+            body["features"] = body["features"].to_dict()
         return call(operations.CONFIGURE, policy=policy, body=body)
 
     @method
@@ -82,8 +86,10 @@ class Methods:
     ) -> Call[Decision]:
         """Choose one of `arms`: {id: x, ...}, or a list of Arm or {"id": ..., "x": ...}.
 
-        Separate arms may be given by their ids, with the `context` that they share. With n the
-        answer has a `ranking` of so many, each place with an event_id and a reward of its own.
+        Where the policy has features, `context` is a dict of columns and values, and so is what
+        stands for the x of an arm. Separate arms may be given by their ids, with the `context` that
+        they share. With n the answer has a `ranking` of so many, each place with an event_id and a
+        reward of its own.
         """
         body = _decision(arms, event_id, baseline, context, n)
         return call(operations.DECIDE, policy=policy, body=body)
@@ -177,7 +183,7 @@ def _decision(
 def _arms(arms: Any) -> list[Any]:
     """Arms as the service wants them: from {id: x}, or a list of Arm, {"id", "x"} or ids."""
     if isinstance(arms, Mapping):
-        return [wire.OfferedArm(name, x) for name, x in arms.items()]
+        return [_arm(name, of_arm) for name, of_arm in arms.items()]
     listed = isinstance(arms, Sequence) and not isinstance(arms, str)
     if listed and all(isinstance(arm, (Arm, Mapping, str)) for arm in arms):
         return list(arms)
@@ -185,6 +191,14 @@ def _arms(arms: Any) -> list[Any]:
         'arms must be {id: x, ...}, or a list of Arm, {"id": ..., "x": ...} or ids; '
         f"got {type(arms).__name__}"
     )
+
+
+def _arm(name: str, given: Any) -> wire.OfferedArm:
+    if given is None:
+        return wire.OfferedArm(name)
+    if isinstance(given, Mapping):
+        return wire.OfferedArm(name, features=dict(given))
+    return wire.OfferedArm(name, given)
 
 
 def _one_of_many(i: int, request: Mapping[str, Any]) -> wire.DecisionRequest:

@@ -30,6 +30,11 @@ def _take(event: Event, join: Join) -> None:
         record = unpacked(DECISION, event.body)
         if record.place:
             return  # it shares the round of the first place, and has no action set of its own
+        if record.table:
+            raise ValueError(
+                f"policy has features, of which decision {event.event_id!r} was made: a log of "
+                "vectors is needed here"
+            )
         count = len(record.arms)
         shared = np.frombuffer(record.context or record.x, dtype="<f8")
         arms = np.tile(shared, (count, 1)) if record.context else shared.reshape(count, -1)

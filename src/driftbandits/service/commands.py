@@ -14,7 +14,7 @@ import numpy as np
 from driftbandits import wire
 from driftbandits.policies import Policy
 from driftbandits.rewards import CLIP
-from driftbandits.service.fold import Fold, Offer, place_ids
+from driftbandits.service.fold import Fold, Offer, offer_of, place_ids
 from driftbandits.service.offering import check_offer
 from driftbandits.service.refusals import Refused, gone, invalid, unknown_decision
 from driftbandits.service.unit_of_work import UnitOfWork
@@ -108,6 +108,7 @@ class Decide(Command):
             and record.x == offer.x.tobytes()
             and record.context == offer.context_bytes
             and record.baseline == offer.baseline
+            and offer_of(record).values == offer.values
             and len(record.ranking) == offer.n
             and not record.place
         )

@@ -56,8 +56,8 @@ def wanted_policy(request: Any) -> Policy:
             raise invalid(f"{given['name']} forgets by no {argument}", f"$.{name}")
     by_time = arguments_by_time(half_life_s=request.half_life_s, window_s=request.window_s)
     policy = _made({**given, **by_time})
-    if policy.features is not None:
-        raise invalid("features must be left out: the service takes vectors", "$.features")
+    if policy.features is not None and policy.features.limit > wire.MOST_DIMENSIONS:
+        raise _too_large("features.limit", policy.features.limit, wire.MOST_DIMENSIONS)
     return policy
 
 
@@ -86,7 +86,8 @@ def _made(arguments: dict[str, Any]) -> Policy:
         return make_policy(**arguments)
     except (ValueError, TypeError, OverflowError) as error:
         first = str(error).split(" ", 1)[0]
-        raise invalid(str(error), f"$.{first}" if first in _PARAMETERS else "$") from None
+        elsewhere = "$" if arguments.get("features") is None else "$.features"
+        raise invalid(str(error), f"$.{first}" if first in _PARAMETERS else elsewhere) from None
 
 
 def wanted_record(request: Any, policy: Policy, *, key: str) -> Configured:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from driftbandits import wire
 from driftbandits.agent import UnknownDecision
-from driftbandits.service.fold import Fold
+from driftbandits.service.fold import Fold, offer_of
 from driftbandits.service.refusals import gone, unknown_decision, unknown_policy
 from driftbandits.service.views import clock_text
 from driftbandits.store import DECISION, Event, Known, Store
@@ -80,20 +81,37 @@ def _decision(fold: Fold, logged: Logged) -> wire.ExplainedDecision:
         propensity=record.propensity,
         arms=_arms(fold, record),
         outcome=_outcome(logged.known),
+        context=_context(record),
     )
+
+
+def _context(record: Decided) -> list[float] | dict[str, Any] | UnsetType:
+    offer = offer_of(record)
+    if offer.context is not None:
+        vector: list[float] = offer.context.tolist()
+        return vector
+    columns, _ = offer.values
+    return UNSET if columns is None else columns
 
 
 def _arms(fold: Fold, record: Decided) -> list[wire.ScoredArm]:
     scores = np.frombuffer(record.scores, dtype="<f8").tolist()
+    _, rows = offer_of(record).values
+    arms = [
+        wire.ScoredArm(id, score, features=UNSET if row is None else row)
+        for id, score, row in zip(record.arms, scores, rows, strict=True)
+    ]
     try:
-        made = fold.playing.explain(record.number).decision
+        made = fold.playing.explain(record.number)
     except UnknownDecision:
-        made = None
+        return arms
     # Numbers start again with a version and while frozen: the same bits tell that it is the one.
-    if made is None or made.scores.tobytes() != record.scores:
-        return [wire.ScoredArm(*pair) for pair in zip(record.arms, scores, strict=True)]
-    parts = zip(record.arms, scores, made.means.tolist(), made.widths.tolist(), strict=True)
-    return [wire.ScoredArm(*part) for part in parts]
+    if made.decision.scores.tobytes() == record.scores:
+        for i, arm in enumerate(arms):
+            arm.mean, arm.width = float(made.decision.means[i]), float(made.decision.widths[i])
+            if made.contributions is not None:
+                arm.parts = made.contributions[arm.id]
+    return arms
 
 
 def _outcome(known: Known) -> wire.Outcome | None:

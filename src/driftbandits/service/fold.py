@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -72,6 +73,7 @@ class Offer(NamedTuple):
     propensity: float = 1.0  # with which the caller chose the baseline, as far as is known
     context: Floats | None = None  # (dim,), what separate arms have in common; then x has no rows
     n: int = 0  # places of a ranked list; 0: a decision by itself
+    table: bytes = b""  # what the features are to be made of, see `Decided`
 
     @property
     def context_bytes(self) -> bytes:
@@ -79,9 +81,20 @@ class Offer(NamedTuple):
 
     def asked_of(self, agent: Agent) -> dict[str, Any]:
         """What the agent is given."""
+        if agent.policy.features is not None:
+            context, rows = self.values
+            return {"context": context, "arms": dict(zip(self.arms, rows, strict=True))}
         if not agent.policy.separate:
             return {"actions": self.x}
         return {"actions": self.x if self.context is None else self.context, "arms": self.arms}
+
+    @property
+    def values(self) -> tuple[dict[str, Any] | None, list[dict[str, Any] | None]]:
+        """The columns of the context and of each arm."""
+        if not self.table:
+            return None, [None] * len(self.arms)
+        context, rows = msgspec.json.decode(self.table)
+        return context, rows
 
 
 def place_ids(event_id: str, n: int) -> list[str]:
@@ -228,6 +241,7 @@ class Fold:
             scores=choice.scores.tobytes(),
             key=offer.key,
             context=offer.context_bytes if first else b"",
+            table=offer.table if first else b"",
             ranking=tuple(ranking) if first and offer.n else (),
             place=place,
         )
@@ -361,7 +375,9 @@ def offer_of(record: Decided) -> Offer:
     context = _numbers(record.context) if record.context else None
     x = _numbers(record.x).reshape(len(record.arms) if record.x else 0, -1 if record.x else 0)
     n = len(record.ranking)
-    return Offer(record.arms, x, record.baseline, record.key, record.propensity, context, n)
+    return Offer(
+        record.arms, x, record.baseline, record.key, record.propensity, context, n, record.table
+    )
 
 
 def _numbers(content: bytes) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from driftbandits.agent import Agent
+from driftbandits.agent.tables import CONSTANT
 
 MINUTES = 1440
 MOST_COORDINATES = 50
@@ -14,10 +15,33 @@ _MINUTE_NS = 60_000_000_000
 KEPT_DETECTIONS = 1000
 
 
-def _coordinates(theta: Any) -> list[float]:
-    """In a row; of separate arms one after the other."""
+def names(agent: Agent) -> list[str] | None:
+    """Of the coordinates that are shown, where the policy has features."""
+    if agent.policy.features is None:
+        return None
+    return [*([CONSTANT] if agent.policy.intercept else []), *agent.names]
+
+
+def coordinates(agent: Agent, theta: Any) -> list[float]:
+    """An estimate as it is shown: as it is, or the constant and then what has a name.
+
+    So coordinates that levels are given later come last.
+    """
+    plain: list[float] = theta.tolist()
+    if agent.policy.features is None:
+        return plain
+    return [*(plain[-1:] if agent.policy.intercept else []), *plain[: len(agent.names)]]
+
+
+def _size(agent: Agent) -> int:
+    policy = agent.policy
+    return policy.model_dim if policy.features is None else len(agent.names) + policy.intercept
+
+
+def _in_a_row(agent: Agent) -> list[float]:
+    theta = agent.theta_hat
     parts = theta.values() if isinstance(theta, dict) else [theta]
-    return [coordinate for part in parts for coordinate in part.tolist()]
+    return [coordinate for part in parts for coordinate in coordinates(agent, part)]
 
 
 class History:
@@ -37,8 +61,8 @@ class History:
         minute = at_ns // _MINUTE_NS
         if minute in self.minutes:
             return
-        few = agent.policy.model_dim * max(len(agent.arms), 1) <= MOST_COORDINATES
-        self.minutes[minute] = [0, 0, 0.0, 0.0, _coordinates(agent.theta_hat) if few else []]
+        few = _size(agent) * max(len(agent.arms), 1) <= MOST_COORDINATES
+        self.minutes[minute] = [0, 0, 0.0, 0.0, _in_a_row(agent) if few else []]
         while next(iter(self.minutes)) <= minute - MINUTES:
             del self.minutes[next(iter(self.minutes))]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import msgspec
 import numpy as np
 from msgspec import UNSET
 
@@ -33,8 +34,12 @@ def event_answer(event: Event) -> EventAnswer:
         answer.version = record.version
         offer = offer_of(record)
         rows = offer.x.tolist() or [UNSET] * len(offer.arms)
-        answer.arms = [Arm(id, x) for id, x in zip(offer.arms, rows, strict=True)]
-        answer.context = None if offer.context is None else offer.context.tolist()
+        columns, tables = offer.values
+        answer.arms = [
+            Arm(id, x, UNSET if table is None else table)
+            for id, x, table in zip(offer.arms, rows, tables, strict=True)
+        ]
+        answer.context = columns if offer.context is None else offer.context.tolist()
         answer.place = record.place if record.place or record.ranking else None
         answer.baseline = record.arms[record.baseline] if record.baseline >= 0 else None
         answer.arm, answer.index = record.arms[record.index], record.index
@@ -58,6 +63,15 @@ def _rows(answer: EventAnswer) -> list[Any] | None:
     return rows or None
 
 
+def _table(answer: EventAnswer) -> str | None:
+    """The values of context and arms as JSON: which columns there are differs from row to row."""
+    rows = [None if arm.features is UNSET else arm.features for arm in answer.arms or ()]
+    context = answer.context if isinstance(answer.context, dict) else None
+    if context is None and not any(row is not None for row in rows):
+        return None
+    return msgspec.json.encode([context, rows]).decode()
+
+
 def parquet(events: list[Event]) -> bytes:
     """One row an event; columns that its kind does not have are null."""
     import polars
@@ -74,6 +88,7 @@ def parquet(events: list[Event]) -> bytes:
         "arm_ids": polars.List(polars.String),
         "x": polars.List(numbers),
         "context": numbers,
+        "table": polars.String,
         "baseline": polars.String,
         "arm": polars.String,
         "index": polars.Int64,
@@ -88,6 +103,8 @@ def parquet(events: list[Event]) -> bytes:
         "at_ns": [event.at_ns for event in events],
         "arm_ids": [None if a.arms is None else [arm.id for arm in a.arms] for a in answers],
         "x": [_rows(answer) for answer in answers],
+        "context": [a.context if isinstance(a.context, list) else None for a in answers],
+        "table": [_table(answer) for answer in answers],
     }
     columns = {
         name: special.get(name) or [getattr(answer, name, None) for answer in answers]

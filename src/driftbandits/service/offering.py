@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from itertools import chain
+from typing import Any
 
+import msgspec
 import numpy as np
 from msgspec import UNSET
 
@@ -15,20 +17,29 @@ from driftbandits.service.fold import Floats, Offer, place_ids
 from driftbandits.service.refusals import invalid
 
 _ID = re.compile(wire.ID_PATTERN)
+_COLUMN = re.compile(r"column '([^']*)'")
 
 
 def offer_from(request: wire.DecisionRequest, key: str) -> Offer:
     """The offer of a request, whatever the policy will say to it."""
     arms = [wire.OfferedArm(arm) if isinstance(arm, str) else arm for arm in request.arms]
-    ids = _ids(arms)
+    ids, context = _ids(arms), request.context
     return Offer(
         ids,
         _rows(arms),
         _baseline(request.baseline, ids),
         key,
-        context=None if request.context is None else np.array(request.context),
+        context=np.array(context) if isinstance(context, list) else None,
         n=_places(request, len(ids)),
+        table=_table(context if isinstance(context, dict) else None, arms),
     )
+
+
+def _table(context: dict[str, Any] | None, arms: list[wire.OfferedArm]) -> bytes:
+    rows = [None if arm.features is UNSET else arm.features for arm in arms]
+    if context is None and not any(row is not None for row in rows):
+        return b""
+    return msgspec.json.encode([context, rows])
 
 
 def _ids(arms: list[wire.OfferedArm]) -> tuple[str, ...]:
@@ -78,15 +89,48 @@ def _rows(arms: list[wire.OfferedArm]) -> Floats:
 def check_offer(agent: Agent, offer: Offer) -> None:
     """Refuse what the agent of a policy would refuse."""
     policy = agent.policy
-    if offer.context is None:
+    if policy.features is not None:
+        _check_no_vectors(offer)
+    elif offer.table:
+        raise invalid(
+            "features must not be given: this policy decides by vectors", _first_table(offer)
+        )
+    elif offer.context is None:
         _check_rows(policy, offer)
     else:
         _check_context(policy, offer)
-    if policy.separate:
+    if policy.separate or policy.features is not None:
         try:
             agent.check(**offer.asked_of(agent))
         except ValueError as error:
-            raise invalid(str(error), "$.arms") from None
+            raise invalid(str(error), _place_of(str(error), offer)) from None
+
+
+def _check_no_vectors(offer: Offer) -> None:
+    vector = "$.context" if offer.context is not None else "$.arms[0].x" if len(offer.x) else None
+    if vector is not None:
+        raise invalid(
+            "this policy has features: give context and the features of each arm as objects of "
+            "columns and values, not vectors",
+            vector,
+        )
+
+
+def _first_table(offer: Offer) -> str:
+    context, rows = offer.values
+    if context is not None:
+        return "$.context"
+    return f"$.arms[{next(i for i, row in enumerate(rows) if row is not None)}].features"
+
+
+def _place_of(message: str, offer: Offer) -> str:
+    """Where the arm and the column are that a message names."""
+    column = _COLUMN.search(message)
+    within = f".{column[1]}" if column else ""
+    for i, arm in enumerate(offer.arms):
+        if message.startswith(f"arm {arm!r}: "):
+            return f"$.arms[{i}].features{within}"
+    return f"$.context{within}" if column else "$.arms"
 
 
 def _check_rows(policy: Policy, offer: Offer) -> None:

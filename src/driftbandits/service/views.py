@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from driftbandits import wire
+from driftbandits.agent import Agent
 from driftbandits.service import snapshots
 from driftbandits.service.fold import Fold, Version
+from driftbandits.service.history import coordinates, names
 
 MOST_SHOWN_ARMS = 100
 """Of separate arms: with more of them known, answers leave the estimates and the radius out."""
@@ -77,21 +79,21 @@ def policy_answer(fold: Fold) -> wire.PolicyAnswer:
         at=clock_text(fold.at_ns),
         configuration=configuration(fold.version),
         round=agent.issued,
-        theta_hat=_plain(agent.theta_hat) if few else {},
-        theta=_plain(agent.theta) if few else {},
+        theta_hat=_plain(agent, agent.theta_hat) if few else {},
+        theta=_plain(agent, agent.theta) if few else {},
         radius=radius if math.isfinite(radius) else 0.0,
         effective_sample_size=fold.effective_sample_size,
         detections=_detections(fold),
         pending=len(fold.pending),
         counts=counts(fold),
+        names=names(agent),
     )
 
 
-def _plain(theta: Any) -> list[float] | dict[str, list[float]]:
+def _plain(agent: Agent, theta: Any) -> list[float] | dict[str, list[float]]:
     if isinstance(theta, dict):
-        return {arm: coordinates.tolist() for arm, coordinates in theta.items()}
-    coordinates: list[float] = theta.tolist()
-    return coordinates
+        return {arm: coordinates(agent, own) for arm, own in theta.items()}
+    return coordinates(agent, theta)
 
 
 def _detections(fold: Fold) -> list[wire.Detection]:

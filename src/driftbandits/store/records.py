@@ -45,7 +45,8 @@ class Decided(Record):
     key: str
     context: bytes = b""  # (dim,) doubles that separate arms have in common, in place of x
     ranking: tuple[tuple[int, float], ...] = ()  # of a list: index and propensity of each place
-    place: int = 0  # in a list; those behind the first have no x and no context of their own
+    place: int = 0  # in a list; those behind the first have no x, context and table of their own
+    table: bytes = b""  # JSON, values as they were sent: [context, [features of each arm]]
 
 
 class Rewarded(Record):

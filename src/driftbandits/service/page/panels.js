@@ -197,18 +197,22 @@ function showRate(parts, frame) {
 
 /** The estimate in a row; that of separate arms is given by their ids. */
 const coordinatesOf = (theta) => (Array.isArray(theta) ? theta : Object.values(theta).flat());
-const namesOf = (theta) => (Array.isArray(theta) ? [["", theta]] : Object.entries(theta))
-  .flatMap(([arm, part]) => part.map((_, i) => `${arm} θ${i + 1}`.trim()));
+const namesOf = ({ theta_hat: theta, names }) =>
+  (Array.isArray(theta) ? [["", theta]] : Object.entries(theta))
+    .flatMap(([arm, part]) => part.map((_, i) => `${arm} ${names?.[i] ?? `θ${i + 1}`}`.trim()));
+/** Coordinates with names come one after the other: before it came, each was 0. */
+const lengthened = (theta, size, detail) => (detail.names && Array.isArray(detail.theta_hat)
+  ? [...theta, ...Array(Math.max(0, size - theta.length)).fill(0)] : theta);
 
 /** As it was when each minute began, and as watched since the page was opened. */
 function showPath(detail, estimates, frame) {
   const theta_hat = coordinatesOf(detail.theta_hat);
-  const names = namesOf(detail.theta_hat);
+  const names = namesOf(detail);
   const size = theta_hat.length;
   const begun = detail.version > 1 && detail.configuration.fresh
     ? Date.parse(detail.configuration.since) : 0;
   const known = estimates
-    .map(({ at, theta }) => ({ at, theta: coordinatesOf(theta) }))
+    .map(({ at, theta }) => ({ at, theta: lengthened(coordinatesOf(theta), size, detail) }))
     .filter(({ at, theta }) => at >= frame.from && theta.length === size)
     .sort((a, b) => a.at - b.at);
   const spread = (i) => {
