@@ -28,7 +28,7 @@ def test_what_a_later_service_adds_does_not_disturb_a_client():
                 "seq": 1,
                 "at": "now",
                 "kind": "dream",
-                "arms": [{"id": "an id of a new kind!", "x": [1.0], "features": {"price": 2}}],
+                "arms": [{"id": "an id of a new kind!", "x": [1.0], "colour": {"price": 2}}],
                 "mood": "good",
             }
         ],
