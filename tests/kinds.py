@@ -128,14 +128,30 @@ def self_concordant(name: str) -> bool:
     return row_of(name).radius == "self-concordant"
 
 
-def for_drift(name: str) -> bool:
+def for_fixed_arms(name: str) -> bool:
+    """An index of counts."""
+    return row_of(name).radius == "count"
+
+
+def of_the_predictor(name: str) -> bool:
+    """A bound on a . theta, not on the mean."""
+    return row_of(name).radius == "predictor"
+
+
+def one_matrix(name: str) -> bool:
+    """W stands for W~ too."""
     return row_of(name).one_matrix
 
 
+def for_drift(name: str) -> bool:
+    return one_matrix(name) and not for_fixed_arms(name)
+
+
+optimistic = either(pooled, of_the_predictor)
 samples_parameters = either(posterior, perturbed)
 randomised = either(samples_parameters, scaled)
 without_bonus = either(indifferent, greedy)
-projected = no(either(linear, indifferent, pooled, self_concordant, randomised))
+projected = no(either(linear, indifferent, optimistic, self_concordant, randomised))
 
 
 def of_the_paper(name: str) -> bool:

@@ -62,6 +62,8 @@ class Reference:
             object.__setattr__(self, "lam", self._rule_of_the_source())
 
     def _rule_of_the_source(self):
+        if kinds.for_fixed_arms(self.name):
+            return 1e-3
         if kinds.for_drift(self.name) and not kinds.local(self.name):
             return self.d / self.c
         if kinds.either(kinds.local, kinds.self_concordant)(self.name) and self.horizon is not None:
@@ -194,7 +196,7 @@ class Reference:
         if self.projection == "radial":
             return theta_hat * (self.S / length)
         A, _, w = self.weighted(clock, played)
-        squared = self.memory == "discount" and not kinds.for_drift(self.name)
+        squared = self.memory == "discount" and not kinds.one_matrix(self.name)
         M_inverse = np.linalg.inv(self.design(clock, played, power=2 if squared else 1))
         local = kinds.local(self.name)
 
@@ -258,10 +260,15 @@ class Reference:
         log_confidence = np.log((T if self.memory == "window" else 1) / self.delta)
         if self.memory == "window":
             n = min(n, self.window)
+        if kinds.for_fixed_arms(self.name):
+            return self._count_radius(n)
         if self.memory == "discount":
             n = (1 - self.discount ** (2 * n)) / (1 - self.discount**2)
         if kinds.self_concordant(self.name):
             return self._self_concordant_radius(n, T, theta_hat)
+        if kinds.of_the_predictor(self.name):
+            wide = np.sqrt(self.d / 2 * np.log(1 + 2 * n / self.d) + np.log(1 / self.delta))
+            return self.m / 2 / self.c * wide
         d, L, lam, S, k = self.d, self.longest, self.lam, self.S, self.k
         if kinds.local(self.name):
             # written for L = 1 in the source; for another L, actions and parameter are rescaled
@@ -284,6 +291,12 @@ class Reference:
         if kinds.perturbed(self.name):
             factor = k * k / self.c
         return factor * (c_t + np.sqrt(self.c * lam) * S + bias)
+
+    def _count_radius(self, n):
+        if self.memory == "discount":
+            n = sum(self.discount**age for age in range(n))
+        weight = {"everything": 2.0, "window": 0.6, "discount": 4 * 0.5}[self.memory]
+        return self.m * np.sqrt(weight * np.log(max(n, 2)))
 
     def _local_deviation(self, n, log_confidence):
         lam, m, d = self.lam / self.longest**2, self.m, self.d
@@ -316,7 +329,7 @@ class Reference:
             return np.linalg.inv(J)
         if kinds.perturbed(self.name):
             return np.linalg.inv(J) @ C @ np.linalg.inv(J)
-        if self.is_linear and self.memory == "discount" and not kinds.for_drift(self.name):
+        if self.is_linear and self.memory == "discount" and not kinds.one_matrix(self.name):
             return np.linalg.inv(V) @ C @ np.linalg.inv(V)
         return np.linalg.inv(V)
 
@@ -333,4 +346,7 @@ class Reference:
         B = self.spread(clock, played, theta_hat)
         norms = np.sqrt(np.einsum("ki,ij,kj->k", A, B, A))
         radius = self.bonus_scale * self.radius(clock, theta_hat)
+        if kinds.of_the_predictor(self.name):
+            best = self.centre + self.mean(A @ theta + radius * norms)
+            return Scores(theta_hat, theta, means, best - means)
         return Scores(theta_hat, theta, means, radius * norms)

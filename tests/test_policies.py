@@ -477,7 +477,7 @@ BAD_ARGUMENTS = [
     ("LogisticUCB", {"S": 50.0, "L": 20.0}, ["L", "S", "1000"]),
     ("LogisticUCB", {"S": 800.0, "link": "poisson", "m": 3}, ["L", "S", "800"]),
     ("greedy", {"window": 5, "discount": 0.5}, ["window", "discount", "5", "0.5"]),
-    ("UCB1", {}, ["name", "'UCB1'", "SW-GLUCB"]),
+    ("UCB2", {}, ["name", "'UCB2'", "SW-GLUCB"]),
     ("sw-glucb", {}, ["name", "'sw-glucb'"]),
     (None, {}, ["name", "None"]),
     (["LinUCB"], {}, ["name", "['LinUCB']"]),

@@ -133,12 +133,19 @@ def _summary(
         replicate=replicate,
         regret=run.regret[at] if run.regret.size else np.full(at.size, np.nan),
         reward=np.cumsum(np.nan_to_num(received))[at],
-        theta_hat=run.theta_hat[every - 1 :: every].copy(),
+        theta_hat=_believed(run, trace)[every - 1 :: every].copy(),
         seconds=run.seconds,
         work=run.work,
         covered=_covered(player, trace, run) if recording.coverage else None,
         detections=len(run.detections),
     )
+
+
+def _believed(run: Run, trace: Trace) -> Floats:
+    """theta-hat in every round; unknown of a player that has none."""
+    if len(run.theta_hat) == trace.horizon:
+        return run.theta_hat
+    return np.full((trace.horizon, trace.dim), np.nan)
 
 
 def _covered(player: Player, trace: Trace, run: Run) -> bool | None:

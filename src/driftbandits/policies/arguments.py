@@ -164,6 +164,11 @@ def _with_bonus(row: Row) -> bool:
     return row.score not in (CONSTANT, GREEDY)
 
 
+def _by_count(row: Row) -> bool:
+    """An index of counts needs no bound on the parameter, and no confidence."""
+    return row.radius == "count"
+
+
 def _window_given(row: Row) -> bool:
     return row.memory in (WINDOW, None) and row.adaptation != "bandit over windows"
 
@@ -172,13 +177,15 @@ USED_BY: Mapping[str, Callable[[Row], bool]] = {
     "link": lambda row: not row.linear,
     "window": _window_given,
     "discount": lambda row: row.memory in (DISCOUNT, None),
-    "path_length": lambda row: row.periodic or (row.one_matrix and row.memory == DISCOUNT),
+    "path_length": lambda row: (
+        row.periodic or (row.one_matrix and row.memory == DISCOUNT and not _by_count(row))
+    ),
     "horizon": lambda row: row.memory in (WINDOW, DISCOUNT),
     "changes": lambda row: row.memory in (WINDOW, DISCOUNT) and row.adaptation == "none",
     "lam": _informed,
-    "S": lambda row: _informed(row) and not _pooled(row),
+    "S": lambda row: _informed(row) and not _pooled(row) and not _by_count(row),
     "L": lambda row: not _pooled(row),
-    "delta": lambda row: _with_bonus(row) and not _pooled(row),
+    "delta": lambda row: _with_bonus(row) and not _pooled(row) and not _by_count(row),
     "bonus_scale": _with_bonus,
     "intercept": _informed,
     "centre": _informed,

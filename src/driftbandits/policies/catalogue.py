@@ -76,6 +76,9 @@ _FORGETTING = (
     "with Forgetting"
 )
 _RESTART = "Zhao, Zhang, Jiang, Zhou (2020), A Simple Approach for Non-stationary Linear Bandits"
+_FIXED_ARMS = (
+    "Garivier, Moulines (2011), On Upper-Confidence Bound Policies for Switching Bandit Problems"
+)
 _CHANGE_TEST = "forgets what is before a detected change, docs/decisions/0007"
 
 _VOTES = 64
@@ -109,6 +112,39 @@ ROWS: Mapping[str, Row] = {
     "SCB-WeightUCB": Row(DISCOUNT, False, UCB, _DRIFT, "local", one_matrix=True),
     "SC-SW-GLUCB": Row(WINDOW, False, UCB, _FORGETTING, "self-concordant"),
     "SC-D-GLUCB": Row(DISCOUNT, False, UCB, _FORGETTING, "self-concordant"),
+    "UCB-GLM": Row(
+        EVERYTHING,
+        False,
+        OPTIMISTIC,
+        "Li, Lu, Zhou (2017), Provably Optimal Algorithms for Generalized Linear Contextual "
+        "Bandits; penalised, instead of a start at random",
+        "predictor",
+    ),
+    "LogUCB": Row(
+        EVERYTHING,
+        False,
+        UCB,
+        "Faury, Abeille, Calauzenes, Fercoq (2020), Improved Optimistic Algorithms for Logistic "
+        "Bandits: Logistic-UCB-1, whose projection is by the local curvature",
+        "local",
+    ),
+    "UCB1": Row(
+        EVERYTHING,
+        True,
+        UCB,
+        "Auer, Cesa-Bianchi, Fischer (2002), Finite-time Analysis of the Multiarmed Bandit "
+        "Problem; for fixed arms, one-hot actions",
+        "count",
+    ),
+    "SW-UCB": Row(WINDOW, True, UCB, f"{_FIXED_ARMS}; for fixed arms, one-hot actions", "count"),
+    "D-UCB": Row(
+        DISCOUNT,
+        True,
+        UCB,
+        f"{_FIXED_ARMS}; for fixed arms, one-hot actions",
+        "count",
+        one_matrix=True,
+    ),
     "Restart-GLUCB": Row(
         WINDOW, False, UCB, f"{_RESTART}; restarts the estimate of {_PAPER}", periodic=True
     ),

@@ -30,9 +30,15 @@ class Setting(NamedTuple):
         return 1.0 if self.changes is None else 2.0 * self.S * self.changes
 
 
+FIXED_ARMS_PENALTY = 1e-3
+"""Sources of fixed arms have none. This one is a thousandth of a reward."""
+
+
 def tuned_penalty(row: Row, setting: Setting) -> float:
     """The penalty that the source of a row asks for; 1 where it does not, or not without T."""
-    if row.radius != "deviation":
+    if row.radius == "count":
+        return FIXED_ARMS_PENALTY
+    if row.radius in ("local", "self-concordant"):
         T = setting.horizon
         return 1.0 if T is None else theory.self_concordant_penalty(dim=setting.d, horizon=T)
     return theory.drift_penalty(dim=setting.d, slope=setting.c) if row.one_matrix else 1.0
@@ -62,6 +68,8 @@ def tuned_memory(
 
 def _window(name: str, row: Row, setting: Setting) -> int:
     T = _horizon(name, "window", row, setting)
+    if row.radius == "count":
+        return theory.fixed_arms_window(horizon=T, changes=setting.changes)
     if row.periodic:
         return theory.restart_period(dim=setting.d, horizon=T, path_length=setting.drift)
     slope = setting.c if row.radius == "self-concordant" else 1.0
@@ -70,6 +78,8 @@ def _window(name: str, row: Row, setting: Setting) -> int:
 
 def _discount(name: str, row: Row, setting: Setting) -> float:
     T = _horizon(name, "discount", row, setting)
+    if row.radius == "count":
+        return theory.fixed_arms_discount(horizon=T, changes=setting.changes)
     if row.one_matrix:
         slope = setting.k if row.radius == "local" else setting.k * setting.c
         return theory.drift_discount(
@@ -81,7 +91,8 @@ def _discount(name: str, row: Row, setting: Setting) -> float:
 
 def _horizon(name: str, label: str, row: Row, setting: Setting) -> int:
     if setting.horizon is None:
-        helpful = "path_length" if row.one_matrix or row.periodic else "changes"
+        drifts = (row.one_matrix and row.radius != "count") or row.periodic
+        helpful = "path_length" if drifts else "changes"
         raise ValueError(
             f"{name} needs {label}=..., or horizon=... (and {helpful}=... if known) to tune it"
         )

@@ -23,6 +23,7 @@ class Contents:
     paired: Sequence[Recording]
     counts: Sequence[Recording]
     sweeps: Mapping[str, Sequence[Recording]]
+    side_by_side: Mapping[str, Sequence[Recording]]  # sweeps whose worlds are of different kinds
     further: Sequence[Recording]
     alone: Sequence[Recording]  # all but those of the worlds
 
@@ -38,6 +39,8 @@ def contents_of(recordings: Sequence[Recording]) -> Contents:
     paired, counts = ([r for r in single if r.world == world] for world in ("paired", "counts"))
     variations = _variations([r for r in single if r.world == PAPER_WORLD])
     placed = [*paired, *counts, *variations.values()]
+    groups = _side_by_side([recording for recording in single if recording not in placed])
+    placed += [recording for group in groups.values() for recording in group]
     return Contents(
         worlds=worlds,
         resting=resting,
@@ -48,9 +51,18 @@ def contents_of(recordings: Sequence[Recording]) -> Contents:
         paired=paired,
         counts=counts,
         sweeps=swept,
+        side_by_side=groups,
         further=[recording for recording in single if recording not in placed],
         alone=alone,
     )
+
+
+def _side_by_side(recordings: Sequence[Recording]) -> dict[str, list[Recording]]:
+    """Real streams, however told, and what else is a sweep of several worlds."""
+    streams = [recording for recording in recordings if recording.world == "stream"]
+    others = sweeps(recording for recording in recordings if recording not in streams)
+    several = {name: group for name, group in others.items() if len(group) > 1}
+    return {**({"streams": streams} if streams else {}), **several}
 
 
 def _shows_growth(group: Sequence[Recording]) -> bool:

@@ -16,6 +16,7 @@ from driftbandits.report.sections.overview import overview
 from driftbandits.report.sections.paper_world import paper_world
 from driftbandits.report.sections.provenance import provenance
 from driftbandits.report.sections.real_data import real_data
+from driftbandits.report.sections.side_by_side import side_by_side
 
 TITLE = "Generalized linear bandits in a changing world"
 
@@ -50,6 +51,7 @@ def _sections(folder: ReportFolder, found: Contents) -> list[Section]:
         Section("many-worlds", "Many worlds", worlds),
         Section("paper-world", "A world that changes abruptly", world),
         Section("real-data", "Real data", data),
+        Section("side-by-side", "Side by side", side_by_side(folder, found.side_by_side)),
         Section("limits", "How far these figures carry", limits(folder, found)),
         Section("further", "Further experiments", further(folder, found.further)),
     ]

@@ -67,8 +67,8 @@ class Recording:
 
     @property
     def shows_share(self) -> bool:
-        """In the paired design what counts is the share of positives found, not a regret."""
-        return self.world == "paired"
+        """Where one arm is right, what counts is the share of rounds that found it."""
+        return self.world in ("paired", "stream")
 
     @cached_property
     def has_regret(self) -> bool:

@@ -39,6 +39,8 @@ from driftbandits.theory.radii import (
 from driftbandits.theory.tuning import (
     drift_discount,
     drift_penalty,
+    fixed_arms_discount,
+    fixed_arms_window,
     restart_period,
     self_concordant_penalty,
     tuned_discount,
@@ -60,6 +62,8 @@ __all__ = [
     "discounted_count",
     "drift_discount",
     "drift_penalty",
+    "fixed_arms_discount",
+    "fixed_arms_window",
     "forgetting_time",
     "radius",
     "regret_bound_discount",

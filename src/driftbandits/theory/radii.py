@@ -138,10 +138,33 @@ def _local_radius(r: Confidence, t: float, n: float, inside: bool) -> float:
     return 2.0 * _inside_radius(r, rho, r.S) / r.root_c
 
 
+@internal
+def _predictor_radius(r: Confidence, t: float, n: float, inside: bool) -> float:
+    """That of UCB-GLM: of a . theta, not of the mean (Li, Lu, Zhou 2017, Theorem 2, T at t)."""
+    wide = 0.5 * r.d * math.log1p(2.0 * n / r.d) + math.log(1.0 / r.delta)
+    return r.sigma * math.sqrt(wide) / (r.root_c * r.root_c)
+
+
+@internal
+def _count_radius(r: Confidence, t: float, n: float, inside: bool) -> float:
+    """m sqrt(w log n): the index of a fixed arm, whose norm is 1 over the root of its rewards.
+
+    w is 2 for UCB1 (Auer, Cesa-Bianchi, Fischer 2002); .6 for SW-UCB, and (2)^2 .5 for D-UCB, whose
+    n is the sum of the discounted weights (Garivier, Moulines 2011, equations 4 and 10 with the xi
+    of their experiments). It is never 0, so that arms without a reward come first.
+    """
+    weight = 0.6 if r.window > 0 else 2.0
+    if r.gamma < 1.0:
+        n = -math.expm1((t - r.lag) * math.log(r.gamma)) / (1.0 - r.gamma)
+    return r.m * math.sqrt(weight * math.log(max(n, 2.0)))
+
+
 RADII: Mapping[str, Callable[[Confidence, float, float, bool], float]] = {
     "deviation": _deviation_radius,
     "self-concordant": _self_concordant_radius,
     "local": _local_radius,
+    "predictor": _predictor_radius,
+    "count": _count_radius,
 }
 
 _SELF_CONCORDANT = list(RADII).index("self-concordant")

@@ -101,6 +101,29 @@ def restart_period(*, dim: int, horizon: int, path_length: float) -> int:
     return min(max(period, 1), horizon)
 
 
+def fixed_arms_window(*, horizon: int, changes: int | None = None) -> int:
+    """tau = 2 sqrt(T log T/Gamma), at most T (Garivier, Moulines 2011); Gamma is 1 if unknown.
+
+    >>> fixed_arms_window(horizon=6000, changes=3)
+    263
+    """
+    _check_tuning(1, horizon, changes)
+    if changes == 0 or horizon == 1:
+        return horizon
+    return min(horizon, math.floor(2.0 * math.sqrt(horizon * math.log(horizon) / (changes or 1))))
+
+
+def fixed_arms_discount(*, horizon: int, changes: int | None = None) -> float:
+    """gamma = 1 - sqrt(Gamma/T)/4 (Garivier, Moulines 2011); Gamma is 1 if unknown, 1/T if none.
+
+    >>> round(fixed_arms_discount(horizon=6000, changes=3), 5)
+    0.99441
+    """
+    _check_tuning(1, horizon, changes)
+    many = 1.0 if changes is None else max(float(changes), 1.0 / horizon)
+    return 1.0 - 0.25 * math.sqrt(min(many, float(horizon)) / horizon)
+
+
 def drift_penalty(*, dim: int, slope: float = 1.0) -> float:
     """lam = d/c: the d/c^2 of Wang, Zhao, Zhou (2023), whose penalty is c lam theta."""
     return dim / slope
