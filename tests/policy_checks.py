@@ -587,7 +587,7 @@ REACH: dict[str, list[tuple[dict, dict, kinds.Kind]]] = {
         ({}, {"horizon": 5000}, counts_on_the_horizon),
         (
             {"window": None, "discount": None, "horizon": 900},
-            {"horizon": 4000},
+            {"horizon": 20},
             either(tuned, counts_on_the_horizon),
         ),
     ],
@@ -631,6 +631,7 @@ REACH: dict[str, list[tuple[dict, dict, kinds.Kind]]] = {
     "arms": [({}, {"arms": "separate"}, everywhere)],  # which asks for ids, or is refused
     "reward": [({}, {"reward": "cost:0..4"}, everywhere)],
     "outside": [({"reward": "click"}, {"outside": "refuse"}, everywhere)],
+    "features": [({}, {"features": {"context": {"x": "number"}}}, everywhere)],  # asks for tables
 }
 
 

@@ -56,8 +56,8 @@ def _row(label: str, columns: Mapping[str, Recording]) -> dict[str, str | float]
         found = _reached(recording, label)
         row[name], row[f"{name}_se"] = found.mean, found.se
         mine = recording.runs.filter(pl.col("policy") == label)
-        seconds += mine["seconds"].sum()
-        rounds += mine["rounds"].sum()
+        seconds += float(mine["seconds"].sum())
+        rounds += float(mine["rounds"].sum())
     row["microseconds_per_round"] = 1e6 * seconds / rounds
     return row
 
