@@ -11,6 +11,7 @@ import pytest
 
 from driftbandits import store
 from driftbandits.store import (
+    DECISION,
     START,
     Corrupt,
     Head,
@@ -115,16 +116,42 @@ def check_missing_events_are_found(open_store: Open) -> None:
             list(store.checked(session.events("news"), after=BEGINNING))
 
 
+def matching(session: Session, first: str, last: str, **more: int) -> list[int]:
+    limits = {"until": 99, "limit": 99, **more}
+    return sorted(session.matching("news", first=first, last=last, **limits))
+
+
+def check_events_are_read_in_pages_of_bytes(open_store: Open) -> None:
+    """However many are asked for, few large ones are held at once; one is always read."""
+    sizes = [10, 10, 500, 5000, 10, 10]
+    with open_store() as log:
+        with log.write() as session:
+            session.create("news")
+            session.lock(["news"])
+            events = [NewEvent(DECISION, f"e{i}", i, b"x" * n) for i, n in enumerate(sizes)]
+            session.append("news", events)
+        with log.read() as session:
+            pages, after = [], 0
+            while page := session.page("news", after=after, limit=4, most_bytes=600):
+                pages.append([event.seq for event in page])
+                after = page[-1].seq
+    assert pages == [[1, 2, 3], [4], [5, 6]]
+
+
 def check_erased_events_keep_their_place_and_nothing_else(open_store: Open) -> None:
     with open_store() as log:
         fill(log, count=4)
         with log.write() as session:
             session.lock(["news"])
-            assert session.matching("news", event_id="e2") == [2]
-            assert session.matching("news", prefix="e") == [1, 2, 3, 4]
-            assert session.matching("news", before_ns=21) == [1, 2]
+            assert matching(session, "e2", "e2") == [2]
+            assert matching(session, "e", "f") == [1, 2, 3, 4]
+            assert matching(session, "e", "f", until=3) == [1, 2, 3]
+            assert len(matching(session, "e", "f", limit=2)) == 2
+            assert [e.seq for e in session.outlines("news", after=1, limit=2)] == [2, 3]
             session.erase("news", [2, 3])
-            assert session.matching("news", prefix="e") == [1, 4]
+            assert matching(session, "e", "f") == [1, 4]
+            outlines = session.outlines("news", after=0, limit=9)
+            assert [e.seq for e in outlines if e.is_erasable] == [1, 4]
     with open_store() as log, log.read() as session:
         events = session.events("news")
         assert list(store.checked(events, after=BEGINNING)) == events
@@ -215,8 +242,9 @@ def check_a_backup_is_the_same_log(open_store: Open, folder: Path) -> None:
             session.erase("news", [2])
             session.save_snapshot(Snapshot("news", 4, 10, True, b"state"))
             session.add_key(Key("id1", b"h" * 32, "writer", "", "", 5, 0))
-        with store.open(f"sqlite:///{folder}/copy.db") as copy:
-            log.backup(copy)
+        url = f"sqlite:///{folder}/copy.db"
+        store.backup(log, url)
+        with store.open(url) as copy:
             with log.read() as source, copy.read() as target:
                 for ask in (
                     lambda s: s.policies(),
@@ -229,7 +257,7 @@ def check_a_backup_is_the_same_log(open_store: Open, folder: Path) -> None:
                 ):
                     assert ask(source) == ask(target)
             with pytest.raises(StoreError, match="empty"):
-                log.backup(copy)
+                store.backup(log, url)
             fill(copy, first=9)
             with copy.read() as session:
                 events = session.events("news")
@@ -244,6 +272,7 @@ def check_a_later_schema_is_refused(open_store: Open) -> None:
 
 
 CHECKS = [
+    check_events_are_read_in_pages_of_bytes,
     check_events_come_back_in_order_and_whole,
     check_a_transaction_that_fails_leaves_nothing,
     check_one_decision_and_one_outcome,

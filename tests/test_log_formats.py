@@ -509,7 +509,9 @@ def test_learned_rewards_count_and_late_ones_where_nothing_was(tmp_path: Path) -
             session.create("empty")
             session.lock(["news"])
             session.append("news", entries)
-            session.erase("news", session.matching("news", event_id="e5"))
+            session.erase(
+                "news", session.matching("news", first="e5", last="e5", until=99, limit=9)
+            )
         with opened.read() as session:
             log = read_stored(session, "news")
             (tmp_path / "events.parquet").write_bytes(parquet(session.events("news")))

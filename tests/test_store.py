@@ -8,7 +8,14 @@ import pytest
 
 import store_checks
 from driftbandits import store
-from driftbandits.store import NewEvent, StoreBusy, StoreUnavailable, postgres, sqlite
+from driftbandits.store import (
+    NewEvent,
+    StoreBusy,
+    StoreUnavailable,
+    backups,
+    postgres,
+    sqlite,
+)
 from driftbandits.store.records import Decided, packed, unpacked
 
 NOTHING_MOVES = apsw.SQLITE_CHECKPOINT_NOOP
@@ -30,11 +37,55 @@ def test_a_backup_is_the_same_log(store_url, tmp_path):
 
 def test_a_backup_can_move_to_the_other_database(postgres_server, tmp_path):
     target = postgres_server.new_database()
-    with store.open(f"sqlite:///{tmp_path}/log.db") as log, store.open(target) as copy:
+    with store.open(f"sqlite:///{tmp_path}/log.db") as log:
         store_checks.fill(log, count=1500)
-        log.backup(copy)
-        with log.read() as source, copy.read() as moved:
+        store.backup(log, target)
+        with store.open(target) as copy, log.read() as source, copy.read() as moved:
             assert list(source.all_events("news")) == list(moved.all_events("news"))
+
+
+def test_a_backup_is_taken_in_one_go(tmp_path, monkeypatch):
+    """Writes meanwhile do not make it begin again, and are not in it."""
+    url, copy = f"sqlite:///{tmp_path}/log.db", f"sqlite:///{tmp_path}/copy.db"
+    with store.open(url) as log:
+        store_checks.fill(log, count=5000)
+        written = []
+
+        def write(progress):
+            store_checks.fill(log, first=10_000 + len(written), count=1)
+            written.append(progress)
+            return False
+
+        def connect(self):
+            connection = connected(self)
+            connection.set_progress_handler(lambda: write(1), 4000)
+            return connection
+
+        connected = sqlite.SQLiteStore._connect
+        log._write_connection()  # the one that `write` uses
+        monkeypatch.setattr(sqlite.SQLiteStore, "_connect", connect)
+        assert log.copy_file(f"{tmp_path}/copy.db")
+        monkeypatch.undo()
+        assert len(written) > 3, "nothing was written while it was copied"
+        with store.open(copy) as backup, backup.read() as session, log.read() as after:
+            assert session.head("news").seq == 5000
+            assert after.head("news").seq == 5000 + len(written)
+
+
+def test_a_backup_is_whole_or_is_not(tmp_path, monkeypatch):
+    """Where it is broken off there is no file by its name; the next one is not disturbed by it."""
+    with store.open(f"sqlite:///{tmp_path}/log.db") as log:
+        store_checks.fill(log, count=50)
+        copy = tmp_path / "copy.db"
+        with monkeypatch.context() as broken:
+            broken.setattr(backups, "_sync", None)  # what comes before it was done
+            with pytest.raises(TypeError):
+                store.backup(log, f"sqlite:///{copy}")
+        assert not copy.exists()
+        assert copy.with_name("copy.db.partial").exists()
+        store.backup(log, f"sqlite:///{copy}")
+        assert copy.exists()
+        assert not copy.with_name("copy.db.partial").exists()
 
 
 def test_a_busy_store_says_so(store_url, monkeypatch):
@@ -70,6 +121,7 @@ def test_maintenance_goes_on_beside_the_writer(store_url):
 
 def test_maintenance_empties_the_write_ahead_log(tmp_path):
     with store.open(f"sqlite:///{tmp_path}/log.db") as log:
+        log.maintain()  # the first one cuts the log off
         store_checks.fill(log, count=500)
         before = (tmp_path / "log.db").stat().st_size
         log.maintain()

@@ -109,6 +109,8 @@ def verify(*, url: str) -> None:
     _check_exists(url)
     with store.open(url) as log:
         verdicts = run(log)
+    if not verdicts:
+        raise Failed(f"{url} has no policy: there is nothing that could hold")
     for verdict in verdicts:
         state = verdict.digest or "DOES NOT HOLD"
         click.echo(f"{verdict.policy}  {verdict.events} events  {state}")
@@ -132,8 +134,8 @@ def backup(*, url: str, target: str) -> None:
     from driftbandits import store
 
     _check_exists(url)
-    with store.open(url) as source, store.open(target) as copy:
-        source.backup(copy)
+    with store.open(url) as source:
+        store.backup(source, target)
     click.echo(target)
 
 

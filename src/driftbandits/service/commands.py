@@ -6,7 +6,7 @@ import math
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -24,7 +24,6 @@ from driftbandits.store import (
     CONFLICT,
     DECISION,
     DUPLICATE,
-    ERASED,
     LATE,
     REFUSED,
     Event,
@@ -34,7 +33,6 @@ from driftbandits.store.records import (
     Configured,
     Conflicted,
     Decided,
-    Erased,
     Rewarded,
     unpacked,
 )
@@ -55,6 +53,13 @@ class Command(ABC):
 
     @abstractmethod
     def run(self, work: UnitOfWork) -> Any: ...
+
+
+class Unfinished(NamedTuple):
+    """What a command gives back whose work has to go on in another transaction."""
+
+    command: Command  # that goes on
+    has_begun: bool = True
 
 
 # -- decisions -----------------------------------------------------------------------------------
@@ -173,6 +178,8 @@ class Reward(Command):
     def run(self, work: UnitOfWork) -> wire.RewardAnswer | Refused:
         fold = work.fold(self.policy)
         if fold.is_open(self.event_id):
+            work.learn_default_if_due(fold, self.event_id)
+        if fold.is_open(self.event_id):
             return self._learn(work, fold)
         if not _is_accepted(self.value, None):
             raise invalid(_out_of_range(self.value), "$.value")
@@ -253,17 +260,26 @@ def _conflict(message: str) -> Refused:
 class Many(Command):
     """Commands of one policy, one after the other; each has its own result."""
 
-    def __init__(self, policy: str, commands: Sequence[Command]) -> None:
+    def __init__(
+        self, policy: str, commands: Sequence[Command], *, results: Sequence[Any] = ()
+    ) -> None:
         super().__init__(policy)
-        self._commands = commands
+        self._commands = commands  # that are left
+        self._results = results  # of those before
 
     @property
     def event_ids(self) -> Sequence[str]:
         return [event_id for command in self._commands for event_id in command.event_ids]
 
-    def run(self, work: UnitOfWork) -> list[Any]:
+    def run(self, work: UnitOfWork) -> list[Any] | Unfinished:
         work.fold(self.policy)
-        return [attempt(command, work) for command in self._commands]
+        results = list(self._results)
+        for done, command in enumerate(self._commands):
+            if done and work.is_long:
+                left = self._commands[done:]
+                return Unfinished(Many(self.policy, left, results=results))
+            results.append(attempt(command, work))
+        return results
 
 
 def attempt(command: Command, work: UnitOfWork) -> Any:
@@ -314,49 +330,6 @@ class Configure(Command):
         return msgspec.structs.replace(wanted, version=before.version + 1, seed=seed, fresh=fresh)
 
 
-class Erase(Command):
-    """Take the content out of events, and keep what was learned in a snapshot to go on from."""
-
-    def __init__(
-        self,
-        policy: str,
-        *,
-        event_ids: Sequence[str] = (),
-        prefix: str | None = None,
-        older_than_ns: int | None = None,
-        reason: str = "request",
-        key: str,
-    ) -> None:
-        super().__init__(policy)
-        self._event_ids = event_ids
-        self._prefix = prefix
-        self._older_than_ns = older_than_ns
-        self._reason = reason
-        self._key = key
-
-    def run(self, work: UnitOfWork) -> wire.ErasureAnswer:
-        fold = work.fold(self.policy)
-        work.flush(self.policy)
-        session, seqs = work.session, set[int]()
-        for event_id in self._event_ids:
-            seqs.update(session.matching(self.policy, event_id=event_id))
-        if self._prefix is not None:
-            seqs.update(session.matching(self.policy, prefix=self._prefix))
-        if self._older_than_ns is not None:
-            before_ns = work.now_ns - self._older_than_ns
-            seqs.update(session.matching(self.policy, before_ns=before_ns))
-        if not seqs:
-            return wire.ErasureAnswer(0)
-        work.touched.add(self.policy)
-        record = Erased(tuple(sorted(seqs)), self._reason, self._key)
-        fold.erase(record, work.time_for(fold))
-        work.append(fold, ERASED, "", record)
-        session.erase(self.policy, record.seqs)
-        work.flush(self.policy)
-        work.keep_snapshot(fold, is_foundation=True)
-        return wire.ErasureAnswer(len(seqs))
-
-
 # -- reading -------------------------------------------------------------------------------------
 
 
@@ -397,8 +370,9 @@ class ViewAll(Command):
 class LearnDefaults(Command):
     """Default rewards that have fallen due."""
 
-    def run(self, work: UnitOfWork) -> None:
-        work.learn_defaults(work.fold(self.policy))
+    def run(self, work: UnitOfWork) -> Unfinished | None:
+        are_all = work.learn_defaults(work.fold(self.policy))
+        return None if are_all else Unfinished(self)
 
 
 class KeepSnapshot(Command):

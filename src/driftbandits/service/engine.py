@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from driftbandits.service.commands import Command
+from driftbandits.service.commands import Command, Unfinished
 from driftbandits.service.fold import Fold
 from driftbandits.service.metrics import Metrics
 from driftbandits.service.refusals import Refused, unavailable
@@ -154,6 +154,7 @@ class Engine:
     def _look_at_the_clock(self) -> None:
         """Take a turn even if nobody asks for anything."""
         assert self._loop is not None
+        self._refuse_old()
         if self.ready:
             self._wake()
         self._timer = self._loop.call_later(DUE_EVERY_S, self._look_at_the_clock)
@@ -176,18 +177,20 @@ class Engine:
 
     def _take_waiting(self) -> list[Job]:
         """Jobs of one kind: who reads needs no lock, and shall not wait for one."""
+        self._refuse_old()
         self._is_reading = bool(self._readers) and not (self._is_reading and self._writers)
-        waiting, jobs = self._readers if self._is_reading else self._writers, list[Job]()
+        waiting = self._readers if self._is_reading else self._writers
+        most = min(MOST_IN_A_TRANSACTION, len(waiting))
+        return [waiting.popleft() for _ in range(most)]
+
+    def _refuse_old(self) -> None:
+        """Tell those for whom no turn came; by a timer too, because a turn may be long."""
         oldest = time.monotonic() - LONGEST_WAIT_S
-        while waiting and len(jobs) < MOST_IN_A_TRANSACTION:
-            job = waiting.popleft()
-            if job.since >= oldest:
-                jobs.append(job)
-            else:
+        for waiting in (self._readers, self._writers):
+            while waiting and waiting[0].since < oldest:
                 self.metrics.refused_overload += 1
                 refused = unavailable("overloaded", f"no turn came within {LONGEST_WAIT_S:g} s")
-                _give([job], [refused])
-        return jobs
+                _give([waiting.popleft()], [refused])
 
     def _perform_at_once(self, commands: Sequence[Command]) -> list[Any] | None:
         """Answers that are on disk, or None if the thread has to see to it."""
@@ -209,12 +212,29 @@ class Engine:
         assert self._loop is not None
         self._jobs = []
         if jobs:
-            self.metrics.transaction(len(jobs), time.perf_counter() - began)
-            _give(jobs, results)
+            done = [k for k, result in enumerate(results) if not isinstance(result, Unfinished)]
+            self.metrics.transaction(len(done), time.perf_counter() - began)
+            if len(done) < len(jobs):
+                self._put_back(jobs, results)
+            _give([jobs[k] for k in done], [results[k] for k in done])
         if self.waiting:
             self._loop.call_soon(self._turn)
         else:
             self._at_work = False
+
+    def _put_back(self, jobs: Sequence[Job], results: Sequence[Any]) -> None:
+        """Those that had no turn yet are the next ones; who had one waits behind the others."""
+        untouched = []
+        for job, result in zip(jobs, results, strict=True):
+            if not isinstance(result, Unfinished):
+                continue
+            if result.has_begun:
+                self._append(result.command, job.answer)
+            else:
+                untouched.append(job)
+        for job in reversed(untouched):
+            waiting = self._writers if job.command.writes else self._readers
+            waiting.appendleft(job)
 
     def _die(self) -> None:
         """Tell everybody who waits, and end the process. Nobody can come to wait meanwhile."""

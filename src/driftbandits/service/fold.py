@@ -296,11 +296,15 @@ class Fold:
 
     def due(self, now_ns: int) -> str | None:
         """The oldest decision whose reward has been waited for long enough."""
-        wait = self.version.record.reward_wait_s
-        if wait is None or not self.awaited:
-            return None
-        event_id, since_ns = next(iter(self.awaited.items()))
-        return event_id if now_ns - since_ns >= wait * _NANOSECONDS else None
+        event_id = next(iter(self.awaited), None)
+        return event_id if event_id is not None and self.is_due(event_id, now_ns) else None
+
+    def is_due(self, event_id: str, now_ns: int) -> bool:
+        """Whether the reward of a pending decision has been waited for long enough."""
+        wait, since_ns = self.version.record.reward_wait_s, self.awaited.get(event_id)
+        if wait is None or since_ns is None:
+            return False
+        return now_ns - since_ns >= wait * _NANOSECONDS
 
     def _step(self, kind: str, at_ns: int) -> None:
         self.seq += 1

@@ -11,6 +11,7 @@ from driftbandits.operations import PARQUET, PROMETHEUS
 from driftbandits.service import commands, views
 from driftbandits.service.configuring import CONFIGURE, wanted_policy, wanted_record
 from driftbandits.service.endpoints import Call, Gate, whole_number
+from driftbandits.service.erasing import Erase, Task
 from driftbandits.service.explaining import (
     MOST_EXPLANATIONS,
     explained,
@@ -183,18 +184,17 @@ def _events(gate: Gate, policy: str, after: int, limit: int, as_parquet: bool) -
 
 
 @ROUTES.serve(operations.ERASE)
-def erase(gate: Gate, call: Call) -> commands.Erase:
+def erase(gate: Gate, call: Call) -> Erase:
     request: wire.ErasureRequest = call.body
     if request.event_ids is None and request.prefix is None and request.older_than_days is None:
         raise invalid("give event_ids, prefix or older_than_days", "$")
     days = request.older_than_days
-    return commands.Erase(
-        call.policy,
+    task = Task(
         event_ids=request.event_ids or (),
         prefix=request.prefix,
         older_than_ns=None if days is None else int(days * 86_400e9),
-        key=call.caller.key,
     )
+    return Erase(call.policy, task, key=call.caller.key)
 
 
 # -- the process ---------------------------------------------------------------------------------

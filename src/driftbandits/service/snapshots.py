@@ -20,6 +20,7 @@ from driftbandits.store.records import Configured
 
 FORMAT = b"driftbandits-state-1\n"
 _CHECKSUM_SIZE = 32
+_PAGE = 100
 
 
 class BadSnapshot(ValueError):
@@ -128,8 +129,12 @@ def load(session: Session, policy: str) -> Fold:
 
 
 def catch_up(session: Session, fold: Fold) -> None:
-    """Fold what the log has gained, chain checked."""
-    fold.replay(checked(session.all_events(fold.policy, after=fold.seq), after=fold.head))
+    """Fold what the log has gained, chain checked.
+
+    In small pages: each read shows the database that this process has not paused.
+    """
+    events = session.all_events(fold.policy, after=fold.seq, page=_PAGE)
+    fold.replay(checked(events, after=fold.head))
 
 
 def _restored(session: Session, policy: str) -> Fold:

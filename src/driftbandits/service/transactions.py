@@ -8,11 +8,11 @@ that was acknowledged before it, and folds what others have written since.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from driftbandits.service.commands import Command, attempt
+from driftbandits.service.commands import Command, Unfinished, attempt
 from driftbandits.service.fold import Fold
 from driftbandits.service.refusals import Refused, unavailable
 from driftbandits.service.unit_of_work import UnitOfWork
@@ -53,17 +53,17 @@ class Transactions:
         return is_due and (fold.snapshot_bytes is None or fold.snapshot_bytes > _LARGE_SNAPSHOT)
 
     def perform(self, commands: Sequence[Command], *, at_once: bool = False) -> list[Any]:
-        """Answers that are on disk; a refusal is one. `at_once` raises where it has to wait."""
+        """Answers that are on disk; a refusal is one, and so is what has to go on later.
+
+        `at_once` raises where it has to wait.
+        """
+        if not at_once:
+            self._load_missing(commands)
         writing = any(command.writes for command in commands)
         touched: set[str] = set()
         try:
             with self._transaction(writing=writing, at_once=at_once) as session:
-                work = UnitOfWork(
-                    session,
-                    self.folds,
-                    now_ns=self.clock(),
-                    snapshot_every=self._snapshot_every,
-                )
+                work = self._unit_of_work(session)
                 touched = work.touched
                 wanted: dict[str, list[str]] = {}
                 for command in commands:
@@ -73,13 +73,33 @@ class Transactions:
                     work.begin_writing(wanted)
                 else:
                     work.begin_reading(wanted)
-                results = [attempt(command, work) for command in commands]
+                results = list(self._attempted(commands, work))
                 work.finish()
         except BaseException:
             for name in touched:  # what memory knows of them is not what the log says
                 self.folds.pop(name, None)
             raise
         return results
+
+    def _load_missing(self, commands: Sequence[Command]) -> None:
+        """Replay what has no fold before the lock is asked for: its owner must not pause."""
+        missing = {command.policy for command in commands} - self.folds.keys() - {""}
+        if missing:
+            with self.store.read() as session:
+                self._unit_of_work(session).begin_reading(sorted(missing))
+
+    def _attempted(self, commands: Sequence[Command], work: UnitOfWork) -> Iterator[Any]:
+        """The first, and those after it for which there is time."""
+        for done, command in enumerate(commands):
+            if done and work.is_long:
+                yield Unfinished(command, has_begun=False)
+            else:
+                yield attempt(command, work)
+
+    def _unit_of_work(self, session: Session) -> UnitOfWork:
+        return UnitOfWork(
+            session, self.folds, now_ns=self.clock(), snapshot_every=self._snapshot_every
+        )
 
     def _transaction(self, *, writing: bool, at_once: bool) -> AbstractContextManager[Session]:
         store = self.store

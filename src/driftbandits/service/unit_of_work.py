@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -24,6 +25,9 @@ from driftbandits.store import (
 from driftbandits.store.records import Record, Rewarded, packed
 
 KEPT_SNAPSHOTS = 2
+PORTION_S = 0.02
+"""After so long a transaction is committed, and what is left to do waits for another turn."""
+
 NOTHING = Known()
 
 _PARTS = {DECISION: "decision", REWARD: "outcome", DEFAULT: "outcome", LATE: "late"}
@@ -38,6 +42,7 @@ class UnitOfWork:
         self.session = session
         self.now_ns = now_ns
         self.touched: set[str] = set()
+        self._began = time.monotonic()
         self._folds = folds
         self._snapshot_every = snapshot_every
         self._new_events: dict[str, list[NewEvent]] = {}  # to be written, by policy
@@ -145,17 +150,37 @@ class UnitOfWork:
             (fold.seq if seq is None else seq, new_event)
         )
 
-    def learn_defaults(self, fold: Fold) -> None:
-        """Learn the default reward of decisions that have waited long enough."""
+    @property
+    def is_long(self) -> bool:
+        """Whether it is time to commit what was done."""
+        return time.monotonic() - self._began >= PORTION_S
+
+    def learn_defaults(self, fold: Fold) -> bool:
+        """Learn the default reward of decisions that have waited long enough, a portion of them.
+
+        Whether that were all.
+        """
         if not fold.versions:
-            return
+            return True
         at_ns = self.time_for(fold)
         while (event_id := fold.due(at_ns)) is not None:
-            self.touched.add(fold.policy)
-            value = fold.version.record.default_reward
-            key = fold.pending[event_id].key
-            kind = fold.reward(event_id, value, at_ns, kind=DEFAULT)
-            self.append(fold, kind, event_id, Rewarded(value, key))
+            self._learn_default(fold, event_id, at_ns)
+            if self.is_long:
+                return fold.due(at_ns) is None
+        return True
+
+    def learn_default_if_due(self, fold: Fold, event_id: str) -> None:
+        """A pending decision may have waited long enough, and its portion not have come."""
+        at_ns = self.time_for(fold)
+        if fold.is_due(event_id, at_ns):
+            self._learn_default(fold, event_id, at_ns)
+
+    def _learn_default(self, fold: Fold, event_id: str, at_ns: int) -> None:
+        self.touched.add(fold.policy)
+        value = fold.version.record.default_reward
+        key = fold.pending[event_id].key
+        kind = fold.reward(event_id, value, at_ns, kind=DEFAULT)
+        self.append(fold, kind, event_id, Rewarded(value, key))
 
     # -- writing ---------------------------------------------------------------------------------
 

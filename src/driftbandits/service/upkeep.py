@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from driftbandits.service import snapshots
-from driftbandits.service.commands import Command, Erase, KeepSnapshot, LearnDefaults
+from driftbandits.service.commands import Command, KeepSnapshot, LearnDefaults
+from driftbandits.service.erasing import Erase, Task
 from driftbandits.service.kernels import USUAL_FAMILIES, make_ready
 from driftbandits.service.transactions import Transactions
 from driftbandits.store import Session, Store, StoreBusy, StoreError, StoreUnavailable
@@ -111,7 +112,7 @@ class Upkeep:
     def _retention(self, days: float) -> list[Command]:
         age = int(days * _DAY_NS)
         return [
-            Erase(name, older_than_ns=age, reason="retention", key="")
+            Erase(name, Task(older_than_ns=age), reason="retention", key="")
             for name in self._transactions.folds
         ]
 

@@ -12,6 +12,7 @@ An `Event` has a gapless `seq` per policy and a checksum that continues the one 
 is a record, see `store.records`.
 """
 
+from driftbandits.store.backups import backup
 from driftbandits.store.events import (
     CONFIGURED,
     CONFLICT,
@@ -36,7 +37,7 @@ from driftbandits.store.events import (
     checked,
 )
 from driftbandits.store.opening import open
-from driftbandits.store.session import Session, Store
+from driftbandits.store.session import LAST_CHARACTER, Session, Store
 
 __all__ = [
     "CONFIGURED",
@@ -45,6 +46,7 @@ __all__ = [
     "DEFAULT",
     "DUPLICATE",
     "ERASED",
+    "LAST_CHARACTER",
     "LATE",
     "REFUSED",
     "REWARD",
@@ -61,6 +63,7 @@ __all__ = [
     "StoreBusy",
     "StoreError",
     "StoreUnavailable",
+    "backup",
     "checked",
     "open",
 ]

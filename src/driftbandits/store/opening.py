@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from driftbandits.store.session import Store
 
+FILE = "sqlite:///"
 _ALLOWED = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 
 

@@ -62,6 +62,7 @@ class PostgresStore(Store):
         self.url = url
         self._lease_ms = lease_ms
         self._writer: psycopg.Connection | None = None
+        self._has_traces = False
         self._readers: list[psycopg.Connection] = []
         self._guard = threading.Lock()
         try:
@@ -101,7 +102,9 @@ class PostgresStore(Store):
             connection = self._write_connection()
             try:
                 with connection.transaction():
-                    yield PostgresSession(connection, self.secret)
+                    session = PostgresSession(connection, self.secret)
+                    yield session
+                self._has_traces |= session.has_erased
             except (psycopg.OperationalError, errors.ReadOnlySqlTransaction):
                 with suppress(psycopg.Error):
                     connection.close()
@@ -127,6 +130,20 @@ class PostgresStore(Store):
                 raise
             with self._guard:
                 self._readers.append(connection)
+
+    def maintain(self) -> None:
+        """Let the database reuse the place of erased events; it does not overwrite it by itself."""
+        if not self._has_traces:
+            return
+        self._has_traces = False
+        with self._translated(), self._connect() as connection:
+            connection.execute("SET statement_timeout = 0")
+            try:
+                for table in ("event", "snapshot"):
+                    connection.execute(f"VACUUM {table}".encode())
+            except BaseException:
+                self._has_traces = True
+                raise
 
     def _forget_readers(self) -> None:
         """They may be of a database that is gone; the next ones are of the one that is there."""

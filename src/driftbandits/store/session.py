@@ -46,7 +46,9 @@ SCHEMA = (
 )
 
 _EVENT_COLUMNS = "seq, at_ns, kind, event_id, body, salt, digest, checksum"
-_LAST_CHARACTER = "\U0010ffff"
+LAST_CHARACTER = "\U0010ffff"
+PAGE_BYTES = 8 * 1024 * 1024
+"""Of the bodies of events that are read at a time; one event may be larger."""
 
 Row = Sequence[Any]
 
@@ -57,10 +59,26 @@ class _PolicyRow(NamedTuple):
     erasures: int
 
 
+class Outline(NamedTuple):
+    """An event without its content."""
+
+    seq: int
+    at_ns: int
+    event_id: str
+    size: int
+    salt_size: int
+
+    @property
+    def is_erasable(self) -> bool:
+        """Whether it belongs to a decision, and was not erased before."""
+        return self.event_id != "" and self.salt_size > 0
+
+
 class Session(ABC):
     """What can be asked and told inside one transaction."""
 
     def __init__(self, secret: bytes) -> None:
+        self.has_erased = False
         self._secret = secret
         self._rows: dict[str, _PolicyRow] = {}
 
@@ -165,9 +183,21 @@ class Session(ABC):
 
     def all_events(self, policy: str, *, after: int = 0, page: int = 1000) -> Iterator[Event]:
         """Every event with a seq above `after`, read a page at a time."""
-        while events := self.events(policy, after=after, limit=page):
+        while events := self.page(policy, after=after, limit=page):
             yield from events
             after = events[-1].seq
+
+    def page(
+        self, policy: str, *, after: int, limit: int, most_bytes: int = PAGE_BYTES
+    ) -> list[Event]:
+        """Like `events`, and not many more bytes at once than these; at least one event."""
+        size = count = 0
+        for outline in self.outlines(policy, after=after, limit=limit):
+            size += outline.size
+            if count and size > most_bytes:
+                break
+            count += 1
+        return self.events(policy, after=after, limit=count) if count else []
 
     def known(self, policy: str, event_ids: Iterable[str]) -> dict[str, Known]:
         """What the log holds about each event_id, erased or not."""
@@ -192,43 +222,44 @@ class Session(ABC):
         text = f"{policy}\0{event_id}".encode()
         return "~" + hashlib.blake2b(text, digest_size=16, key=self._secret).hexdigest()
 
-    def matching(
-        self,
-        policy: str,
-        *,
-        event_id: str | None = None,
-        prefix: str | None = None,
-        before_ns: int | None = None,
-    ) -> list[int]:
-        """The seqs of events with an event_id that are not erased, by id, by prefix or by age."""
-        number = self._existing(policy).number
-        clauses: list[str] = ["policy = ?", "event_id <> ''"]
-        values: list[Any] = [number]
-        if event_id is not None:
-            clauses, values = [*clauses, "event_id = ?"], [*values, event_id]
-        if prefix is not None:
-            clauses = [*clauses, "event_id >= ?", "event_id < ?"]
-            values = [*values, prefix, prefix + _LAST_CHARACTER]
-        if before_ns is not None:
-            clauses, values = [*clauses, "at_ns < ?"], [*values, before_ns]
-        sql = f"SELECT seq, salt FROM event WHERE {' AND '.join(clauses)} ORDER BY seq"
-        return [seq for seq, salt in self.run(sql, values) if salt]
+    def matching(self, policy: str, *, first: str, last: str, until: int, limit: int) -> list[int]:
+        """The seqs of some events up to `until` that are not erased, by a range of event_ids."""
+        rows = self.run(
+            "SELECT seq FROM event WHERE policy = ? AND event_id >= ? AND event_id <= ? "
+            "AND event_id > '' AND length(salt) > 0 AND seq <= ? LIMIT ?",
+            (self._existing(policy).number, first, last, until, limit),
+        )
+        return [seq for (seq,) in rows]
+
+    def outlines(self, policy: str, *, after: int, limit: int) -> list[Outline]:
+        """What up to `limit` events with a seq above `after` are, without their content."""
+        rows = self.run(
+            "SELECT seq, at_ns, event_id, length(body), length(salt) FROM event "
+            "WHERE policy = ? AND seq > ? ORDER BY seq LIMIT ?",
+            (self._existing(policy).number, after, limit),
+        )
+        return [Outline(*row) for row in rows]
 
     def erasures(self, policy: str) -> int:
         """How often events of this policy were erased."""
         return self._existing(policy).erasures
 
+    def set_erasures(self, policy: str, erasures: int) -> None:
+        row = self._existing(policy)
+        self.run("UPDATE policy SET erasures = ? WHERE number = ?", (erasures, row.number))
+        self._rows[policy] = row._replace(erasures=erasures)
+
     def erase(self, policy: str, seqs: Sequence[int]) -> None:
         """Take the content out of events of a locked policy; their place in the chain stays."""
         row = self._existing(policy)
+        self.has_erased = True
         for seq in seqs:
             (event,) = self.events(policy, after=seq - 1, limit=1)
             self.run(
                 "UPDATE event SET event_id = ?, body = ?, salt = ? WHERE policy = ? AND seq = ?",
                 (self.token(policy, event.event_id), b"", b"", row.number, seq),
             )
-        self.run("UPDATE policy SET erasures = erasures + 1 WHERE number = ?", (row.number,))
-        self._rows[policy] = row._replace(erasures=row.erasures + 1)
+        self.set_erasures(policy, row.erasures + 1)
 
     # -- snapshots -------------------------------------------------------------------------------
 
@@ -325,8 +356,15 @@ class Store(ABC):
         return None
 
     def maintain(self) -> None:
-        """Housekeeping that may go on beside the writer, in another thread."""
+        """Housekeeping that may go on beside the writer, in another thread.
+
+        It also takes out what the database itself has kept of erased events.
+        """
         return
+
+    def copy_file(self, path: str) -> bool:
+        """Write a copy into a new file, as of now and in one go; False if this is no file."""
+        return False
 
     def damage(self) -> list[str]:
         """What the database itself finds wrong with its tables and indexes."""
@@ -335,36 +373,11 @@ class Store(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
-    def backup(self, target: Store) -> None:
-        """Copy everything into an empty store, while this one is in use."""
-        with self.read() as source, target.write() as copy:
-            if copy.policies():
-                raise StoreError(f"a backup goes into an empty store; {target.url} has policies")
-            target.secret = self.secret
-            copy.set_about("secret", self.secret)
-            for key in source.api_keys():
-                copy.add_key(key)
-            for policy in source.policies():
-                _copy_policy(source, copy, policy)
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _copy_policy(source: Session, copy: Session, policy: str) -> None:
-    copy.create(policy)
-    copy.lock([policy])
-    after = 0
-    while events := source.events(policy, after=after):
-        copy.insert(policy, events)
-        after = events[-1].seq
-    erasures = source._existing(policy).erasures
-    copy.run("UPDATE policy SET erasures = ? WHERE name = ?", (erasures, policy))
-    for snapshot in source.snapshots(policy):
-        copy.save_snapshot(snapshot)
 
 
 def prepare_tables(session: Session, types: dict[str, str]) -> bytes:

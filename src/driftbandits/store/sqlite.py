@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import apsw
 
@@ -19,6 +19,7 @@ _CHECKPOINT_PAGES = 100_000
 """Where a commit moves the write-ahead log into the database itself, if `maintain` has not."""
 
 _LONG_LOG_PAGES = 1000
+_CUT_OFF_WAIT_MS = 100
 
 _MOST_IN_A_STATEMENT = 64
 _ANY_SIZE_UP_TO = 16
@@ -71,6 +72,7 @@ class SQLiteStore(Store):
         self._vfs = vfs
         self._writer: apsw.Connection | None = None
         self._was_maintained = False
+        self._has_traces = True  # perhaps, of a process that ended before it could take them out
         self._readers: list[apsw.Connection] = []
         self._guard = threading.Lock()
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -92,6 +94,7 @@ class SQLiteStore(Store):
         connection.set_busy_timeout(_WAIT_MS)
         connection.execute("PRAGMA journal_mode = WAL").fetchall()
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA secure_delete = ON").fetchall()
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}").fetchall()
         return connection
 
@@ -113,7 +116,9 @@ class SQLiteStore(Store):
                 connection = self._write_connection()
                 connection.set_busy_timeout(wait_ms)
                 with self._transaction(connection, "IMMEDIATE"):
-                    yield SQLiteSession(connection, self.secret)
+                    session = SQLiteSession(connection, self.secret)
+                    yield session
+                self._has_traces |= session.has_erased
                 self._start_log_again(connection)
             except (apsw.IOError, apsw.FullError, apsw.CorruptError, apsw.ReadOnlyError):
                 self._forget_writer()  # the next one starts from the files as they are
@@ -181,7 +186,11 @@ class SQLiteStore(Store):
             raise StoreError(f"{self.path}: {type(error).__name__}: {error}") from error
 
     def maintain(self) -> None:
-        """Move what was committed into the database, so that no commit has to do much of it."""
+        """Move what was committed into the database, so that no commit has to do much of it.
+
+        There deleted content is overwritten; the write-ahead log still has it until it is cut off,
+        which nobody may use it for.
+        """
         with self._translated():
             connection = self._connect()
             try:
@@ -189,31 +198,33 @@ class SQLiteStore(Store):
                 for _ in range(2):  # and what was committed meanwhile
                     _, moved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 self._was_maintained = moved >= _LONG_LOG_PAGES
+                if self._has_traces:
+                    self._has_traces = False
+                    self._cut_off_log(connection)
             finally:
                 connection.close()
+
+    def _cut_off_log(self, connection: apsw.Connection) -> None:
+        connection.set_busy_timeout(_CUT_OFF_WAIT_MS)
+        try:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except (apsw.BusyError, apsw.LockedError):  # somebody reads for long: the next time
+            self._has_traces = True
 
     def damage(self) -> list[str]:
         with self.read() as session:
             rows = [str(text) for (text,) in session.run("PRAGMA integrity_check")]
         return [] if rows == ["ok"] else rows
 
-    def backup(self, target: Store) -> None:
-        if not isinstance(target, SQLiteStore):
-            super().backup(target)
-            return
-        with target.read() as session:
-            if session.policies():
-                raise StoreError(f"a backup goes into an empty store; {target.url} has policies")
+    def copy_file(self, path: str) -> bool:
+        """One read transaction, which no writer waits for; only what is in use is copied."""
         with self._translated():
-            source: Any = self._connect()
-            copy = target._write_connection()
+            connection = self._connect()
             try:
-                with copy.backup("main", source, "main") as pages:
-                    while not pages.done:
-                        pages.step(1000)
+                connection.execute("VACUUM INTO ?", (path,))
             finally:
-                source.close()
-            target.secret = self.secret
+                connection.close()
+        return True
 
     def close(self) -> None:
         for connection in [*self._readers, *([self._writer] if self._writer else [])]:

@@ -1,0 +1,67 @@
+"""Copies of a whole store, made while it is in use.
+
+A copy is a snapshot: what was committed when it began. A copy in a file is written beside it and
+renamed when it is whole, so that there is no file of which only a part was written.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from driftbandits.store.events import StoreError
+from driftbandits.store.opening import FILE, open
+from driftbandits.store.session import Session, Store
+
+_PARTIAL = ".partial"
+
+
+def backup(source: Store, url: str) -> None:
+    """Copy everything into a new or empty store."""
+    path = Path(url.removeprefix(FILE)) if url.startswith(FILE) else None
+    if path is None or path.exists():
+        with open(url) as target, target.read() as session:
+            if session.policies():
+                raise StoreError(f"a backup goes into an empty store; {url} has policies")
+    if path is None:
+        _copy(source, url)
+        return
+    partial = path.with_name(path.name + _PARTIAL)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        Path(f"{partial}{suffix}").unlink(missing_ok=True)
+    if not source.copy_file(str(partial)):
+        _copy(source, f"{FILE}{partial}")
+    _sync(partial)
+    partial.replace(path)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _copy(source: Store, url: str) -> None:
+    """Row by row, from any kind of database to any other, in one transaction."""
+    with open(url) as target, source.read() as rows, target.write() as copy:
+        copy.set_about("secret", source.secret)
+        for key in rows.api_keys():
+            copy.add_key(key)
+        for policy in rows.policies():
+            _copy_policy(rows, copy, policy)
+
+
+def _copy_policy(source: Session, copy: Session, policy: str) -> None:
+    copy.create(policy)
+    copy.lock([policy])
+    after = 0
+    while events := source.page(policy, after=after, limit=1000):
+        copy.insert(policy, events)
+        after = events[-1].seq
+    copy.set_erasures(policy, source.erasures(policy))
+    for snapshot in source.snapshots(policy):
+        copy.save_snapshot(snapshot)

@@ -1,0 +1,176 @@
+"""Long work is cut into portions that are committed one by one; nobody waits for all of it."""
+
+import threading
+
+import pytest
+from calls import NEWS, arms, configure, counts, decide, ok, problem, reward, verified
+
+from driftbandits.service import engine, unit_of_work
+from driftbandits.service.commands import Command, LearnDefaults, Many
+from servers import Clock, Served, wait_until
+
+
+@pytest.fixture
+def short_portions(monkeypatch):
+    """Every portion is one item."""
+    monkeypatch.setattr(unit_of_work, "PORTION_S", 0.0)
+
+
+def transactions_of(service):
+    return service.service.engine.metrics.batches
+
+
+def count_of(histogram):
+    return histogram.buckets()[-1][1]
+
+
+def test_due_defaults_are_learned_in_portions(store_url, short_portions):
+    """Each is committed: a transaction never holds the lock for all of them."""
+    clock = Clock()
+    with Served(store_url, clock=clock) as service:
+        configure(service.client, reward_wait_s=10)
+        for i in range(30):
+            ok(decide(service.client, f"e{i}", i))
+        before = count_of(transactions_of(service))
+        clock.pass_seconds(11)
+        wait_until(lambda: counts(service.client)["defaults"] == 30)
+        assert count_of(transactions_of(service)) - before >= 30
+    verified(store_url)
+
+
+def test_progress_outlives_whoever_makes_it(store_url, short_portions, monkeypatch):
+    """What was learned before a portion fails stays learned."""
+    clock = Clock()
+    failures = iter([False] * 5 + [True] * 3)
+    learn = LearnDefaults.run
+
+    def run(self, work):
+        if next(failures, False):
+            raise RuntimeError("the lease ended")
+        return learn(self, work)
+
+    monkeypatch.setattr(LearnDefaults, "run", run)
+    with Served(store_url, clock=clock) as service:
+        configure(service.client, reward_wait_s=10)
+        for i in range(20):
+            ok(decide(service.client, f"e{i}", i))
+        clock.pass_seconds(11)
+        wait_until(lambda: counts(service.client)["defaults"] == 20)
+    verified(store_url)
+
+
+def test_a_reward_after_its_time_is_late_even_before_its_portion(tmp_path, short_portions):
+    """The order of portions changes nothing for who reports too late."""
+    clock, url = Clock(), f"sqlite:///{tmp_path}/log.db"
+    with Served(url, clock=clock) as service:
+        configure(service.client, reward_wait_s=10)
+        for i in range(50):
+            ok(decide(service.client, f"e{i}", i))
+        clock.pass_seconds(11)
+        assert ok(reward(service.client, "e49", 1))["status"] == "late"
+        wait_until(lambda: counts(service.client)["defaults"] == 50)
+        assert counts(service.client)["late"] == 1
+    verified(url)
+
+
+def test_a_batch_is_done_in_portions_and_in_order(store_url, short_portions):
+    """Others come between; its own items keep their order and their results."""
+    with Served(store_url) as service:
+        configure(service.client)
+        body = {"decisions": [{"event_id": f"b{i}", "arms": arms(i)} for i in range(40)]}
+        before = count_of(transactions_of(service))
+        answers = []
+        asking = threading.Thread(
+            target=lambda: answers.append(service.client.post(f"{NEWS}/decisions:batch", json=body))
+        )
+        asking.start()
+        with service.connect(None) as other:
+            for i in range(5):
+                ok(decide(other, f"between{i}", i))
+        asking.join(60.0)
+        results = ok(answers[0])["results"]
+        assert [result["decision"]["event_id"] for result in results] == [
+            f"b{i}" for i in range(40)
+        ]
+        rounds = [result["decision"]["round"] for result in results]
+        assert rounds == sorted(rounds)
+        assert count_of(transactions_of(service)) - before >= 40
+    verified(store_url)
+
+
+def test_a_batch_that_is_sent_again_is_the_same(tmp_path, short_portions):
+    url = f"sqlite:///{tmp_path}/log.db"
+    with Served(url) as service:
+        configure(service.client)
+        body = {"decisions": [{"event_id": f"b{i}", "arms": arms(i)} for i in range(8)]}
+        first, second = (
+            ok(service.client.post(f"{NEWS}/decisions:batch", json=body))["results"]
+            for _ in range(2)
+        )
+        assert first == second
+    verified(url)
+
+
+class Hold(Command):
+    """Keeps the writer busy until it is let go."""
+
+    def __init__(self, until):
+        super().__init__("")
+        self._until = until
+
+    def run(self, work):
+        self._until.wait(120.0)
+
+
+def test_a_timer_watches_who_waits(served, monkeypatch):
+    """A turn that takes long does not keep others waiting longer than was promised."""
+    monkeypatch.setattr(engine, "LONGEST_WAIT_S", 0.3)
+    until = threading.Event()
+    loop_of = served.service.engine
+    loop_of._loop.call_soon_threadsafe(loop_of.begin, Hold(until), lambda _: None)
+    wait_until(lambda: loop_of._at_work)
+    refused = decide(served.client, "e1")
+    assert not until.is_set()
+    until.set()
+    assert problem(refused, 503)["code"] == "overloaded"
+    assert refused.headers["retry-after"] == "1"
+    monkeypatch.undo()
+    ok(decide(served.client, "e1"))
+
+
+def test_a_log_is_replayed_before_the_lock_is_taken(store_url, monkeypatch):
+    """A process that has lost its folds replays them while others may write."""
+    from driftbandits.service import snapshots
+
+    with Served(store_url) as service:
+        configure(service.client)
+        for i in range(5):
+            ok(decide(service.client, f"e{i}", i))
+        held = []
+        store = service.service.engine.store
+        write, load = store.write, snapshots.load
+        monkeypatch.setattr(store, "write", lambda: held.append("lock") or write())
+        monkeypatch.setattr(snapshots, "load", lambda *a: held.append("load") or load(*a))
+        service.service.engine.folds.clear()
+        ok(decide(service.client, "e5"))
+        assert held[:2] == ["load", "lock"]
+        assert held.count("load") == 1
+    verified(store_url)
+
+
+def test_many_gives_back_what_is_left(short_portions):
+    class Done(Command):
+        def run(self, work):
+            return self.policy
+
+    class Work:
+        is_long = True
+
+        def fold(self, policy):
+            return policy
+
+    many = Many("", [Done(str(i)) for i in range(3)])
+    first = many.run(Work())
+    second = first.command.run(Work())
+    assert second.command.run(Work()) == ["0", "1", "2"]
+    assert many.run(Work()) is not first  # it can be tried again from where it began
