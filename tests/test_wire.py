@@ -55,5 +55,5 @@ def test_a_policy_is_configured_by_the_arguments_it_is_made_with():
     arguments = set(inspect.signature(db.policy).parameters)
     assert known == arguments | set(wire.PolicyRequest.__struct_fields__)
     assert not arguments & set(wire.PolicyRequest.__struct_fields__)
-    with pytest.raises(msgspec.ValidationError, match="missing required field `dim`"):
-        msgspec.json.decode(b'{"name": "greedy"}', type=PolicyRequest)
+    with pytest.raises(msgspec.ValidationError, match="missing required field `name`"):
+        msgspec.json.decode(b'{"dim": 2}', type=PolicyRequest)
