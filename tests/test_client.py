@@ -20,7 +20,6 @@ import pytest
 from driftbandits import client as clients
 from driftbandits.cli.commands import run as run_command
 from driftbandits.client import AsyncClient, Client
-from driftbandits.client.features import encode
 from driftbandits.client.personalizer import Personalizer
 from driftbandits.evaluate import Log, write_log
 from experiment_checks import driftbandits
@@ -503,11 +502,16 @@ REQUEST = {
     ],
 }
 
+MENU = {
+    "context": {"time": "category", "weather.rain": "number"},
+    "arm": {"kind": "category", "price": "number"},
+}
+
 
 def test_a_rank_request_is_answered_in_personalizers_shape(server: Server) -> None:
     with Client(server.url, server.key) as client:
-        client.put_policy("menu", "greedy", dim=16, epsilon=0.3)
-        menu = Personalizer(client, "menu", dim=16)
+        client.put_policy("menu", "auto", features=MENU, epsilon=0.3)
+        menu = Personalizer(client, "menu")
         answer = menu.rank({**REQUEST, "eventId": "order", "excludedActions": ["salad"]})
         assert set(answer) == {"ranking", "eventId", "rewardActionId"}
         assert answer["eventId"] == "order"
@@ -522,15 +526,15 @@ def test_a_rank_request_is_answered_in_personalizers_shape(server: Server) -> No
         (event,) = [e for e in client.events("menu").events if e.event_id == "order" and e.arms]
         assert event.arms is not None
         assert [arm.id for arm in event.arms] == ["soup", "cake"]
-        context, soup = REQUEST["contextFeatures"], REQUEST["actions"][0]["features"]
-        assert event.arms[0].x == encode(context, soup, dim=16)
+        assert event.context == {"time": "morning", "weather.rain": 0.2}
+        assert event.arms[0].features == {"kind": "hot"}
         assert client.policy("menu").counts.rewards == 1
 
 
 def test_what_personalizer_had_and_we_refuse(server: Server) -> None:
     with Client(server.url, server.key) as client:
-        client.put_policy("waiting", "greedy", dim=4, reward_wait_s=600.0)
-        menu = Personalizer(client, "waiting", dim=4)
+        client.put_policy("waiting", "auto", features=MENU, reward_wait_s=600.0)
+        menu = Personalizer(client, "waiting")
         with pytest.raises(ValueError, match="deferActivation must not be used with policy"):
             menu.rank({**REQUEST, "deferActivation": True})
         with pytest.raises(ValueError, match="actions must hold one that is not in excluded"):
@@ -539,8 +543,8 @@ def test_what_personalizer_had_and_we_refuse(server: Server) -> None:
             menu.rank({})
         with pytest.raises(ValueError, match="actions must have different ids"):
             menu.rank({"actions": [{"id": "a"}, {"id": "a"}]})
-        client.put_policy("patient", "greedy", dim=4)
-        deferred = Personalizer(client, "patient", dim=4).rank({**REQUEST, "deferActivation": True})
+        client.put_policy("patient", "auto", features=MENU)
+        deferred = Personalizer(client, "patient").rank({**REQUEST, "deferActivation": True})
         assert deferred["rewardActionId"] in ("soup", "salad", "cake")
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import driftbandits as db
 from driftbandits import store
 from driftbandits.cli.commands import BAD_USAGE, DONE, FAILED, run
-from driftbandits.client.features import encode
+from driftbandits.client.columns import columns
 from driftbandits.evaluate import (
     Log,
     LoggedDecision,
@@ -163,16 +163,25 @@ def written(folder: Path, *events: object) -> Path:
     return path
 
 
-def test_a_log_from_elsewhere_is_hashed_into_vectors(tmp_path: Path) -> None:
-    (row,) = read_dsjson(written(tmp_path, FOREIGN), dim=16)
+def test_a_log_from_elsewhere_has_tables_and_the_vectors_of_its_features(tmp_path: Path) -> None:
+    elder = {**FOREIGN, "EventId": "e0", "Timestamp": "2021-02-04T16:31:28Z"}
+    elder["c"] = {**elder["c"], "GUser": {"major": "law", "age": 0.7}}
+    log = read_dsjson(written(tmp_path, FOREIGN, elder))
+    _, row = log
     assert (row.event_id, row.at, row.chosen) == ("e1", 1_612_456_289_246_000_000, 2)
     assert (row.propensity, row.reward) == (0.8166667, 0.75)
     assert row.arm_ids == ("tea", "cola", "mate")
-    user = {"GUser": FOREIGN["c"]["GUser"]}
-    for x, action in zip(row.arms, FOREIGN["c"]["_multi"], strict=True):
-        features = {key: value for key, value in action.items() if key != "_tag"}
-        assert x.tolist() == encode(user, features, dim=16)
+    context, arms = row.table
+    assert context == {"GUser.major": "biology", "GUser.age": 0.3}
+    assert arms[0] == {"i.constant": 1, "i.id": "tea", "j.type": "hot"}
+    assert arms[2] == {"i.constant": 1, "i.id": "mate"}
+    assert log.features.context["GUser.major"] == "category"
     assert len({tuple(x) for x in row.arms.tolist()}) == 3
+    assert max(np.linalg.norm(x) for one in log for x in one.arms) <= 1.0 + 1e-12
+    given = db.Features(arm={"i.id": "category"}, extra="ignore")
+    small = read_dsjson(written(tmp_path, FOREIGN, elder), features=given)
+    assert small.dim == given.fit([context], arms).dim
+    np.testing.assert_array_equal(*(one.arms for one in small))
 
 
 def changed(**fields: object) -> dict[str, object]:
@@ -194,7 +203,7 @@ def changed(**fields: object) -> dict[str, object]:
 def test_rewards_are_minus_costs(
     event: dict[str, object], reward: float | None, tmp_path: Path
 ) -> None:
-    (row,) = read_dsjson(written(tmp_path, event), dim=4)
+    (row,) = read_dsjson(written(tmp_path, event))
     assert row.reward == reward
     assert reward is None or math.copysign(1.0, row.reward) == math.copysign(1.0, reward)
 
@@ -211,7 +220,7 @@ def test_rewards_are_minus_costs(
 def test_the_chosen_action_is_told_in_three_ways(
     event: dict[str, object], place: int, tmp_path: Path
 ) -> None:
-    (row,) = read_dsjson(written(tmp_path, event), dim=4)
+    (row,) = read_dsjson(written(tmp_path, event))
     assert row.chosen == place
 
 
@@ -239,19 +248,23 @@ def test_the_chosen_action_is_told_in_three_ways(
 def test_a_line_that_is_no_decision_is_refused(event: object, message: str, tmp_path: Path) -> None:
     path = written(tmp_path, FOREIGN, event)
     with pytest.raises(ValueError, match=f"(?s)line 2 of .*foreign.dsjson.*{message}"):
-        read_dsjson(path, dim=4)
+        read_dsjson(path)
 
 
-def test_without_a_dimension_every_action_needs_a_vector(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"every action must have a vector x.*give dim"):
-        read_dsjson(written(tmp_path, FOREIGN))
+def test_vectors_are_of_one_length_and_stand_everywhere_or_nowhere(tmp_path: Path) -> None:
+    ours = {**FOREIGN, "EventId": "e2", "c": {"_multi": [{"x": [1.0]}, {"x": [2.0]}, {"x": [3.0]}]}}
+    with pytest.raises(ValueError, match=r"every action .* must have a vector x, or none"):
+        read_dsjson(written(tmp_path, FOREIGN, ours))
+    ours["c"] = {"_multi": [{"x": [1.0]}, {"x": [2.0, 3.0]}, {"x": [3.0]}]}
+    with pytest.raises(ValueError, match=r"a vector x of numbers, all of one length"):
+        read_dsjson(written(tmp_path, ours))
 
 
 def test_thinning_before_logging_must_be_even(tmp_path: Path) -> None:
     other = changed(EventId="e2", pdrop=0.5)
-    assert len(read_dsjson(written(tmp_path, changed(pdrop=0.5), other), dim=4)) == 2
+    assert len(read_dsjson(written(tmp_path, changed(pdrop=0.5), other))) == 2
     with pytest.raises(ValueError, match=r"pdrop must be the same in every line.*0.0 to 0.5"):
-        read_dsjson(written(tmp_path, FOREIGN, other), dim=4)
+        read_dsjson(written(tmp_path, FOREIGN, other))
 
 
 @pytest.mark.parametrize(
@@ -271,7 +284,7 @@ def test_times_are_exact(text: str, ns: int) -> None:
 
 def test_empty_and_broken_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="must hold at least one event"):
-        read_dsjson(written(tmp_path), dim=4)
+        read_dsjson(written(tmp_path))
     broken = tmp_path / "broken.json"
     broken.write_text("{")
     with pytest.raises(ValueError, match=r"line 1 of .*broken.json"):
@@ -362,51 +375,36 @@ def test_a_log_is_a_world_to_play() -> None:
     np.testing.assert_array_equal(trace.available, [[True, True], [True, False]])
 
 
-# --- features ------------------------------------------------------------------------------------
+# --- columns -------------------------------------------------------------------------------------
 
 
-def test_features_are_added_up_with_their_products() -> None:
-    dim = 4096  # so large that these names do not meet
-
-    def entries(context: object, action: object) -> list[float]:
-        return sorted(abs(value) for value in encode(context, action, dim=dim) if value)
-
-    assert entries({}, {"price": 0.25}) == [0.25]
-    assert entries({"age": 0.5}, {"price": 0.25}) == [0.125, 0.25, 0.5]
-    assert entries({}, {"a": 0.1, "b": {"c": 0.2}, "d": [0.3, 0.4]}) == [0.1, 0.2, 0.3, 0.4]
-    assert entries({}, {"on": True, "off": False, "none": None, "_hidden": 1.0}) == [1.0]
-    one, other = encode({}, {"id": "tea"}, dim=dim), encode({}, {"id": "milk"}, dim=dim)
-    assert one != other
-    assert encode({}, [{"id": "tea"}], dim=dim) == one
-    assert encode({"id": "tea"}, {}, dim=dim) != one  # context and action are told apart
-    assert math.hypot(*encode({"x": 30.0}, {"y": -4.0}, dim=8)) == pytest.approx(1.0)
-
-
-def test_features_hash_alike_in_every_process() -> None:
-    program = "from driftbandits.client.features import encode\n"
-    program += "print(encode({'a': 'b'}, {'c': 0.5}, dim=5))"
-    run = [sys.executable, "-c", program]
-    seeds = [{"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "2"}]
-    out = [subprocess.run(run, env=env, check=True, capture_output=True).stdout for env in seeds]
-    assert out[0] == out[1]
-    assert json.loads(out[0]) == encode({"a": "b"}, {"c": 0.5}, dim=5)
+def test_objects_within_objects_are_columns() -> None:
+    assert columns({"a": 1, "b": {"c": "x", "_at": 3}, "tags": ["u", "v"], "none": None}) == {
+        "a": 1,
+        "b.c": "x",
+        "tags": ["u", "v"],
+        "none": None,
+    }
+    assert columns([{"a": 1}, {"b": [{"c": 2}, {"d": [0.5, 1.5]}]}]) == {
+        "a": 1,
+        "b.c": 2,
+        "b.d": [0.5, 1.5],
+    }
+    assert columns(()) == {}
 
 
 @pytest.mark.parametrize(
-    ("context", "action", "dim", "message"),
+    ("given", "message"),
     [
-        ({}, {}, 0, "dim must be an integer of at least 1; got 0"),
-        ({}, {}, True, "dim must be an integer of at least 1; got True"),
-        ({"a": {"b": math.nan}}, {}, 3, "context.a.b must be finite; got nan"),
-        ({}, {"a": {1}}, 3, "action.a must be a number, a text"),
-        ({"a": 1e308}, {"b": 1e308}, 3, "must be so small"),
+        (7, "features must be an object or a list of objects; got 7"),
+        (["a"], "features must be an object or a list of objects"),
+        ([{"a": 1}, {"a": 2}], "features must have each column once; got 'a' twice"),
+        ({1: 2}, "features must have texts for names; got 1"),
     ],
 )
-def test_features_that_are_none_are_refused(
-    context: object, action: object, dim: int, message: str
-) -> None:
+def test_what_has_no_columns_is_refused(given: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        encode(context, action, dim=dim)
+        columns(given)
 
 
 # --- stores --------------------------------------------------------------------------------------
@@ -483,8 +481,33 @@ def test_what_was_imported_can_be_exported(imported: str, suffix: str, tmp_path:
 
 def test_a_file_can_be_exported_to_another_format(tmp_path: Path) -> None:
     source, target = written(tmp_path, FOREIGN), tmp_path / "log.parquet"
-    assert run(["log", "export", str(source), str(target), "--dim", "8"]) == DONE
-    assert read_log(target) == read_dsjson(source, dim=8)
+    assert run(["log", "export", str(source), str(target)]) == DONE
+    assert read_log(target) == read_dsjson(source)
+
+
+@pytest.mark.parametrize("name", ["auto", "D-GLUCB"])
+def test_an_imported_log_of_tables_makes_a_policy_with_features(name: str, tmp_path: Path) -> None:
+    events = [
+        {**FOREIGN, "EventId": f"e{t}", "Timestamp": f"2021-02-04T16:31:{10 + t}Z"}
+        | {"c": {**FOREIGN["c"], "GUser": {"major": ["biology", "law"][t % 2], "age": 0.1 * t}}}
+        for t in range(20)
+    ]
+    source, url = written(tmp_path, *events), f"sqlite:///{tmp_path / 'bandits.db'}"
+    features = tmp_path / "features.json"
+    features.write_text(read_dsjson(source).features.with_columns().to_json())
+    for number, chosen in enumerate([[], ["--features", str(features)]]):
+        command = ["log", "import", str(source), "--store", url, "--as", f"menu{number}"]
+        more = ["--discount", "0.99"] if name == "D-GLUCB" else []
+        assert run([*command, "--policy", name, *more, *chosen]) == DONE
+    assert run(["verify", "--store", url]) == DONE
+    with store.open(url) as opened, opened.read() as session:
+        fold = Fold("menu0")
+        fold.replay(store.checked(session.all_events("menu0"), after=fold.head))
+    agent = fold.playing
+    assert agent.policy.features.is_fitted == (name == "D-GLUCB")
+    assert fold.learned == 20
+    assert agent.coefficients["i.id=mate"] != 0
+    agent.decide(context={"GUser.major": "art"}, arms={"a": {"i.id": "tea"}, "b": {}})
 
 
 def test_learned_rewards_count_and_late_ones_where_nothing_was(tmp_path: Path) -> None:

@@ -98,7 +98,10 @@ def checked_played(played: Any, count: int, arms: int) -> list[int] | None:
     if played is None or (count == 1 and played == [None]):
         return None
     if isinstance(played, (int, np.integer)) or len(played) != count:
-        raise ValueError(f"played must be {count} different rows where n is given; got {played!r}")
+        raise ValueError(
+            f"give n or played, not both, or one played row for each of the n places; got "
+            f"n = {count}, played = {played!r}"
+        )
     rows = [checks.integer("played", row, least=0, most=arms - 1) for row in played]
     if len(set(rows)) < len(rows):
         raise ValueError(f"played must be different rows; got {rows}")

@@ -12,15 +12,18 @@ from driftbandits.cli.tables import print_table
 
 if TYPE_CHECKING:
     from driftbandits.evaluate import Evaluation, Log, Value
+    from driftbandits.features import Features
     from driftbandits.policies import Policy
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_DIM = click.option(
-    "--dim",
-    type=click.IntRange(min=1),
-    help="Length of the vectors that the features of a DSJSON log are hashed into; not needed "
-    "where its actions have vectors.",
+_FEATURES = click.option(
+    "--features",
+    "features_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Features as JSON (Features.to_json), for a DSJSON log whose actions have no vectors; "
+    "guessed from the log unless given.",
 )
 
 
@@ -60,7 +63,7 @@ def log() -> None:
     Examples:
       driftbandits log export sqlite:///driftbandits.db news.parquet --policy news
       driftbandits log import old.dsjson --store sqlite:///driftbandits.db --as news \\
-          --policy D-GLUCB --dim 32 --discount 0.999
+          --policy auto --epsilon 0.05
     """
 
 
@@ -68,21 +71,21 @@ def log() -> None:
 @click.argument("source")
 @click.argument("target", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--policy", help="Whose log, where SOURCE is a store.")
-@_DIM
-def export(*, source: str, target: Path, policy: str | None, dim: int | None) -> None:
+@_FEATURES
+def export(*, source: str, target: Path, policy: str | None, features_file: Path | None) -> None:
     """Write the log in SOURCE, a store's URL or a file, to TARGET.
 
     \b
     Examples:
       driftbandits log export sqlite:///driftbandits.db news.parquet --policy news
-      driftbandits log export old.dsjson old.parquet --dim 32
+      driftbandits log export old.dsjson old.parquet
 
     The name of a file tells its format: .parquet, or .dsjson, .json and .jsonl for the format of
     Vowpal Wabbit.
     """
     from driftbandits.evaluate import write_log
 
-    found = _read(source, policy=policy, dim=dim, option="--policy")
+    found = _read(source, policy=policy, features_file=features_file, option="--policy")
     write_log(found, target)
     click.echo(_size(found))
 
@@ -91,14 +94,28 @@ def _size(found: Log) -> str:
     return f"{len(found)} decisions, {int(found.known.sum())} with a reward"
 
 
-def _read(source: str, *, policy: str | None, dim: int | None, option: str) -> Log:
+def _features(file: Path | None) -> Features | None:
+    """The features in a file."""
+    import json
+
+    from driftbandits.features import features_from
+
+    if file is None:
+        return None
+    try:
+        return features_from(json.loads(file.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise click.UsageError(f"{file}: {error}") from None
+
+
+def _read(source: str, *, policy: str | None, features_file: Path | None, option: str) -> Log:
     """The log of a policy in a store, or the one in a file."""
     from driftbandits.evaluate import read_log, read_stored
 
     if "://" not in source:
         if policy is not None:
             raise click.UsageError(f"{option} is for a store; a file has one log")
-        return read_log(source, dim=dim)
+        return read_log(source, features=_features(features_file))
     if policy is None:
         raise click.UsageError(f"{option} must say whose log to take from the store")
     from driftbandits import store
@@ -118,7 +135,7 @@ def _read(source: str, *, policy: str | None, dim: int | None, option: str) -> L
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--half-life-s", type=click.FloatRange(min=0, min_open=True), help="Forget by time.")
 @click.option("--window-s", type=click.FloatRange(min=0, min_open=True), help="Forget by time.")
-@_DIM
+@_FEATURES
 @_policy_options
 def import_(
     *,
@@ -129,7 +146,7 @@ def import_(
     seed: int,
     half_life_s: float | None,
     window_s: float | None,
-    dim: int | None,
+    features_file: Path | None,
     **arguments: Any,
 ) -> None:
     """Make a new policy in a store that has learned the log in SOURCE.
@@ -137,7 +154,7 @@ def import_(
     \b
     Example:
       driftbandits log import old.dsjson --store sqlite:///driftbandits.db --as news \\
-          --policy D-GLUCB --dim 32 --discount 0.999
+          --policy auto --epsilon 0.05
 
     Every decision is recorded as one of somebody else's, at its own time, with its reward.
     """
@@ -146,10 +163,10 @@ def import_(
     from driftbandits.evaluate import read_log
     from driftbandits.service.forgetting import arguments_by_time
 
-    found = read_log(source, dim=dim)
+    found = read_log(source, features=_features(features_file))
     by_time = arguments_by_time(half_life_s=half_life_s, window_s=window_s)
     given = _given(arguments) | by_time
-    made = _policy(policy, dim=found.dim, **given)
+    made = _policy(policy, **_takes(policy, found), **given)
     with store.open(url) as opened:
         warm(
             opened,
@@ -171,7 +188,7 @@ def import_(
 @click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-@_DIM
+@_FEATURES
 @_policy_options
 def evaluate(
     *,
@@ -182,7 +199,7 @@ def evaluate(
     level: float,
     seed: int,
     as_json: bool,
-    dim: int | None,
+    features_file: Path | None,
     **arguments: Any,
 ) -> None:
     """Estimate what a policy would have earned a round on LOG, a file or a store's URL.
@@ -196,7 +213,7 @@ def evaluate(
     """
     from driftbandits.evaluate import evaluate as evaluate_on
 
-    found = _read(source, policy=of, dim=dim, option="--of")
+    found = _read(source, policy=of, features_file=features_file, option="--of")
     policies = [_policy(name, dim=found.dim, **_given(arguments)) for name in names]
     results = [
         evaluate_on(found, policy, windows=windows, level=level, seed=seed) for policy in policies
@@ -211,6 +228,21 @@ def evaluate(
         _print_windows(result)
         for note in result.notes:
             click.echo(f"Note on {result.target}: {note}")
+
+
+def _takes(name: str, found: Log) -> dict[str, Any]:
+    """What a policy that goes on from a log decides by: vectors, or the log's features.
+
+    One that can grow takes them with room for levels to come, others as they were fitted.
+    """
+    from driftbandits.policies import ALIASES, ROWS
+    from driftbandits.policies.adaptations import ADAPTATIONS
+
+    if found.features is None:
+        return {"dim": found.dim}
+    row = ROWS.get(ALIASES.get(name, name))
+    grows = row is not None and hasattr(ADAPTATIONS[row.adaptation], "carry_over")
+    return {"features": found.features.with_columns() if grows else found.features}
 
 
 def _policy(name: str, **arguments: Any) -> Policy:

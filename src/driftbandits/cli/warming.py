@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 import msgspec
+import numpy as np
 
 from driftbandits.evaluate import Log, LoggedDecision
 from driftbandits.policies import Policy
@@ -85,4 +86,7 @@ def _offer(row: LoggedDecision) -> Offer:
     names = row.arm_ids
     if not all(re.fullmatch(ID_PATTERN, name) for name in names):
         names = tuple(map(str, range(len(names))))
-    return Offer(names, row.arms, row.chosen, KEY, row.propensity)
+    if row.table is None:
+        return Offer(names, row.arms, row.chosen, KEY, row.propensity)
+    table = msgspec.json.encode(row.table)
+    return Offer(names, np.empty((0, 0)), row.chosen, KEY, row.propensity, table=table)

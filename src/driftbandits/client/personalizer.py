@@ -10,21 +10,19 @@ from typing import Any
 
 from driftbandits.client.answers import Decision
 from driftbandits.client.clients import Client
-from driftbandits.client.features import encode
+from driftbandits.client.columns import columns
 
 
 class Personalizer:
     """A policy of the service, called as Personalizer was.
 
     client  of the service
-    policy  its name there; it must have been made with this `dim`
-    dim     length of the vectors that features are hashed into, see `client.features`
+    policy  its name there; it must have features, whose columns `client.columns` makes of a request
     """
 
-    def __init__(self, client: Client, policy: str, *, dim: int) -> None:
+    def __init__(self, client: Client, policy: str) -> None:
         self._client = client
         self._policy = policy
-        self._dim = dim
 
     def rank(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a rank request with `ranking`, `eventId` and `rewardActionId`.
@@ -50,12 +48,13 @@ class Personalizer:
         }
 
     def _decide(self, offered: list[Mapping[str, Any]], request: Mapping[str, Any]) -> Decision:
-        context = request.get("contextFeatures", ())
         arms = {
-            action["id"]: encode(context, action.get("features", ()), dim=self._dim)
+            action["id"]: columns(action.get("features", ()), f"features of {action['id']!r}")
             for action in offered
         }
-        return self._client.decide(self._policy, arms, event_id=request.get("eventId"))
+        context = columns(request.get("contextFeatures", ()), "contextFeatures")
+        event_id = request.get("eventId")
+        return self._client.decide(self._policy, arms, context=context, event_id=event_id)
 
     def _refuse_defaults(self) -> None:
         if self._client.policy(self._policy).configuration.reward_wait_s is not None:

@@ -11,6 +11,7 @@ from driftbandits.evaluate.estimators import Value
 from driftbandits.evaluate.log import Log, LoggedDecision, log_of
 from driftbandits.evaluate.parquet import read_parquet, write_parquet
 from driftbandits.evaluate.stored import read_stored
+from driftbandits.features import Features
 
 __all__ = [
     "Evaluation",
@@ -32,10 +33,10 @@ __all__ = [
 _DSJSON = (".json", ".dsjson", ".jsonl")
 
 
-def read_log(path: str | os.PathLike[str], *, dim: int | None = None) -> Log:
-    """The log in a file: .parquet, or .dsjson, .json and .jsonl (see `read_dsjson` for dim)."""
+def read_log(path: str | os.PathLike[str], *, features: Features | None = None) -> Log:
+    """The log in a file: .parquet, or .dsjson, .json and .jsonl (see `read_dsjson`)."""
     if _is_dsjson(path):
-        return read_dsjson(path, dim=dim)
+        return read_dsjson(path, features=features)
     return read_parquet(path)
 
 

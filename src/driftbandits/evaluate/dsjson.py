@@ -11,10 +11,11 @@
     EventId, Timestamp  name and time
 
 What we write has the vector of an action as `c._multi[k].x` and its name as `_tag`. In a log from
-elsewhere the features of context and action are hashed into `dim` numbers, as
-`driftbandits.client.features` describes. A log knows only the propensity of the chosen action; in
-`p` the others share the rest evenly. Lines that are not decisions over one set of actions
-(with slots, or dangling rewards) are refused, with their number.
+elsewhere context and actions are tables, whose columns `driftbandits.client.columns` names; the
+vectors are those of features that are given, or guessed from the log, and fitted to it. A log
+knows only the propensity of the chosen action; in `p` the others share the rest evenly. Lines
+that are not decisions over one set of actions (with slots, or dangling rewards) are refused, with
+their number.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ import numpy as np
 
 from driftbandits import checks, extras
 from driftbandits.checks import Floats
-from driftbandits.client.features import encode
-from driftbandits.evaluate.log import Log, LoggedDecision, log_of
+from driftbandits.client.columns import columns
+from driftbandits.evaluate.log import Log, LoggedDecision, Table, log_of, log_of_tables
+from driftbandits.features import Features
 from driftbandits.files import whole_file
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
@@ -42,10 +44,10 @@ def _msgspec() -> Any:
     return extras.load("msgspec", "DSJSON needs msgspec")
 
 
-def read_dsjson(path: str | os.PathLike[str], *, dim: int | None = None) -> Log:
+def read_dsjson(path: str | os.PathLike[str], *, features: Features | None = None) -> Log:
     """The log in a DSJSON file.
 
-    dim  the length of the vectors that features are hashed into; None: every action has an `x`
+    features  of a log from elsewhere, whose actions have no `x`; None: guessed
     """
     msgspec = _msgspec()
     rows, dropped = [], set()
@@ -57,7 +59,7 @@ def read_dsjson(path: str | os.PathLike[str], *, dim: int | None = None) -> Log:
                 event = msgspec.json.decode(line)
                 if not isinstance(event, dict):
                     raise ValueError(f"an event must be an object; got {event!r}")
-                rows.append(_decision(event, dim))
+                rows.append(_decision(event))
                 dropped.add(_number(event, "pdrop", least=0.0, otherwise=0.0))
             except (ValueError, msgspec.DecodeError) as error:
                 raise ValueError(f"line {number} of {str(path)!r}: {error}") from None
@@ -68,10 +70,14 @@ def read_dsjson(path: str | os.PathLike[str], *, dim: int | None = None) -> Log:
         )
     if not rows:
         raise ValueError(f"{str(path)!r} must hold at least one event; got none")
-    return log_of(rows)
+    if all(row.table is None for row in rows):
+        return log_of(rows)
+    if any(row.table is None for row in rows):
+        raise ValueError(f"every action of {str(path)!r} must have a vector x, or none of them")
+    return log_of_tables(rows, features)
 
 
-def _decision(event: dict[str, Any], dim: int | None) -> LoggedDecision:
+def _decision(event: dict[str, Any]) -> LoggedDecision:
     context = event.get("c")
     if not isinstance(context, dict) or not isinstance(context.get("_multi"), list):
         raise ValueError("c._multi must be the list of actions; this is no decision over one set")
@@ -90,11 +96,17 @@ def _decision(event: dict[str, Any], dim: int | None) -> LoggedDecision:
         event_id=name,
         at=nanoseconds(event.get("Timestamp")),
         arm_ids=_arm_names(actions),
-        arms=_vectors(context, actions, dim),
+        arms=_vectors(actions),
         chosen=_chosen(event, len(actions)),
         propensity=_number(event, "_label_probability", least=0.0),
         reward=reward,
+        table=None if all("x" in action for action in actions) else _table(context, actions),
     )
+
+
+def _table(context: dict[str, Any], actions: list[dict[str, Any]]) -> Table:
+    shared = {name: value for name, value in context.items() if name != "_multi"}
+    return columns(shared, "c"), [columns(action, "c._multi") for action in actions]
 
 
 def _number(
@@ -135,19 +147,15 @@ def _arm_names(actions: list[dict[str, Any]]) -> tuple[str, ...]:
     return tuple(map(str, range(len(actions))))
 
 
-def _vectors(context: dict[str, Any], actions: list[dict[str, Any]], dim: int | None) -> Floats:
-    if dim is not None:
-        shared = {name: value for name, value in context.items() if name != "_multi"}
-        return np.array([encode(shared, action, dim=dim) for action in actions])
+def _vectors(actions: list[dict[str, Any]]) -> Floats:
+    if not all("x" in action for action in actions):
+        return np.empty((len(actions), 0))  # made of the table, when all of the log is known
     try:
         vectors = np.array([action["x"] for action in actions], dtype=np.float64)
-    except (KeyError, TypeError, ValueError):
+    except (TypeError, ValueError):
         vectors = np.empty(0)
     if vectors.ndim != 2:
-        raise ValueError(
-            "every action must have a vector x, all of one length; give dim to hash the features "
-            "of a log from elsewhere"
-        )
+        raise ValueError("every action must have a vector x of numbers, all of one length")
     return vectors
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,8 +15,11 @@ from numpy.typing import NDArray
 from driftbandits.checks import Floats
 from driftbandits.environments import Trace
 from driftbandits.environments.logged import logged
+from driftbandits.features import Encoding, Features
 
 Ints = NDArray[np.int64]
+Table = tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]
+"""The columns of a context and of each arm, where a log had them."""
 
 
 class LoggedDecision(NamedTuple):
@@ -29,6 +32,7 @@ class LoggedDecision(NamedTuple):
     chosen: int
     propensity: float
     reward: float | None
+    table: Table | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +46,8 @@ class Log:
     chosen      (n,) the place of the action that was chosen
     propensity  (n,) the probability with which the logging policy chose it
     reward      (n,) what came of it, NaN where nothing is known
+    tables      for each decision the columns that the vectors were made of, if they were
+    features    by which they were made
 
     >>> log = Log(["a", "b"], [1, 2], [[[1.0], [0.5]], [[0.2]]], [1, 0], [0.5, 1], [1, None])
     >>> len(log), log.dim, log.reward.tolist()
@@ -55,6 +61,8 @@ class Log:
     propensity: Floats
     reward: Floats
     arm_ids: Sequence[Sequence[str]] | None = None
+    tables: Sequence[Table] | None = None
+    features: Features | None = None
 
     def __post_init__(self) -> None:
         def hold(name: str, value: Any) -> None:
@@ -87,7 +95,8 @@ class Log:
     def __iter__(self) -> Iterator[LoggedDecision]:
         assert self.arm_ids is not None
         rewards = [None if math.isnan(r) else r for r in self.reward.tolist()]
-        for event_id, at, names, arms, chosen, propensity, reward in zip(
+        tables = [None] * len(self) if self.tables is None else self.tables
+        for event_id, at, names, arms, chosen, propensity, reward, table in zip(
             self.event_id,
             self.at.tolist(),
             self.arm_ids,
@@ -95,15 +104,19 @@ class Log:
             self.chosen.tolist(),
             self.propensity.tolist(),
             rewards,
+            tables,
             strict=True,
         ):
-            yield LoggedDecision(event_id, at, tuple(names), arms, chosen, propensity, reward)
+            yield LoggedDecision(
+                event_id, at, tuple(names), arms, chosen, propensity, reward, table
+            )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Log):
             return NotImplemented
         return len(self) == len(other) and all(
-            np.array_equal(ours.arms, theirs.arms) and ours._replace(arms=theirs.arms) == theirs
+            np.array_equal(ours.arms, theirs.arms)
+            and ours._replace(arms=theirs.arms, table=theirs.table) == theirs
             for ours, theirs in zip(self, other, strict=True)
         )
 
@@ -159,6 +172,27 @@ def log_of(rows: Sequence[LoggedDecision]) -> Log:
         reward=[row.reward for row in ordered],  # type: ignore[arg-type]
         arm_ids=[row.arm_ids for row in ordered],
     )
+
+
+def log_of_tables(rows: Sequence[LoggedDecision], features: Features | None) -> Log:
+    """A log of tables, with vectors by features that are given, or guessed, none longer than 1."""
+    ordered = sorted(rows, key=lambda row: row.at)
+    tables = [row.table for row in ordered if row.table is not None]
+    contexts = [context for context, _ in tables]
+    arms = [arm for _, offered in tables for arm in offered]
+    if features is None:
+        features = replace(Features.guess(contexts, arms), extra="ignore")
+    fitted = features if features.is_fitted else features.fit(contexts, arms)
+    encoding = Encoding(fitted)
+    encoded = [
+        encoding.encode(context, list(zip(row.arm_ids, offered, strict=True)))
+        for row, (context, offered) in zip(ordered, tables, strict=True)
+    ]
+    width = len(encoding)
+    vectors = [
+        row._replace(arms=one.dense(width)) for row, one in zip(ordered, encoded, strict=True)
+    ]
+    return replace(log_of(vectors), tables=tables, features=fitted)
 
 
 def _names(given: Any) -> tuple[str, ...]:
