@@ -562,3 +562,34 @@ def test_nothing_moves_for_those_who_ask_for_that(opened: Opener, news: Served) 
     with opened(news.address) as page:
         expect(page.locator("#status")).to_have_attribute("data-state", "live")
         assert page.evaluate(moving) == "breathe"
+
+
+# -- tables and separate arms --------------------------------------------------------------------
+
+
+def test_features_and_separate_arms_are_shown_by_their_names(
+    opened: Opener, tmp_path: Path
+) -> None:
+    shop = {
+        "name": "auto",
+        "seed": 3,
+        "features": {"context": {"country": "category"}, "arm": {"kind": "category"}},
+    }
+    own = {"name": "LinUCB", "seed": 3, "dim": 1, "arms": "separate"}
+    with Served(f"sqlite:///{tmp_path}/log.db") as service:
+        client = service.client
+        ok(client.put("/v1/policies/shop", json=shop))
+        ok(client.put("/v1/policies/own", json=own))
+        for number, country in enumerate(["DE", "FR", "DE", "PL"]):
+            visit = {"event_id": f"visit-{number}", "context": {"country": country}}
+            hats = [{"id": kind, "features": {"kind": kind}} for kind in ("hats", "shoes")]
+            ok(client.post("/v1/policies/shop/decisions", json={**visit, "arms": hats}))
+            reward(service, "shop", number, number % 2)
+            visit["context"] = [0.5]
+            ok(client.post("/v1/policies/own/decisions", json={**visit, "arms": ["up", "down"]}))
+            reward(service, "own", number, 1.0)
+        with opened(f"{service.address}/#/shop") as page:
+            expect(page.locator(".decision .parts").first).to_contain_text("What counted for")
+            expect(page.locator("#path")).to_contain_text("kind=hats")
+        with opened(f"{service.address}/#/own") as page:
+            expect(page.locator("#path")).to_contain_text("up θ1")

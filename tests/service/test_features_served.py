@@ -4,7 +4,9 @@ import pytest
 from calls import digest, events, ok, problem, reward, verified
 
 import driftbandits as db
+from driftbandits import store
 from driftbandits.client import Client
+from driftbandits.evaluate import read_stored
 from servers import Served
 
 SHOP = "/v1/policies/shop"
@@ -69,6 +71,13 @@ def test_the_service_decides_as_an_agent_with_features(store_url):
         ok(service.client.post(f"{SHOP}/erasures", json={"event_ids": ["e0"]}))
         live = digest(service.client, SHOP)
     assert verified(store_url) == {"shop": live}
+    with store.open(store_url) as opened, opened.read() as session:
+        log = read_stored(session, "shop")
+    assert len(log) == 40  # one was erased
+    assert log.tables[0] == (context(1), list(arms(1).values()))
+    assert log.features == db.Features(**FEATURES).fit(
+        [row for row, _ in log.tables], [arm for _, offered in log.tables for arm in offered]
+    )
 
 
 @pytest.fixture(scope="module")

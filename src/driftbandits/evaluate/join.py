@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from driftbandits.evaluate.log import Log, LoggedDecision, log_of
+from driftbandits.evaluate.log import Log, LoggedDecision, log_of, log_of_tables
+from driftbandits.features import Features
 from driftbandits.store import DEFAULT, LATE, REWARD
 
 
@@ -10,10 +11,12 @@ class Join:
     """Give it the events in their order; then it makes the log.
 
     The reward is the one that was learned; one that came too late counts where nothing was.
-    Decisions over actions of another dimension than those of the last one are left out.
+    Decisions over actions of another dimension than those of the last one are left out; so are
+    those over vectors where the last one had a table, which becomes vectors by `features`.
     """
 
     def __init__(self) -> None:
+        self.features: Features | None = None
         self._rows: dict[str, LoggedDecision] = {}
         self._late: dict[str, float] = {}
 
@@ -34,5 +37,7 @@ class Join:
             row._replace(reward=self._late.get(row.event_id)) if row.reward is None else row
             for row in self._rows.values()
         ]
+        if rows[-1].table is not None:
+            return log_of_tables([row for row in rows if row.table is not None], self.features)
         dim = rows[-1].arms.shape[1]
-        return log_of([row for row in rows if row.arms.shape[1] == dim])
+        return log_of([row for row in rows if row.table is None and row.arms.shape[1] == dim])

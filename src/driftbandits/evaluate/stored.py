@@ -6,8 +6,20 @@ import numpy as np
 
 from driftbandits import checks
 from driftbandits.evaluate.join import Join
-from driftbandits.evaluate.log import Log, LoggedDecision
-from driftbandits.store import DECISION, DEFAULT, LATE, REWARD, START, Event, Head, Session, checked
+from driftbandits.evaluate.log import Log, LoggedDecision, Table
+from driftbandits.features import features_from
+from driftbandits.store import (
+    CONFIGURED,
+    DECISION,
+    DEFAULT,
+    LATE,
+    REWARD,
+    START,
+    Event,
+    Head,
+    Session,
+    checked,
+)
 
 
 def read_stored(session: Session, policy: str) -> Log:
@@ -23,6 +35,14 @@ def read_stored(session: Session, policy: str) -> Log:
     return join.log()
 
 
+def _values(content: bytes) -> Table:
+    """The columns of the context and of each arm; what was not given has none."""
+    import msgspec
+
+    context, arms = msgspec.json.decode(content)
+    return context or {}, [arm or {} for arm in arms]
+
+
 def _take(event: Event, join: Join) -> None:
     from driftbandits.store.records import unpacked  # needs msgspec
 
@@ -30,11 +50,6 @@ def _take(event: Event, join: Join) -> None:
         record = unpacked(DECISION, event.body)
         if record.place:
             return  # it shares the round of the first place, and has no action set of its own
-        if record.table:
-            raise ValueError(
-                f"policy has features, of which decision {event.event_id!r} was made: a log of "
-                "vectors is needed here"
-            )
         count = len(record.arms)
         shared = np.frombuffer(record.context or record.x, dtype="<f8")
         arms = np.tile(shared, (count, 1)) if record.context else shared.reshape(count, -1)
@@ -47,7 +62,10 @@ def _take(event: Event, join: Join) -> None:
                 chosen=record.index,
                 propensity=record.propensity,
                 reward=None,
+                table=_values(record.table) if record.table else None,
             )
         )
+    elif event.kind == CONFIGURED:
+        join.features = features_from(unpacked(CONFIGURED, event.body).arguments.get("features"))
     elif event.kind in (REWARD, DEFAULT, LATE):
         join.came_of(event.event_id, event.kind, unpacked(event.kind, event.body).value)

@@ -4,6 +4,7 @@ import { byId, element, shape } from "./dom.js";
 import { count, hourSecond, plain, short } from "./numbers.js";
 
 const FEW = 8;
+const MOST_PARTS = 5;
 const whole = new Set(); // decisions whose arms are all shown
 
 export function showDecisions(policy, decisions) {
@@ -36,6 +37,7 @@ function item(decision, id, outcome, open) {
         element("span", { class: "event" }, decision.event_id),
         outcomeOf(decision)),
       element("p", { class: "why" }, why(decision)),
+      ...(chosen.parts ? [element("p", { class: "parts" }, partsOf(chosen))] : []),
       arms));
 }
 
@@ -62,6 +64,15 @@ function why(decision) {
   if (rivals > 1)
     return `${round}One of ${rivals} arms with the highest score: ${sum(arms[index])}.${chance}`;
   return `${round}The highest score: ${sum(arms[index])}.${chance}`;
+}
+
+/** Which features spoke most for an arm, or against it. */
+function partsOf({ id, parts }) {
+  const told = Object.entries(parts)
+    .sort(([, a], [, b]) => Math.abs(b) - Math.abs(a))
+    .slice(0, MOST_PARTS)
+    .map(([name, part]) => `${name} ${part < 0 ? "−" : "+"}${short(Math.abs(part))}`);
+  return `What counted for ${id}: ${told.join(", ")}.`;
 }
 
 function drawArms(box, decision, id) {
