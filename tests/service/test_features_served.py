@@ -126,6 +126,16 @@ def test_a_key_that_stands_twice_is_found_in_features_too(shop):
     [
         ({"features": {"context": {"age": "numbr"}}}, "$.features"),
         ({"features": {"limit": 2000, "context": {"age": "number"}}}, "$.features.limit"),
+        ({"features": {"context": {"a": "number"}, "fitted": {"a": 1}}}, "$.features"),
+        (
+            {
+                "features": {
+                    "context": {"a": "category"},
+                    "fitted": {"a": {"levels": [str(i) for i in range(2000)]}},
+                }
+            },
+            "$.dim",
+        ),
         ({"features": "all"}, "$.features"),
         ({"name": "LinUCB"}, "$.features"),
         ({"features": None}, "$.dim"),
@@ -177,3 +187,15 @@ def test_the_client_sends_tables(tmp_path):
         many = client.decide_many("shop", [{"context": context(2), "arms": arms(2), "n": 2}])
         assert [place.arm for place in many[0].ranking] == [many[0].arm, many[0].ranking[1].arm]
         assert client.explanation("shop", "e1").context == context(1)
+
+
+def test_levels_that_share_coordinates_survive_a_snapshot(tmp_path):
+    url = f"sqlite:///{tmp_path}/log.db"
+    features = {"context": {"country": "category"}, "limit": 64, "levels": 4}
+    with Served(url) as service:
+        ok(service.client.put(SHOP, json={"name": "auto", "features": features, "seed": 3}))
+        for t in range(9):
+            visit = {"event_id": f"e{t}", "context": {"country": f"c{t}"}, "arms": ["a", "b"]}
+            ok(service.client.post(f"{SHOP}/decisions", json=visit))
+        live = digest(service.client, SHOP)
+    assert verified(url) == {"shop": live}

@@ -150,7 +150,7 @@ class Coordinates:
         for owner, key, name in kept["coordinates"]:
             self._new(owner, key if isinstance(key, str) else (key[0], key[1]), name)
         self.counts = {(what, owner): count for what, owner, count in kept["counts"]}
-        self.sharers = dict.fromkeys(kept["sharers"], True)
+        self.sharers = dict.fromkeys(map(tuple, kept["sharers"]), True)
         self.values = {column: tuple(values) for column, values in kept["values"].items()}
         self.edges = {column: tuple(edges) for column, edges in kept["edges"].items()}
         self.commit()

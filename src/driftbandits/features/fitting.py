@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from driftbandits.checks import brief
 from driftbandits.features.columns import (
     is_missing,
     level_of,
@@ -104,4 +105,48 @@ _FITS: Mapping[str, Callable[[str, Kind, list[Any]], dict[str, Any]]] = {
     "tags": _tags,
     "vector": _length,
     "text": _nothing,
+}
+
+
+def check_fitted(features: Features) -> None:
+    """Refuse what `fit` cannot have made, as a file or a request may hold it."""
+    fitted = features.fitted
+    if not isinstance(fitted, Mapping):
+        raise ValueError(f"fitted must be what Features.fit has made; got {brief(fitted)}")
+    for column, kind in features.kinds().items():
+        found = fitted.get(column)
+        wanted = _FITTED.get(kind.name, {})
+        if not isinstance(found, Mapping) or not all(
+            name in found and is_so(found[name]) for name, is_so in wanted.items()
+        ):
+            raise ValueError(
+                f"fitted must have {', '.join(wanted) or 'a table'} for column {column!r}, as "
+                f"Features.fit makes it; got {brief(found)}"
+            )
+
+
+def _is_number(value: Any) -> bool:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and math.isfinite(value)
+
+
+def _is_positive(value: Any) -> bool:
+    return _is_number(value) and value > 0
+
+
+def _are_levels(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(level, str) for level in value)
+
+
+def _are_edges(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(map(_is_number, value))
+
+
+_FITTED: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
+    "number": {"centre": _is_number, "scale": _is_positive},
+    "log": {"centre": _is_number, "scale": _is_positive},
+    "category": {"levels": _are_levels},
+    "bins": {"edges": _are_edges},
+    "tags": {"levels": _are_levels},
+    "vector": {"length": _is_positive},
 }

@@ -69,8 +69,10 @@ class Features:
         checks.choice("extra", self.extra, EXTRA)
         hold("limit", checks.integer("limit", self.limit, least=_LEAST_LIMIT, most=_MOST_LIMIT))
         hold("levels", checks.integer("levels", self.levels, least=1, most=_MOST_LIMIT))
-        if self.fitted is not None and not isinstance(self.fitted, Mapping):
-            raise ValueError(f"fitted must be what Features.fit has made; got {self.fitted!r}")
+        if self.fitted is not None:
+            from driftbandits.features.fitting import check_fitted
+
+            check_fitted(self)
         self._check_room()
 
     def __hash__(self) -> int:

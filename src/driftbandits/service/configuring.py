@@ -58,6 +58,8 @@ def wanted_policy(request: Any) -> Policy:
     policy = _made({**given, **by_time})
     if policy.features is not None and policy.features.limit > wire.MOST_DIMENSIONS:
         raise _too_large("features.limit", policy.features.limit, wire.MOST_DIMENSIONS)
+    if policy.dim > wire.MOST_DIMENSIONS:  # of features that were fitted
+        raise _too_large("dim", policy.dim, wire.MOST_DIMENSIONS)
     return policy
 
 
