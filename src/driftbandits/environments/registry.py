@@ -9,6 +9,7 @@ from typing import Any
 from driftbandits import checks, extras
 from driftbandits.environments.cases import Counts, Paired
 from driftbandits.environments.logged import logged
+from driftbandits.environments.shop import Shop
 from driftbandits.environments.streams import Stream
 from driftbandits.environments.synthetic import Abrupt, Drift, Seasonal, Stationary, abrupt2d
 from driftbandits.environments.trace import Environment
@@ -21,6 +22,7 @@ _WORLDS: dict[str, Callable[..., Environment]] = {
     "logged": logged,
     "paired": Paired,
     "seasonal": Seasonal,
+    "shop": Shop,
     "stationary": Stationary,
     "stream": Stream,
 }

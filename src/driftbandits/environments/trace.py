@@ -9,11 +9,14 @@ means    (T, K)    mu(a . theta_t), what regret is measured by; None where nobod
 available (T, K)   which arms may be chosen; None: all of them
 theta    (T, d)    theta*_t, the parameter of each round
 changes            the rounds, counted from 1, at which a new parameter takes effect
+contexts (T)       the same as tables, for policies with features: a context in each round, ...
+offers   (T, K)    ... and the columns of every arm, its "id" among them
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -48,6 +51,8 @@ class Trace:
     theta: NDArray[np.float64] | None = None
     changes: tuple[int, ...] | None = None
     partial: bool = False
+    contexts: Sequence[Mapping[str, Any]] | None = None
+    offers: Sequence[Sequence[Mapping[str, Any]]] | None = None
 
     def __post_init__(self) -> None:
         def hold(name: str, value: Any) -> None:
@@ -77,6 +82,19 @@ class Trace:
             _check_shape("theta", self.theta, (rounds, dim))
         if self.changes is not None:
             hold("changes", change_rounds(self.changes, horizon=rounds))
+        self._check_tables()
+
+    def _check_tables(self) -> None:
+        if (self.contexts is None) != (self.offers is None):
+            raise ValueError("contexts and offers must be given together; got one of them")
+        if self.contexts is None or self.offers is None:
+            return
+        shape = len(self.contexts), {len(offer) for offer in self.offers}
+        if len(self.offers) != self.horizon or shape != (self.horizon, {self.arms}):
+            raise ValueError(
+                f"contexts and offers must be one for each of {self.horizon} rounds, with "
+                f"{self.arms} arms; got {shape[0]}, {len(self.offers)} with {sorted(shape[1])} arms"
+            )
 
     def __repr__(self) -> str:
         """The sizes only: a trace is long."""

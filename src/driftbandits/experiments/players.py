@@ -12,6 +12,7 @@ from driftbandits.environments import Trace
 from driftbandits.errors import SpecError
 from driftbandits.experiments import schema
 from driftbandits.experiments.schema import Table
+from driftbandits.features import Features
 from driftbandits.policies import Policy, policy, policy_names, takes
 from driftbandits.simulation import Informed, Player, Restarted, informed_kinds
 
@@ -19,10 +20,15 @@ POLICY_ARGUMENTS = tuple(key for key in inspect.signature(policy).parameters if 
 INFORMED = {f"informed {kind}": kind for kind in informed_kinds()}
 """Players that are shown the reward of every arm, by the name that a file has for them."""
 
+GUESS = "guess"
+"""In place of features: whatever the world's tables suggest."""
+GUESSED_FROM = 500
+"""Rounds that are looked at for that."""
+
 
 @dataclass(frozen=True)
-class SeparateArms:
-    """Makes the agent that plays a policy with a model for each arm; it goes to the workers."""
+class ByAgent:
+    """Makes the agent that plays a policy with separate arms or features; it goes to workers."""
 
     policy: Policy
 
@@ -44,12 +50,18 @@ def player_of(path: str, line: Table, facts: Mapping[str, Any], trace: Trace) ->
         for key, value in facts.items()
         if key in known and (said.name not in policy_names() or takes(said.name, key))
     }
+    wanted = {**told, **arguments}
+    if "features" not in wanted:
+        wanted["dim"] = wanted.get("dim", trace.dim)
     try:
-        player = policy(said.name, **{"dim": trace.dim, **told, **arguments})
+        if "features" in wanted:
+            wanted["features"] = _features(wanted["features"], trace)
+        player = policy(said.name, **wanted)
     except (TypeError, ValueError) as error:
         raise SpecError(located(path, error, ("name", *POLICY_ARGUMENTS))) from None
+    by_agent = player.separate or player.features is not None
     if said.restart is None:
-        return label, SeparateArms(player) if player.separate else player
+        return label, ByAgent(player) if by_agent else player
     if said.restart != "changes":
         return label, Restarted(player, tuple(sorted(said.restart)))
     if trace.changes is None:
@@ -59,6 +71,16 @@ def player_of(path: str, line: Table, facts: Mapping[str, Any], trace: Trace) ->
     return label, Restarted(player)
 
 
+def _features(given: Any, trace: Trace) -> Any:
+    """Features of a line; "guess": those that the first tables of the world suggest."""
+    if trace.contexts is None or trace.offers is None:
+        raise ValueError("features need a world of tables, as shop is")
+    if given != GUESS:
+        return given
+    offers = {row["id"]: row for offer in trace.offers[:GUESSED_FROM] for row in offer}
+    return Features.guess(trace.contexts[:GUESSED_FROM], list(offers.values()))
+
+
 def facts_of(label: str, player: Player) -> Table:
     """A player as a spec writes it down."""
     restart: Any = None
@@ -66,7 +88,7 @@ def facts_of(label: str, player: Player) -> Table:
         return {"label": label, "name": f"informed {player.kind}", "restart": restart}
     if isinstance(player, Restarted):
         restart = "changes" if player.rounds is None else list(player.rounds)
-    if isinstance(player, (Restarted, SeparateArms)):
+    if isinstance(player, (Restarted, ByAgent)):
         player = player.policy
     assert isinstance(player, Policy)
     arguments = player.arguments

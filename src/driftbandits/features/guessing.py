@@ -21,6 +21,8 @@ _FEW = 12
 _SKEWED = 1.5
 _CYCLES = {"hour": 24, "weekday": 7, "dayofweek": 7, "day_of_week": 7, "month": 12, "minute": 60}
 
+_LONG_TAILED = ("price", "amount", "cost", "basket", "income", "salary", "revenue", "spend")
+
 
 class Guess(NamedTuple):
     """What a column is taken for; an empty kind: left out."""
@@ -118,8 +120,10 @@ def _of_numbers(name: str, numbers: list[float]) -> Guess:
         return Guess("flag", "0 or 1", 1)
     if whole and different <= _FEW and "id" in name.lower().split("_"):
         return Guess("category", f"{different} ids", different)
-    if low >= 0 and _skewness(numbers) > _SKEWED and high > 10.0 * max(_median(numbers), 1e-300):
+    if low >= 0 and _skewness(numbers) > _SKEWED:
         return Guess("log", f"{low:g} to {high:g} with a long tail", 1)
+    if low >= 0 and any(word in _LONG_TAILED for word in name.lower().split("_")):
+        return Guess("log", f"{low:g} to {high:g}, by its name with a long tail", 1)
     return Guess("number", f"{low:g} to {high:g}", 1)
 
 
@@ -175,10 +179,6 @@ def _crosses(
         else:
             reasons[f"{first} x {second}"] = f"{size} coordinates would be too many"
     return pairs, reasons
-
-
-def _median(numbers: list[float]) -> float:
-    return float(np.median(numbers))
 
 
 def _skewness(numbers: list[float]) -> float:

@@ -2,7 +2,8 @@
 
 A `Policy` plays in one compiled call, so that its run has the bits of a loop over an `Agent`. Any
 other policy is given as a factory `make(seed)` and plays in a plain loop; so does an agent of
-separate arms, whose ids are 0, 1, ... and whose estimates are not kept. An `Informed` player sees
+separate arms, whose ids are 0, 1, ..., and one with features, which is shown the tables of the
+trace. Their estimates are not kept. An `Informed` player sees
 the whole trace.
 """
 
@@ -77,9 +78,10 @@ def play(
 
 def _refuse_separate(player: Player) -> None:
     policy = player.policy if isinstance(player, Restarted) else player
-    if isinstance(policy, Policy) and policy.separate:
+    if isinstance(policy, Policy) and (policy.separate or policy.features is not None):
+        what = "features" if policy.features is not None else "arms='separate'"
         raise ValueError(
-            "a policy with arms='separate' is played by an agent: give a factory, "
+            f"a policy with {what} is played by an agent: give a factory, "
             "lambda seed: driftbandits.Agent(policy, seed=seed)"
         )
 
@@ -88,6 +90,7 @@ def _play_python(make: Callable[[int], Any], trace: Trace, seed: int, record: Se
     player = make(seed)
     policy = getattr(player, "policy", None)
     separate = isinstance(policy, Policy) and policy.separate
+    by_tables = isinstance(policy, Policy) and policy.features is not None
     T = trace.horizon
     chosen = np.empty(T, dtype=np.int64)
     estimates: list[Floats] = []
@@ -96,13 +99,18 @@ def _play_python(make: Callable[[int], Any], trace: Trace, seed: int, record: Se
         arms = np.arange(trace.arms)
         if trace.available is not None:
             arms = np.flatnonzero(trace.available[t])
-        named = {"arms": arms.tolist()} if separate else {}
-        decision = player.decide(trace.actions[t, arms], **named)
+        if by_tables:
+            decision = player.decide(**_tables(trace, t, arms))
+        else:
+            named = {"arms": arms.tolist()} if separate else {}
+            decision = player.decide(trace.actions[t, arms], **named)
         chosen[t] = arms[int(getattr(decision, "index", decision))]
         if "theta_hat" in record:
             unknown = np.full(trace.dim, np.nan)
             estimates.append(
-                unknown if separate else np.array(getattr(player, "theta_hat", unknown))
+                unknown
+                if separate or by_tables
+                else np.array(getattr(player, "theta_hat", unknown))
             )
         reward = trace.rewards[t, chosen[t]]
         if not np.isnan(reward):
@@ -112,6 +120,14 @@ def _play_python(make: Callable[[int], Any], trace: Trace, seed: int, record: Se
         theta_hat=np.array(estimates) if estimates else run.theta_hat,
         detections=tuple(getattr(player, "detections", ())),
     )
+
+
+def _tables(trace: Trace, t: int, arms: Ints) -> dict[str, Any]:
+    """What an agent with features is shown in a round."""
+    if trace.contexts is None or trace.offers is None:
+        raise ValueError("features need a world whose traces have contexts and offers")
+    offers = trace.offers[t]
+    return {"context": trace.contexts[t], "arms": [offers[k] for k in arms.tolist()]}
 
 
 def _play_informed(player: Informed, trace: Trace) -> Run:
