@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import driftbandits as db
 from driftbandits.features import Encoding
+from driftbandits.features.columns import LAST_LOOK
 from driftbandits.features.tables import offered
 
 SHOP = db.Features(
@@ -27,6 +28,10 @@ SHOP = db.Features(
 def coordinates(features, context, arms, encoding=None):
     """What each arm's row has, by name; read by an encoding that keeps it."""
     encoding = Encoding(features) if encoding is None else encoding
+    for name, column, _ in encoding._numbers:
+        if column.fitted is None:  # as if the centre were settled at 0
+            encoding.book.looks[name], encoding.book.centres[name] = (LAST_LOOK, 0, 0.0), 0.0
+    encoding._find_unsettled()
     encoded = encoding.encode(context, offered(arms, ()))
     encoding.commit()
     rows = encoded.dense(len(encoding))
@@ -144,6 +149,25 @@ def test_an_arm_may_have_coefficients_of_its_own():
 def test_the_id_of_an_arm_can_be_a_column():
     found = coordinates(db.Features(arm={"id": "category", "p": "number"}), None, {"a": {"p": 3}})
     assert found == {"a": {"p": 3.0, "arm=a": 1.0}}
+
+
+def test_numbers_count_from_the_mean_of_what_was_offered():
+    """Looked at after 1, 2, 4, ... offers, all of an offer before any of it is encoded."""
+    features = db.Features(context={"x": "number"}, arm={"p": "log"}, cross=[("p", "x")])
+    encoding = Encoding(features)
+    rng = np.random.default_rng(0)
+    xs, ps = rng.normal(50.0, 3.0, size=1100), rng.uniform(1, 9, size=(1100, 2))
+    for t, (x, prices) in enumerate(zip(xs, ps, strict=True), 1):
+        arms = {str(i): {"p": p} for i, p in enumerate(prices)}
+        rows = encoding.encode({"x": x}, offered(arms, ())).dense(3)
+        encoding.commit()
+        seen = min(2 ** int(math.log2(t)), 1024)
+        centre, log_centre = xs[:seen].mean(), np.log1p(ps[:seen]).mean()
+        away, log_away = x - centre, np.log1p(prices) - log_centre
+        wanted = np.column_stack([np.full(2, away), log_away, away * log_away])
+        np.testing.assert_allclose(rows, wanted, rtol=1e-9, atol=1e-12)
+        if t == 700:
+            encoding = Encoding(features, json.loads(json.dumps(encoding.to_dict())))
 
 
 # -- plain data ----------------------------------------------------------------------------------

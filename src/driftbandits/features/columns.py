@@ -28,6 +28,8 @@ LONGEST_TEXT = 100_000
 MOST_TAGS = 256
 VALUES_A_BIN = 20
 """How many values are seen for each bin before the edges are set."""
+LAST_LOOK = 1024
+"""Offers after which the centre of a number stays."""
 MISSING, OTHER = "?", "other"
 _WORD = re.compile(r"\w+")
 _NOT_A_VALUE = ("NAType", "NaTType")  # of pandas, which compares to nothing
@@ -115,19 +117,24 @@ class Column:
 
 
 class Number(Column):
-    """number, log: a coordinate of its own; fitted, within [-1, 1]."""
+    """number, log: a coordinate of its own; fitted, within [-1, 1].
+
+    A number counts from its centre, for without it a product with a flag would be hard to tell from
+    the flag. The centre is the mean of the values so far, after 1, 2, 4, ... offers, and stays
+    after `LAST_LOOK` of them.
+    """
 
     def prepare(self) -> None:
         self.at = self.place("value", self.name)
         self.turned = signed_log if self.kind.name == "log" else None
-        # whether the number can be taken as it is
+        # whether the number can be taken as it is, but for the centre
         self.plain = self.turned is None and self.fitted is None
 
     def __call__(self, value: Any) -> Pairs:
         kind = type(value)
         if (kind is float or kind is int) and -LARGEST <= value <= LARGEST:
             if self.plain:
-                return [(self.at, value)]
+                return [(self.at, value - self.book.centres[self.name])]
         elif is_missing(value):
             return self.note_missing()
         x = self.clipped(number_of(self.name, value), -LARGEST, LARGEST)
@@ -135,7 +142,29 @@ class Number(Column):
             x = self.turned(x)
         if self.fitted is not None:
             x = self.clipped((x - self.fitted["centre"]) / self.fitted["scale"], -1.0, 1.0)
-        return [(self.at, x)]
+            return [(self.at, x)]
+        return [(self.at, x - self.book.centres[self.name])]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the centre stays as it is."""
+        return self.fitted is not None or self._looked()[0] >= LAST_LOOK
+
+    def _looked(self) -> tuple[int, int, float]:
+        """Offers, numbers and their sum."""
+        return self.book.looks.get(self.name, (0, 0, 0.0))
+
+    def look(self, values: Iterable[Any]) -> None:
+        """Note the numbers of an offer, right or not, before any of them is encoded."""
+        offers, count, total = self._looked()
+        for value in values:
+            if isinstance(value, (int, float, np.integer, np.floating)) and not is_missing(value):
+                x = float(min(max(value, -LARGEST), LARGEST))
+                count, total = count + 1, total + (x if self.turned is None else self.turned(x))
+        offers += 1
+        self.book.set(self.book.looks, self.name, (offers, count, total))
+        if offers & (offers - 1) == 0 or self.name not in self.book.centres:
+            self.book.set(self.book.centres, self.name, total / count if count else 0.0)
 
 
 class Category(Column):

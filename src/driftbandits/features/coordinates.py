@@ -11,7 +11,6 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 from zlib import crc32
 
@@ -43,6 +42,8 @@ class Coordinates:
         self.sharers: dict[tuple[str, int], bool] = {}
         self.values: dict[str, tuple[float, ...]] = {}  # seen by columns whose bins are not set
         self.edges: dict[str, tuple[float, ...]] = {}  # of bins
+        self.centres: dict[str, float] = {}  # of numbers, and what they are made of:
+        self.looks: dict[str, tuple[int, int, float]] = {}  # offers, numbers, their sum
         self._common_from = limit - common_lines(limit)
         self._journal: list[tuple[dict[Any, Any], Any, Any]] = []
 
@@ -143,6 +144,8 @@ class Coordinates:
             "sharers": [list(sharer) for sharer in self.sharers],
             "values": {column: list(values) for column, values in self.values.items()},
             "edges": {column: list(edges) for column, edges in self.edges.items()},
+            "centres": dict(self.centres),
+            "looks": {column: list(looks) for column, looks in self.looks.items()},
         }
 
     def revive(self, kept: dict[str, Any]) -> None:
@@ -153,11 +156,10 @@ class Coordinates:
         self.sharers = dict.fromkeys(map(tuple, kept["sharers"]), True)
         self.values = {column: tuple(values) for column, values in kept["values"].items()}
         self.edges = {column: tuple(edges) for column, edges in kept["edges"].items()}
+        self.centres = dict(kept["centres"])
+        self.looks = {column: tuple(looks) for column, looks in kept["looks"].items()}
         self.commit()
 
     def sharers_of(self, owner: str) -> int:
         """How many different levels of an owner share coordinates, as far as they were counted."""
         return sum(1 for known, _ in self.sharers if known == owner)
-
-    def counted(self, what: str, owners: Iterable[str]) -> int:
-        return sum(self.counts.get((what, owner), 0) for owner in owners)

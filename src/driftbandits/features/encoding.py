@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftbandits.checks import brief, perhaps
-from driftbandits.features.columns import COLUMNS, Column, Pairs
+from driftbandits.features.columns import COLUMNS, Column, Number, Pairs
 from driftbandits.features.coordinates import UNLIMITED, Coordinates, Key
 from driftbandits.features.spec import ARM, EVERY, ID, REFUSE, Features
 from driftbandits.features.tables import ArmId, Offered, Record
@@ -107,6 +107,15 @@ class Encoding:
             self._shrink = 1.0 / math.sqrt(count)
         self.book.commit()
         self._pending = (0, 0)
+        self._numbers = [
+            (name, column, name in features.context)
+            for name, column in found.items()
+            if isinstance(column, Number)
+        ]
+        self._find_unsettled()
+
+    def _find_unsettled(self) -> None:
+        self._unsettled = [one for one in self._numbers if not one[1].is_settled]
 
     # -- crosses ---------------------------------------------------------------------------------
 
@@ -158,6 +167,8 @@ class Encoding:
             raise
 
     def _encode(self, context: Record | None, arms: Offered) -> Encoded:
+        if self._unsettled:
+            self._look(context, arms)
         slots: list[Pairs] = [[]] * len(self._slots)
         shared = self._encode_context(context, slots)
         own, shrink = [], self._shrink
@@ -171,6 +182,12 @@ class Encoding:
             own = [[(at, shrink * x) for at, x in pairs] for pairs in own]
         self._pending = (self._pending[0] + 1, self._pending[1] + len(arms))
         return Encoded(tuple([id for id, _ in arms]), shared, own)
+
+    def _look(self, context: Record | None, arms: Offered) -> None:
+        """Let numbers that have no lasting centre see what they are about to encode."""
+        for name, column, of_context in self._unsettled:
+            rows = [context] if of_context else [row for _, row in arms]
+            column.look(row.get(name) for row in rows if row is not None)
 
     def _encode_context(self, context: Record | None, slots: list[Pairs]) -> Pairs:
         if context is None:
@@ -212,6 +229,8 @@ class Encoding:
         self.arms += self._pending[1]
         self._pending = (0, 0)
         self.book.commit()
+        if self._unsettled:
+            self._find_unsettled()
 
     def take_back(self, dimension: int) -> None:
         """Forget what was encoded since the last commit, when there were so many coordinates."""
@@ -239,8 +258,10 @@ class Encoding:
                     places[at] = other.book.place(owner, key, name)
             elif owner in crosses and key[0] in places and key[1] in places:
                 places[at] = other.book.place(owner, (places[key[0]], places[key[1]]), name)
-        for mine, theirs in ((book.values, other.book.values), (book.edges, other.book.edges)):
+        for table in ("values", "edges", "centres", "looks"):
+            mine, theirs = getattr(book, table), getattr(other.book, table)
             theirs.update((name, kept) for name, kept in mine.items() if name in same)
+        other._find_unsettled()
         kept_counts = same | crosses
         for label, count in book.counts.items():
             if label[1] in kept_counts:

@@ -155,7 +155,10 @@ def _of_lists(lists: list[list[Any]]) -> Guess:
 def _crosses(
     context: Mapping[str, str], arm: Mapping[str, str], found: Mapping[str, Guess], has_ids: bool
 ) -> tuple[list[tuple[str, str]], dict[str, str]]:
-    """What of the context matters for which arm: without crosses it matters for none."""
+    """What of the context matters for which arm: without crosses it matters for none.
+
+    Levels of the arm are crossed with all of the context, numbers of the arm with its numbers.
+    """
     if not context:
         return [], {}
     if not arm:
@@ -167,7 +170,7 @@ def _crosses(
     reasons = {}
     budget = MOST_CROSSED
     wanted = sorted(
-        ((first, second) for first in arm for second in context),
+        ((a, b) for a in arm for b in context if not _is_number(arm[a]) or _is_number(context[b])),
         key=lambda pair: found[pair[0]].coordinates * found[pair[1]].coordinates,
     )
     for first, second in wanted:
@@ -179,6 +182,10 @@ def _crosses(
         else:
             reasons[f"{first} x {second}"] = f"{size} coordinates would be too many"
     return pairs, reasons
+
+
+def _is_number(kind: str) -> bool:
+    return kind in ("number", "log")
 
 
 def _skewness(numbers: list[float]) -> float:
