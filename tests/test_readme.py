@@ -21,6 +21,21 @@ def test_the_ten_lines_follow_a_taste_that_turned_around(capsys):
     assert "round 4000" in capsys.readouterr().out
 
 
+@pytest.mark.compiled
+def test_the_lines_for_tables_play_a_shop(capsys):
+    program = PROGRAMS[1]
+    assert len(program.strip().splitlines()) <= 12
+    names: dict[str, object] = {"__name__": "pasted"}
+    exec(compile(program.replace('"shop"', '"shop", horizon=600'), "README.md", "exec"), names)
+    agent, shop = names["agent"], names["shop"]
+    assert agent.issued == 600
+    made = np.array([agent.explain(i + 1).decision.index for i in range(600)])
+    assert shop.regret(made)[300:].mean() < 0.8 * (shop.best - shop.means.mean(axis=1))[300:].mean()
+    said = capsys.readouterr().out
+    assert "what each feature adds" in said
+    assert "category x country" in said
+
+
 def test_every_program_compiles():
     assert len(PROGRAMS) >= 2
     for program in PROGRAMS:
