@@ -237,6 +237,11 @@ def test_levels_beyond_the_limit_share_coordinates_and_are_counted():
     assert len(encoding) == 1 + 10 + 16
     assert encoding.book.counts["shared", "user"] == 490
     assert encoding.book.sharers_of("user") == 490
+    again = Encoding(features, json.loads(json.dumps(encoding.to_dict())))
+    for each in (encoding, again):
+        coordinates(features, {"user": "late"}, ["a"], each)
+    assert again.to_dict() == encoding.to_dict()
+    assert again.book.sharers_of("user") == 491
 
 
 def test_a_hundred_thousand_levels_take_no_more_than_the_limit():
