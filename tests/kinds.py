@@ -93,6 +93,10 @@ def forgets_on_changes(name: str) -> bool:
     return row_of(name).adaptation == "change test"
 
 
+def tests_arms(name: str) -> bool:
+    return row_of(name).adaptation == "arm tests"
+
+
 def judges_models(name: str) -> bool:
     return row_of(name).adaptation == "judged models"
 
@@ -133,6 +137,11 @@ def for_fixed_arms(name: str) -> bool:
     return row_of(name).radius == "count"
 
 
+def by_divergence(name: str) -> bool:
+    """Widths by the divergence of chances."""
+    return row_of(name).kl
+
+
 def of_the_predictor(name: str) -> bool:
     """A bound on a . theta, not on the mean."""
     return row_of(name).radius == "predictor"
@@ -171,5 +180,5 @@ def one_of_each(kind: Kind) -> list[str]:
     scores = {}
     for name in those(kind):
         row = row_of(name)
-        scores[row.linear, row.score, row.radius, row.one_matrix, row.periodic] = name
+        scores[row.linear, row.score, row.radius, row.one_matrix, row.periodic, row.kl] = name
     return list(scores.values())

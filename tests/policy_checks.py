@@ -264,6 +264,8 @@ def check_works_before_any_reward(case: Case, folder: Path) -> None:
             link, optimistic = agent.policy.link, decision.scores - agent.policy.centre
             per_length = (argument_of_mean(link, optimistic) / lengths)[lengths.argmin()]
             assert optimistic == pytest.approx(link.mean(lengths * per_length), rel=1e-9)
+        elif kinds.by_divergence(case.name):  # a chance is at most 1, however long the action
+            assert (np.diff(decision.widths[lengths.argsort()]) >= -1e-12).all()
         else:
             widths = decision.widths
             assert widths == pytest.approx(lengths * (widths / lengths).max(), rel=1e-9)
@@ -296,7 +298,7 @@ def check_permuting_the_arms_permutes_the_choice(case: Case, folder: Path) -> No
         assert permuted.means.tobytes() == plain.means[order].tobytes()
         assert permuted.widths.tobytes() == plain.widths[order].tobytes()
         alone_at_the_top = (plain.scores == plain.scores.max()).sum() == 1
-        if alone_at_the_top and not case.given.get("epsilon"):
+        if alone_at_the_top and not agent.policy.scoring.epsilon:
             assert order[permuted.index] == plain.index
             assert plain.propensity == permuted.propensity
             if not kinds.randomised(case.name):
@@ -412,7 +414,7 @@ def check_propensities_are_frequencies(case: Case, folder: Path) -> None:
     play(agent, World(case, 15))
     dim = case.given["dim"]
     actions = np.vstack([np.eye(dim), np.eye(dim), np.full((1, dim), 0.1)])
-    K, epsilon = len(actions), case.given.get("epsilon", 0.0)
+    K, epsilon = len(actions), agent.policy.scoring.epsilon
     if kinds.randomised(case.name):
         assert_weights_are_fair(agent, actions, every_action_possible=epsilon > 0)
         return
@@ -564,9 +566,12 @@ def everywhere(name: str) -> bool:
 nowhere, has_link = no(everywhere), no(kinds.linear)
 bounded, informed, with_bonus = no(kinds.pooled), no(kinds.indifferent), no(kinds.without_bonus)
 tuned = either(kinds.windowed, kinds.discounted)
-counts_on_the_horizon = both(
-    no(kinds.for_fixed_arms),
-    either(kinds.windowed, kinds.self_concordant, kinds.local, kinds.draws_windows),
+counts_on_the_horizon = either(
+    kinds.tests_arms,
+    both(
+        no(kinds.for_fixed_arms),
+        either(kinds.windowed, kinds.self_concordant, kinds.local, kinds.draws_windows),
+    ),
 )
 confident = both(bounded, no(kinds.for_fixed_arms))
 
@@ -592,8 +597,12 @@ REACH: dict[str, list[tuple[dict, dict, kinds.Kind]]] = {
         ),
     ],
     "changes": [
-        ({"horizon": 5000}, {"changes": 90}, nowhere),
-        ({"window": None, "discount": None, "horizon": 900}, {"changes": 90}, tuned),
+        ({"horizon": 5000}, {"changes": 90}, kinds.tests_arms),
+        (
+            {"window": None, "discount": None, "horizon": 900},
+            {"changes": 90},
+            either(tuned, kinds.tests_arms),
+        ),
     ],
     "path_length": [
         ({"horizon": 5000}, {"path_length": 90.0}, nowhere),

@@ -36,6 +36,19 @@ class Scores(NamedTuple):
         return self.means + self.widths
 
 
+def divergence(p, q):
+    """Of two chances."""
+    return special.rel_entr(p, q) + special.rel_entr(1 - p, 1 - q)
+
+
+def divergence_width(mean, level):
+    """How far above a mean, taken as a chance, its divergence reaches the level."""
+    edge = np.nextafter(1.0, 0.0)
+    if mean >= edge or divergence(mean, edge) <= level:
+        return 1.0 - mean
+    return optimize.brentq(lambda q: divergence(mean, q) - level, mean, edge, xtol=1e-14) - mean
+
+
 @dataclass(frozen=True)
 class Reference:
     """The arguments of `driftbandits.policy`, with window or discount given where needed."""
@@ -346,6 +359,11 @@ class Reference:
         B = self.spread(clock, played, theta_hat)
         norms = np.sqrt(np.einsum("ki,ij,kj->k", A, B, A))
         radius = self.bonus_scale * self.radius(clock, theta_hat)
+        if kinds.by_divergence(self.name):
+            levels = (radius * norms / self.m) ** 2 / 2
+            chances = np.clip(means / self.m, 0, 1)
+            found = [divergence_width(p, level) for p, level in zip(chances, levels, strict=True)]
+            return Scores(theta_hat, theta, means, self.m * np.array(found))
         if kinds.of_the_predictor(self.name):
             best = self.centre + self.mean(A @ theta + radius * norms)
             return Scores(theta_hat, theta, means, best - means)

@@ -7,6 +7,7 @@ import pytest
 
 import driftbandits as db
 from driftbandits import theory
+from reference import divergence
 
 ARMS = 4
 RATES = np.array([0.3, 0.5, 0.45, 0.7])
@@ -89,3 +90,95 @@ def test_the_radius_of_logucb_by_hand():
     expected = 2 * math.sqrt(3) * 0.25 / math.sqrt(c) * gamma
     assert policy.lam == pytest.approx(lam)
     assert theory.radius(policy.confidence, 7.0) == pytest.approx(expected, rel=1e-12)
+
+
+# -- tests of single arms, followed by lists of rewards --------------------------------------------
+
+
+def exceeds_sums(x, horizon):
+    """CUSUM with M = 100, eps = .1, h = log T."""
+    first, up, down = np.mean(x[:100]), 0.0, 0.0
+    for value in x[100:]:
+        up = max(0.0, up + value - first - 0.1)
+        down = max(0.0, down + first - value - 0.1)
+    return max(up, down) > math.log(horizon)
+
+
+def exceeds_halves(x, horizon):
+    """M-UCB with w = 200."""
+    if len(x) < 200:
+        return False
+    threshold = math.sqrt(200 * math.log(2 * 3 * horizon**2) / 2)
+    return abs(np.sum(x[-100:]) - np.sum(x[-200:-100])) > threshold
+
+
+def exceeds_ratio(x, horizon):
+    """The likelihood ratio over all splits, which are all tested up to 129 rewards."""
+    n, whole = len(x), np.mean(x)
+    ratios = [
+        s * divergence(np.mean(x[:s]), whole) + (n - s) * divergence(np.mean(x[s:]), whole)
+        for s in range(1, n)
+    ]
+    return max(ratios, default=0.0) > math.log(3 * n**1.5 * math.sqrt(horizon))
+
+
+DETECTORS = {
+    "CUSUM-UCB": (exceeds_sums, 1200, False),
+    "M-UCB": (exceeds_halves, 1500, True),
+    "GLR-klUCB": (exceeds_ratio, 200, False),
+}
+
+
+@pytest.mark.parametrize("name", DETECTORS)
+def test_an_arm_is_forgotten_when_its_test_says_so(name):
+    exceeds, rounds, forgets_all = DETECTORS[name]
+    horizon = 2000
+    agent = db.Agent(db.policy(name, dim=3, horizon=horizon, changes=1), seed=3)
+    rng = np.random.default_rng(1)
+    seen = {k: [] for k in range(3)}
+    fired = []
+    for t in range(1, rounds + 1):
+        choice = agent.decide(np.eye(3))
+        rates = [0.2, 0.95, 0.1] if t <= rounds // 2 else [0.2, 0.02, 0.9]
+        reward = float(rng.random() < rates[choice.index])
+        agent.update(choice, reward)
+        own = seen[choice.index]
+        own.append(reward)
+        if exceeds(np.array(own), horizon):
+            fired.append(t)
+            seen.update({k: [] for k in (range(3) if forgets_all else [choice.index])})
+        means = [np.sum(seen[k]) / (len(seen[k]) + 1e-3) for k in range(3)]
+        np.testing.assert_allclose(agent.theta_hat, means, atol=1e-9)
+    assert fired  # the change was there to be found
+    assert [detection.round for detection in agent.detections] == fired
+    assert agent.policy.scoring.epsilon > 0.0
+
+
+def test_more_splits_than_are_kept_still_find_a_change():
+    agent = db.Agent(db.policy("GLR-klUCB", dim=1, horizon=4000, changes=1), seed=0)
+    rng = np.random.default_rng(2)
+    for t in range(4000):
+        choice = agent.decide([[1.0]])
+        agent.update(choice, float(rng.random() < (0.5 if t < 2000 else 0.7)))
+    rounds = [detection.round for detection in agent.detections]
+    assert len(rounds) == 1
+    assert 2000 < rounds[0] < 2400
+
+
+@pytest.mark.parametrize(
+    ("name", "alpha"),
+    [
+        ("CUSUM-UCB", math.sqrt(2 * math.log(500) / 1000)),
+        ("GLR-klUCB", math.sqrt(2 * 3 * math.log(1000) / 1000)),
+        (
+            "M-UCB",
+            math.sqrt(2 * 3 * (2 * math.sqrt(100 * math.log(6e6)) + 3 * math.sqrt(200)) / 2000),
+        ),
+    ],
+)
+def test_exploration_is_the_rule_of_the_source_unless_given(name, alpha):
+    policy = db.policy(name, dim=3, horizon=1000, changes=2)
+    assert policy.scoring.epsilon == pytest.approx(alpha)
+    assert db.policy(name, dim=3, horizon=1000, epsilon=0.01).scoring.epsilon == 0.01
+    choice = db.Agent(policy, seed=0).decide(np.eye(3))
+    assert choice.propensity == pytest.approx((1 - alpha) / 3 + alpha / 3)

@@ -169,6 +169,10 @@ def _by_count(row: Row) -> bool:
     return row.radius == "count"
 
 
+def _tests_arms(row: Row) -> bool:
+    return row.adaptation == "arm tests"
+
+
 def _window_given(row: Row) -> bool:
     return row.memory in (WINDOW, None) and row.adaptation != "bandit over windows"
 
@@ -180,8 +184,10 @@ USED_BY: Mapping[str, Callable[[Row], bool]] = {
     "path_length": lambda row: (
         row.periodic or (row.one_matrix and row.memory == DISCOUNT and not _by_count(row))
     ),
-    "horizon": lambda row: row.memory in (WINDOW, DISCOUNT),
-    "changes": lambda row: row.memory in (WINDOW, DISCOUNT) and row.adaptation == "none",
+    "horizon": lambda row: row.memory in (WINDOW, DISCOUNT) or _tests_arms(row),
+    "changes": lambda row: (
+        (row.memory in (WINDOW, DISCOUNT) and row.adaptation == "none") or _tests_arms(row)
+    ),
     "lam": _informed,
     "S": lambda row: _informed(row) and not _pooled(row) and not _by_count(row),
     "L": lambda row: not _pooled(row),

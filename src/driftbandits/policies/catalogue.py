@@ -13,7 +13,7 @@ from driftbandits.estimator.model import (
     SINCE_RESTART,
     WINDOW,
 )
-from driftbandits.policies.adaptations import ADAPTATIONS
+from driftbandits.policies.adaptations import ADAPTATIONS, arm_tests
 from driftbandits.policies.scoring import (
     CONSTANT,
     GREEDY,
@@ -40,6 +40,8 @@ class Row:
     periodic: bool = False  # the window is emptied when it is full, instead of sliding
     votes: int = 0  # see sampling.py
     adaptation: str = "none"  # what changes the memory as it goes, see policies/adaptations
+    test: str = ""  # of single arms, see policies/adaptations/arm_tests.py
+    kl: bool = False  # widths by the divergence of chances, instead of a norm
     false_alarm_rate: float = 0.0  # unless the caller gives one; 0: no change is looked for
 
     def __post_init__(self) -> None:
@@ -48,6 +50,7 @@ class Row:
             ("score", self.score, SCORES),
             ("radius", self.radius, tuple(RADII)),
             ("adaptation", self.adaptation, tuple(ADAPTATIONS)),
+            ("test", self.test, arm_tests.TESTS),
         ):
             if code not in known:
                 raise ValueError(f"{label} of a row must be one of {known}; got {code!r}")
@@ -144,6 +147,46 @@ ROWS: Mapping[str, Row] = {
         f"{_FIXED_ARMS}; for fixed arms, one-hot actions",
         "count",
         one_matrix=True,
+    ),
+    "klUCB": Row(
+        EVERYTHING,
+        True,
+        UCB,
+        "Garivier, Cappe (2011), The KL-UCB Algorithm for Bounded Stochastic Bandits and Beyond; "
+        "for fixed arms, one-hot actions",
+        "count",
+        kl=True,
+    ),
+    "CUSUM-UCB": Row(
+        EVERYTHING,
+        True,
+        UCB,
+        "Liu, Lee, Shroff (2018), A Change-Detection based Framework for Piecewise-stationary "
+        "Multi-Armed Bandit Problem; for fixed arms, one-hot actions",
+        "count",
+        adaptation="arm tests",
+        test="sums",
+    ),
+    "M-UCB": Row(
+        EVERYTHING,
+        True,
+        UCB,
+        "Cao, Wen, Kveton, Xie (2019), Nearly Optimal Adaptive Procedure with Change Detection for "
+        "Piecewise-Stationary Bandit; for fixed arms, one-hot actions",
+        "count",
+        adaptation="arm tests",
+        test="halves",
+    ),
+    "GLR-klUCB": Row(
+        EVERYTHING,
+        True,
+        UCB,
+        "Besson, Kaufmann, Maillard, Seznec (2022), Efficient Change-Point Detection for Tackling "
+        "Piecewise-Stationary Bandits; for fixed arms, one-hot actions",
+        "count",
+        adaptation="arm tests",
+        test="likelihood ratio",
+        kl=True,
     ),
     "Restart-GLUCB": Row(
         WINDOW, False, UCB, f"{_RESTART}; restarts the estimate of {_PAPER}", periodic=True

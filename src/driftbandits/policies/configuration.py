@@ -20,7 +20,7 @@ from driftbandits.estimator.model import (
     estimator_model,
 )
 from driftbandits.features import Features
-from driftbandits.policies.adaptations import ADAPTATIONS
+from driftbandits.policies.adaptations import ADAPTATIONS, arm_tests
 from driftbandits.policies.arguments import (
     SEPARATE,
     SHARED,
@@ -168,6 +168,13 @@ class Policy:
             scale=scales.get(row.score),
         )
 
+    @property
+    def _exploration(self) -> float:
+        """Epsilon, or where it is 0 what the source of a row explores by."""
+        if self.row.adaptation == "arm tests" and self.epsilon == 0.0:
+            return arm_tests.exploration_for(self)
+        return self.epsilon
+
     @cached_property
     def scoring(self) -> Scoring:
         row = self.row
@@ -176,7 +183,7 @@ class Policy:
             adaptation=list(ADAPTATIONS).index(row.adaptation),
             score=row.score,
             bonus_scale=self.bonus_scale,
-            epsilon=self.epsilon,
+            epsilon=self._exploration,
             centre=self.centre,
             longest=self.longest,
             longest_square=(self.longest * (1.0 + LENGTH_TOLERANCE)) ** 2,
@@ -186,7 +193,8 @@ class Policy:
             project_in_curvature=int(self._in_curvature),
             period=(self.window or 0) if row.periodic else 0,
             votes=row.votes,
-            measured=int(row.adaptation == "judged models"),
+            measured=int(row.adaptation in ("judged models", "arm tests")),
+            kl=int(row.kl),
         )
 
     @cached_property
@@ -347,6 +355,7 @@ def _configured(given: Arguments) -> Policy:
         changes=given.changes,
         path_length=given.path_length,
     )
+    small = setting.d < LARGE or row.adaptation == "arm tests"  # which change V as they like
     tau, gamma = tuned_memory(given.name, row, setting, given.window, given.discount)
     return Policy(
         name=given.name,
@@ -368,7 +377,7 @@ def _configured(given: Arguments) -> Policy:
         epsilon=given.epsilon,
         too_long=given.too_long,
         false_alarm_rate=given.false_alarm_rate or 0.0,
-        tolerance=EXACT if given.tolerance is None and setting.d < LARGE else given.tolerance,
+        tolerance=EXACT if given.tolerance is None and small else given.tolerance,
         arms=given.arms,
         reward=reward,
         features=given.features,

@@ -67,6 +67,7 @@ class Scoring(NamedTuple):
     period: int  # rounds after which everything is forgotten; 0: never
     votes: int  # samples of a parameter, see sampling.py
     measured: int  # the rows that count are measured, whatever the clock counts
+    kl: int  # the width is that of a mean of rewards in [0, m], by their divergence
 
 
 scoring_of = reader_of(Scoring, first=MODEL_SIZE)
@@ -271,7 +272,9 @@ def set_score(
 ) -> None:
     """The mean, width and score of action i, from a . theta and its squared norm."""
     mean = scoring.centre + links.mean(model.link, model.m, z)
-    if scoring.score != OPTIMISTIC:
+    if scoring.kl:
+        width = divergence_width(mean / model.m, 0.5 * (wide / model.m) ** 2 * square) * model.m
+    elif scoring.score != OPTIMISTIC:
         width = wide * math.sqrt(max(square, 0.0))
     else:
         best = links.mean(model.link, model.m, z + wide * math.sqrt(max(square, 0.0)))
@@ -279,6 +282,33 @@ def set_score(
     table[0, i] = mean
     table[1, i] = width
     table[2, i] = mean + width
+
+
+_LEAST, _HALVINGS = 1e-15, 40
+
+
+@inlined
+def bernoulli_divergence(p: float, q: float) -> float:
+    """kl(p, q) of two chances."""
+    p, q = min(max(p, _LEAST), 1.0 - _LEAST), min(max(q, _LEAST), 1.0 - _LEAST)
+    return p * math.log(p / q) + (1.0 - p) * math.log((1.0 - p) / (1.0 - q))
+
+
+@internal
+def divergence_width(p: float, level: float) -> float:
+    """How far above p the chance lies whose divergence from p is `level`; 1 - p at most.
+
+    By halving; Pinsker's inequality says where to begin.
+    """
+    p = min(max(p, 0.0), 1.0)
+    low, high = p, min(1.0, p + math.sqrt(0.5 * level))
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        if bernoulli_divergence(p, middle) > level:
+            high = middle
+        else:
+            low = middle
+    return high - p
 
 
 @allocating

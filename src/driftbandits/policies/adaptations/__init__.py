@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import ModuleType
 
-from driftbandits.policies.adaptations import change_test, dlinucb, fixed, pool, windows
+from driftbandits.policies.adaptations import arm_tests, change_test, dlinucb, fixed, pool, windows
 
 ADAPTATIONS: Mapping[str, ModuleType] = {
     "none": fixed,
@@ -40,4 +40,5 @@ ADAPTATIONS: Mapping[str, ModuleType] = {
     "bandit over windows": windows,
     "judged models": dlinucb,
     "pool of memories": pool,
+    "arm tests": arm_tests,
 }
