@@ -3,8 +3,9 @@
 The yardstick here is a textbook LinUCB round in NumPy with its BLAS on one thread: all scores by
 one product of matrices, the inverse kept by Sherman and Morrison, at the same d and K.
 
-Agents are timed when their memories are full, in turns with the yardstick, on one core. A time is a
-mean over rounds, because a renewal now and then is part of the price.
+Every round offers fresh actions. An agent first learns as many rounds as its line says; then all
+rounds that follow count, dear ones included, and the figure is their mean. They are played in turns
+with rounds of the yardstick, of which the mean is taken too, on one core.
 """
 
 from __future__ import annotations
@@ -25,44 +26,46 @@ Floats = NDArray[np.float64]
 
 DIMENSIONS = (20, 100, 400)
 ARMS = 10
-SETS = 64
-PATIENCE_SECONDS = 2.0
-"""For the rounds of each policy at each dimension that are timed."""
+ROUNDS = 2000
+TURN = 50
+"""Rounds that are played before it is the other's turn."""
 
 
 class Line(NamedTuple):
     """A policy, and what its round should cost in yardsticks."""
 
+    label: str
     name: str
     arguments: dict[str, Any]
-    rounds: int  # after which it is timed
     reach: float
     dream: float
+    before: int = 2000  # rounds that are learned first
+    share: float = 1.0  # of the rounds that are timed
 
 
+DISCOUNT = {"discount": 0.999}
 LINES = (
-    Line("LinUCB", {}, 300, 8, 3),
-    Line("SW-LinUCB", {"window": 250}, 300, 8, 3),
-    Line("D-LinUCB", {"discount": 0.999}, 300, 8, 3),
-    Line("auto", {}, 300, 12, 6),
-    Line("SW-GLUCB", {"window": 1000}, 1000, 20, 8),
-    Line("D-GLUCB", {"discount": 0.999}, 1000, 20, 8),
-    Line("LogisticUCB", {}, 2000, 20, 8),
+    Line("LinUCB", "LinUCB", {}, 8, 3),
+    Line("SW-LinUCB, window 1,000", "SW-LinUCB", {"window": 1000}, 8, 3),
+    Line("D-LinUCB, discount .999", "D-LinUCB", DISCOUNT, 8, 3),
+    Line("auto", "auto", {}, 12, 6),
+    Line("SW-GLUCB, window 1,000", "SW-GLUCB", {"window": 1000}, 20, 8),
+    Line("D-GLUCB, discount .999", "D-GLUCB", DISCOUNT, 20, 8),
+    Line("LogisticUCB", "LogisticUCB", {}, 20, 8),
+    Line("D-GLUCB, its memory full", "D-GLUCB", DISCOUNT, 20, 8, before=28_000, share=0.1),
 )
 
 
 class World:
-    """Sets of actions no longer than 1, and 0/1 rewards of a logistic model."""
+    """Fresh actions of length 1 in every round, and 0/1 rewards of a logistic model."""
 
     def __init__(self, d: int) -> None:
         self.rng = np.random.default_rng(d)
-        points = self.rng.normal(size=(SETS, ARMS, d))
-        self.sets = points / np.linalg.norm(points, axis=2, keepdims=True)
         self.theta = self.rng.normal(size=d)
 
-    def __iter__(self) -> Iterator[Floats]:
-        while True:
-            yield self.sets[self.rng.integers(SETS)]
+    def actions(self, count: int = ARMS) -> Floats:
+        points = self.rng.normal(size=(count, self.theta.size))
+        return points / np.linalg.norm(points, axis=1, keepdims=True)
 
     def reward(self, action: Floats) -> float:
         return float(self.rng.random() < 1.0 / (1.0 + np.exp(-action @ self.theta)))
@@ -70,7 +73,8 @@ class World:
 
 def rounds_of(agent: db.Agent, world: World) -> Iterator[float]:
     """Seconds that each round takes the agent."""
-    for actions in world:
+    while True:
+        actions = world.actions()
         start = time.thread_time()
         choice = agent.decide(actions)
         decided = time.thread_time()
@@ -84,7 +88,8 @@ def yardsticks(world: World) -> Iterator[float]:
     """Seconds that each round takes the textbook."""
     d = world.theta.size
     inverse, b = np.eye(d), np.zeros(d)
-    for actions in world:
+    while True:
+        actions = world.actions()
         start = time.thread_time()
         along = actions @ inverse
         scores = actions @ (inverse @ b) + np.sqrt(np.einsum("ij,ij->i", along, actions))
@@ -95,26 +100,25 @@ def yardsticks(world: World) -> Iterator[float]:
         yield time.thread_time() - start
 
 
-def best_mean(rounds: Iterator[float], count: int) -> float:
-    """The least of four means over a quarter of the rounds each."""
-    times = [next(rounds) for _ in range(count)]
-    return float(np.array(times)[: 4 * (count // 4)].reshape(4, -1).mean(axis=1).min())
-
-
-def measure(line: Line, d: int, patience: float) -> dict[str, Any]:
+def measure(line: Line, d: int, count: int) -> dict[str, Any]:
     world = World(d)
     agent = db.Agent(db.policy(line.name, dim=d, **line.arguments))
-    rows = world.sets.reshape(-1, d)[world.rng.integers(SETS * ARMS, size=line.rounds)]
+    rows = world.actions(line.before)
     agent.learn(rows, [world.reward(a) for a in rows])
-    rounds, textbook = rounds_of(agent, world), yardsticks(world)
-    next(rounds)  # the first loads or compiles the kernels
-    count = int(np.clip(patience / next(rounds), 8, 400))
-    yardstick = best_mean(textbook, 400)
-    seconds = best_mean(rounds, count)
+    players = rounds_of(agent, world), yardsticks(world)
+    for player in players:
+        next(player)  # the first of an agent loads or compiles the kernels
+    passes = agent.work["passes"]
+    taken = np.array(
+        [[next(player) for _ in range(TURN)] for _ in range(count // TURN) for player in players]
+    )
+    seconds, yardstick = taken[::2].mean(), taken[1::2].mean()
     return {
-        "policy": line.name,
+        "policy": line.label,
         "d": d,
         "microseconds": seconds * 1e6,
+        "longest": taken[::2].max() * 1e6,
+        "passes": (agent.work["passes"] - passes) / taken[::2].size,
         "yardstick": yardstick * 1e6,
         "ratio": seconds / yardstick,
         "reach": line.reach,
@@ -125,20 +129,20 @@ def measure(line: Line, d: int, patience: float) -> dict[str, Any]:
 def main(say: Callable[[str], None] = print) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("results/dimensions.json"))
-    parser.add_argument("--seconds", type=float, default=PATIENCE_SECONDS)
-    parser.add_argument("--policies", nargs="*", default=[line.name for line in LINES])
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--dimensions", type=int, nargs="*", default=list(DIMENSIONS))
+    parser.add_argument("--policies", nargs="*", help="those whose label begins so")
     arguments = parser.parse_args()
+    chosen = tuple(arguments.policies or [""])
     found = []
-    say("policy        d  us a round  yardsticks  reach  dream")
-    for line in LINES:
-        if line.name not in arguments.policies:
-            continue
-        for d in DIMENSIONS:
-            row = measure(line, d, arguments.seconds)
+    say(f"{'policy':26} {'d':>3} us a round    longest  passes  yardsticks  reach  dream")
+    for line in (line for line in LINES if line.label.startswith(chosen)):
+        for d in arguments.dimensions:
+            row = measure(line, d, max(TURN, round(line.share * arguments.rounds)))
             found.append(row)
             say(
-                f"{row['policy']:11} {d:4} {row['microseconds']:11,.0f}"
-                f" {row['ratio']:11.1f} {row['reach']:6g} {row['dream']:6g}"
+                f"{row['policy']:26} {d:3} {row['microseconds']:10,.0f} {row['longest']:10,.0f}"
+                f" {row['passes']:7.1f} {row['ratio']:11.1f} {row['reach']:6g} {row['dream']:6g}"
             )
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps({"rows": found}, indent=1) + "\n")

@@ -1,8 +1,9 @@
 """theta-hat of large models: passes of two products each, and stale inverses.
 
 A large model keeps no matrix of an expansion, only the sums of g at theta_hat and at theta. A step
-multiplies what is left of the equation by the inverse of an earlier curvature, see stale.py. The
-certificate needs none of it. With r = b - g(theta_hat) from exact sums and J >= c V,
+multiplies what is left of the equation by the inverse of an earlier curvature, see stale.py. Where
+the projection starts from the last one, both go on side by side, and a pass over the rows serves
+both. The certificate needs no inverse. With r = b - g(theta_hat) from exact sums and J >= c V,
 
     ||theta_hat - exact||_V <= ||r||_{V^-1} / c,
 
@@ -17,15 +18,29 @@ closeness  scalar   what ||theta - exact||_V may be
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from driftbandits.estimator.inverse import is_due, renew
-from driftbandits.estimator.model import Model
-from driftbandits.estimator.passes import sum_means_large
-from driftbandits.estimator.sphere import MOST_STEPS, ROUNDING, SLOW, project_large
+from driftbandits.estimator.model import EXACT, NO_PROJECTION, Model
+from driftbandits.estimator.passes import Wanted, sweep
+from driftbandits.estimator.sphere import (
+    BEFORE_DESCENT,
+    ROUNDING,
+    SLOW,
+    descend,
+    largest_sum,
+    look,
+    radial_is_nearer,
+    set_radial,
+)
 from driftbandits.estimator.stale import (
+    DESCENT,
+    FADED,
     LEAST,
     MADE,
     NEWTON,
+    OFF,
+    PROVED,
     charge,
     renew_newton,
     set_residual,
@@ -35,10 +50,14 @@ from driftbandits.estimator.state import (
     DAMPED_STEPS,
     DECREMENT,
     ERROR_BOUND,
+    FOR_THETA,
     FOR_THETA_HAT,
+    KKT_RESIDUAL,
     LEAK,
     LONGEST,
     NEWTON_STEPS,
+    PROJECTED,
+    PROJECTIONS,
     VALID,
     Large,
     State,
@@ -52,6 +71,19 @@ REACH = 0.5
 
 |mu''| <= mu' for every model here, so along a step p the curvature changes by at most e^(|a.p|).
 """
+_MOST_PASSES = 400
+
+
+class Newton(NamedTuple):
+    """How far theta_hat has come."""
+
+    left: float  # of the equation, before the last step
+    off: float  # bound of ||theta_hat - exact||_V
+    steps: float
+    renewed: float  # 1 where the inverse was made anew on the way
+
+
+_BEFORE_NEWTON = Newton(math.inf, math.inf, 0.0, 0.0)
 
 
 @internal
@@ -59,55 +91,98 @@ def fit_large(model: Model, state: State, closeness: float) -> None:
     """Bring theta_hat and theta up to date, to within `closeness` in the norm of V."""
     if is_due(state.notes):
         renew(state.V, True, state.P, state.notes, state.scratch.factor)
-    large = large_of(state)
-    off = _solve(model, state, large, closeness)
-    project_large(model, state, large, closeness, off)
+    large, counters = large_of(state), state.counters
+    state.gauges[KKT_RESIDUAL] = 0.0
+    from_last = counters[PROJECTED] > 0 and model.projection == EXACT
+    off = _approach(model, state, large, closeness, True, from_last)
+    if model.projection == NO_PROJECTION or norm(state.theta_hat) <= model.S:
+        copy(state.theta_hat, state.theta)
+        counters[PROJECTED] = counters[VALID + FOR_THETA] = 0
+        state.gauges[KKT_RESIDUAL] = 0.0
+        large.notes[MADE + DESCENT] = 0.0
+        large.notes[OFF] = off
+        large.notes[PROVED] = 1.0
+        return
+    counters[PROJECTED] = 1
+    counters[PROJECTIONS] += 1
+    if not from_last or radial_is_nearer(model, state, large):
+        set_radial(model, state)
+        if model.projection == EXACT:
+            _approach(model, state, large, closeness, False, True)
+        else:  # the way from theta_hat is no error, and what theta_hat is off does not grow by it
+            large.notes[OFF] = off
+            large.notes[PROVED] = 0.0
+
+
+@internal
+def _approach(
+    model: Model, state: State, large: Large, closeness: float, solving: bool, descending: bool
+) -> float:
+    """Steps of theta_hat to the root, of theta along the sphere, or both, until certified.
+
+    Returned is the bound for theta_hat. That for theta is noted.
+    """
+    counters, scratch = state.counters, state.scratch
+    newton, descent = _BEFORE_NEWTON, BEFORE_DESCENT
+    projecting, has_pull, eta, furthest = descending, False, 0.0, 0.0
+    largest = largest_sum(state.V, scratch.noise) if descending else 0.0
+    for _ in range(_MOST_PASSES):
+        if solving and counters[VALID + FOR_THETA_HAT]:
+            newton = _step(model, state, large, closeness, newton)
+            solving = not counters[VALID + FOR_THETA_HAT]
+        if has_pull:
+            descent = descend(model, state, large, closeness, eta, furthest, largest, descent)
+            descending = not counters[VALID + FOR_THETA]
+        elif descending and counters[VALID + FOR_THETA]:
+            descent = look(model, state, large, descent)
+        has_pull = descending and counters[VALID + FOR_THETA] > 0
+        wanted = Wanted(solving, descending and not has_pull, has_pull)
+        if not (solving or descending):
+            break
+        least, eta, furthest = sweep(model, state, wanted, scratch.g, scratch.pull)
+        if wanted.at_theta_hat:
+            large.notes[LEAST] = least
+            copy(state.theta_hat, state.anchors[FOR_THETA_HAT])
+            counters[VALID + FOR_THETA_HAT] = 1
+        if wanted.at_theta:
+            copy(state.theta, state.anchors[FOR_THETA])
+            counters[VALID + FOR_THETA] = 1
+    hidden = 2.0 * descent.steps + 1.0 if projecting else 0.0  # passes that are made anyway
+    if newton.renewed == 0.0:
+        charge(model, counters, large.notes, NEWTON, max(newton.steps - hidden, 0.0), 1)
+    if projecting and descent.renewed == 0.0:
+        charge(model, counters, large.notes, DESCENT, descent.steps, 2)
+    return newton.off
 
 
 @inlined
-def _solve(model: Model, state: State, large: Large, closeness: float) -> float:
-    """Newton's steps with a stale inverse until theta_hat is certified; returns the bound."""
-    gauges, counters, scratch, theta_hat = (
-        state.gauges,
-        state.counters,
-        state.scratch,
-        state.theta_hat,
-    )
-    notes, residual, step = large.notes, scratch.residual, scratch.step
+def _step(model: Model, state: State, large: Large, closeness: float, before: Newton) -> Newton:
+    """Newton's step with a stale inverse, unless theta_hat is near enough."""
+    gauges, counters, scratch = state.gauges, state.counters, state.scratch
+    notes, residual, step, theta_hat = large.notes, scratch.residual, scratch.step, state.theta_hat
     sums = state.moments[FOR_THETA_HAT]
-    last, steps, renewed = math.inf, 0, False
     to_length = math.sqrt(model.c / model.lam)  # ||x|| <= that times ||x||_V
-    off = math.inf
-    for _ in range(MOST_STEPS):
-        if not counters[VALID + FOR_THETA_HAT]:
-            notes[LEAST] = sum_means_large(model, state.rows, counters, theta_hat, sums)
-            copy(theta_hat, state.anchors[FOR_THETA_HAT])
-            counters[VALID + FOR_THETA_HAT] = 1
-        set_residual(model.lam, state.b, sums, theta_hat, residual)
-        left = (
-            size_of(residual, state.P, state.notes, state.scratch.other) + to_length * gauges[LEAK]
-        )
-        off = left / min(notes[LEAST], model.c)
-        moves = gauges[LONGEST] * to_length * off
-        # along the way to the root curvature falls by a factor e^s at most, s <= moves e^s
-        off = off * math.exp(1.43 * moves) if moves <= 0.25 else math.inf
-        size = norm(state.b) + norm(sums) + model.lam * norm(theta_hat)
-        if off <= closeness or left <= ROUNDING * to_length * size:
-            break
-        if notes[MADE + NEWTON] == 0.0 or left > SLOW * last:
-            renew_newton(model, state, large)
-            renewed = True
-        last = left
-        steps += 1
-        multiply_large(large.newton, residual, step)
-        length = gauges[LONGEST] * norm(step)
-        damped = math.log1p(length) / length if length > REACH else 1.0
-        counters[DAMPED_STEPS] += damped < 1.0
-        counters[NEWTON_STEPS] += 1
-        add_scaled(theta_hat, damped, step)
-        counters[VALID + FOR_THETA_HAT] = 0
-    if not renewed:
-        charge(model, counters, notes, NEWTON, steps, 1)
+    set_residual(model.lam, state.b, sums, theta_hat, residual)
+    left = size_of(residual, state.P, state.notes, scratch.other) + to_length * gauges[LEAK]
+    off = left / min(notes[LEAST], model.c)
+    moves = gauges[LONGEST] * to_length * off
+    # along the way to the root curvature falls by a factor e^s at most, s <= moves e^s
+    off = off * math.exp(1.43 * moves) if moves <= 0.25 else math.inf
     gauges[DECREMENT] = math.sqrt(model.c) * off
     gauges[ERROR_BOUND] = to_length * off
-    return off
+    size = norm(state.b) + norm(sums) + model.lam * norm(theta_hat)
+    if off <= closeness or left <= ROUNDING * to_length * size:
+        return Newton(left, off, before.steps, before.renewed)
+    renewed = before.renewed
+    if notes[MADE + NEWTON] == 0.0 or left > SLOW * before.left:
+        renew_newton(model, state, large)
+        renewed = 1.0
+    multiply_large(large.newton, residual, step)
+    stretch = 1.0 / notes[FADED + NEWTON]
+    length = gauges[LONGEST] * stretch * norm(step)
+    damped = math.log1p(length) / length if length > REACH else 1.0
+    counters[DAMPED_STEPS] += damped < 1.0
+    counters[NEWTON_STEPS] += 1
+    add_scaled(theta_hat, stretch * damped, step)
+    counters[VALID + FOR_THETA_HAT] = 0
+    return Newton(left, off, before.steps + 1.0, renewed)

@@ -9,19 +9,37 @@ eta        scalar   the largest |mu''/mu' a_s.u|, so that bend <= eta J
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from driftbandits import links
 from driftbandits.estimator.expansion import weight_of_age
 from driftbandits.estimator.model import DISCOUNT, Floats, Model
-from driftbandits.estimator.state import HEAD, PASSES, TAIL, Ints, N
-from driftbandits.jit import LANES, allocating, inlined, internal, place, span_product
+from driftbandits.estimator.state import (
+    FOR_THETA,
+    FOR_THETA_HAT,
+    HEAD,
+    PASSES,
+    TAIL,
+    Ints,
+    N,
+    State,
+)
+from driftbandits.jit import (
+    LANES,
+    add_four_multiples,
+    add_multiple,
+    allocating,
+    eight_span_products,
+    four_span_products,
+    inlined,
+    internal,
+    span_product,
+)
 from driftbandits.linalg import set_to_identity
 
 _SPAN = 512
-_Z, _ALONG, _WEIGHT, _SHARE = map(place, range(4))  # rows of `lanes`
-_LANES = 4
 
 
 @inlined
@@ -57,75 +75,125 @@ def _weigh(
 
 
 @internal
-def _multiply_span(rows: Floats, start: int, end: int, point: Floats, out: Floats) -> None:
-    """out := a.point for a span of rows, and 0 behind."""
-    size, whole = end - start, point.shape[0] - point.shape[0] % 4
-    for lane in range(out.shape[0]):
-        out[lane] = 0.0
-    for j in range(0, whole, 4):
-        a, b, c, d = point[j], point[j + 1], point[j + 2], point[j + 3]
-        w, x = rows[j, start:end], rows[j + 1, start:end]
-        y, z = rows[j + 2, start:end], rows[j + 3, start:end]
-        for lane in range(size):
-            out[lane] += a * w[lane] + b * x[lane] + c * y[lane] + d * z[lane]
-    for j in range(whole, point.shape[0]):
-        a, w = point[j], rows[j, start:end]
-        for lane in range(size):
-            out[lane] += a * w[lane]
+def _multiply_span(rows: Floats, start: int, end: int, points: Floats, out: Floats) -> None:
+    """out := a.point for a span of rows and one to three points, and 0 behind."""
+    count, d = points.shape
+    for i in range(count):
+        for lane in range(out.shape[1]):
+            out[i, lane] = 0.0
+    for j in range(0, d - 3, 4):
+        add_four_multiples(rows, j, start, points, out)
+    for j in range(d - d % 4, d):
+        add_multiple(rows, j, start, points, out)
+    for i in range(count):
+        for lane in range(end - start, out.shape[1]):
+            out[i, lane] = 0.0
+
+
+@internal
+def _add_span(
+    rows: Floats, start: int, shares: Floats, first: Floats, second: Floats, both: bool
+) -> None:
+    """first := first + sum shares_0 a over a span of rows; with `both`, second likewise."""
+    d = first.shape[0]
+    for j in range(0, d - 3, 4):
+        if both:
+            a, b, c, e, k, m, n, o = eight_span_products(rows, j, start, shares, 0)
+            first[j] += a
+            second[j] += b
+            first[j + 1] += c
+            second[j + 1] += e
+            first[j + 2] += k
+            second[j + 2] += m
+            first[j + 3] += n
+            second[j + 3] += o
+        else:
+            a, b, c, e = four_span_products(rows, j, start, shares, 0)
+            first[j] += a
+            first[j + 1] += b
+            first[j + 2] += c
+            first[j + 3] += e
+    for j in range(d - d % 4, d):
+        first[j] += span_product(rows, j, start, shares, 0)
+        if both:
+            second[j] += span_product(rows, j, start, shares, 1)
+
+
+class Wanted(NamedTuple):
+    """What a pass is to sum."""
+
+    at_theta_hat: bool  # the means there
+    at_theta: bool  # the means there
+    along: bool  # J(theta) u
+
+
+class Seen(NamedTuple):
+    """What a pass has seen of single rows."""
+
+    least: float
+    eta: float
+    furthest: float  # the largest |a.u|
 
 
 @allocating
-def sum_means_large(
-    model: Model, rows: Floats, counters: Ints, point: Floats, sums: Floats
-) -> float:
-    """Sums of an expansion of order 0 := sum w mu(a.point) a; returns the smallest slope."""
-    head, width = counters[HEAD], _span_width(counters)
-    lanes, least = np.empty((_LANES, width)), np.full(width, math.inf)
-    slopes, scratch = np.empty((2, width)), np.empty((3, width))
-    sums[:] = 0.0
-    end, weight = counters[TAIL], 1.0
-    while end > head:
-        start = max(head, end - width)
-        weight = _weigh(model, rows[model.d + 1], counters, start, end, weight, lanes[_WEIGHT])
-        _multiply_span(rows, start, end, point, lanes[_Z])
-        links.block_derivatives(model.link, model.m, lanes[_Z], width, 1, scratch, slopes)
-        for lane in range(width):
-            least[lane] = min(least[lane], slopes[1, lane])
-            slopes[0, lane] *= lanes[_WEIGHT, lane]
-        for j in range(model.d):
-            sums[1 + j] += span_product(rows, j, start, slopes, 0)
-        end = start
-    counters[PASSES] += 1
-    return float(least.min()) if width > 0 else math.inf
+def sweep(model: Model, state: State, wanted: Wanted, u: Floats, pull: Floats) -> Seen:
+    """One pass for theta_hat and theta together: what it costs is to fetch the rows.
 
-
-@allocating
-def sum_along(
-    model: Model, rows: Floats, counters: Ints, point: Floats, u: Floats, out: Floats
-) -> tuple[float, float]:
-    """out := J(point) u, penalty included; returns eta, and the largest |a.u|."""
+    The sums of expansions of order 0 := sum w mu(a.point) a, and pull := J(theta) u with the
+    penalty.
+    """
+    rows, counters, d = state.rows, state.counters, model.d
     head, width = counters[HEAD], _span_width(counters)
-    lanes, etas, furthest = np.empty((_LANES, width)), np.zeros(width), np.zeros(width)
+    points, products = np.empty((3, d)), np.empty((3, width))
+    shares, weights = np.zeros((2, width)), np.empty(width)
     slopes, scratch = np.empty((3, width)), np.empty((3, width))
-    for j in range(model.d):
-        out[j] = model.lam * u[j]
+    least, etas, furthest = np.full(width, math.inf), np.zeros(width), np.zeros(width)
+    at_hat, at_theta = state.moments[FOR_THETA_HAT, 1:], state.moments[FOR_THETA, 1:]
+    about = 0  # where theta stands among the points, and u behind it
+    if wanted.at_theta_hat:
+        points[0] = state.theta_hat
+        at_hat[:] = 0.0
+        about = 1
+    points[about] = state.theta
+    points[about + 1] = u
+    if wanted.at_theta:
+        at_theta[:] = 0.0
+    if wanted.along:
+        for j in range(d):
+            pull[j] = model.lam * u[j]
+    of_theta = wanted.at_theta or wanted.along
+    count = about + (2 if wanted.along else 1 if wanted.at_theta else 0)
+    other = pull if wanted.along else at_theta
     end, weight = counters[TAIL], 1.0
     while end > head:
         start = max(head, end - width)
-        weight = _weigh(model, rows[model.d + 1], counters, start, end, weight, lanes[_WEIGHT])
-        _multiply_span(rows, start, end, point, lanes[_Z])
-        _multiply_span(rows, start, end, u, lanes[_ALONG])
-        links.block_derivatives(model.link, model.m, lanes[_Z], width, 2, scratch, slopes)
-        for lane in range(width):
-            along = lanes[_ALONG, lane]
-            etas[lane] = max(etas[lane], abs(slopes[2, lane] * along) / slopes[1, lane])
-            furthest[lane] = max(furthest[lane], abs(along))
-            lanes[_SHARE, lane] = lanes[_WEIGHT, lane] * slopes[1, lane] * along
-        for j in range(model.d):
-            out[j] += span_product(rows, j, start, lanes, _SHARE)
+        weight = _weigh(model, rows[d + 1], counters, start, end, weight, weights)
+        _multiply_span(rows, start, end, points[:count], products)
+        if wanted.at_theta_hat:
+            links.quick_derivatives(model.link, model.m, products[0], width, 1, scratch, slopes)
+            for lane in range(width):
+                least[lane] = min(least[lane], slopes[1, lane])
+                shares[0, lane] = weights[lane] * slopes[0, lane]
+        if wanted.at_theta:
+            links.quick_derivatives(model.link, model.m, products[about], width, 0, scratch, slopes)
+            for lane in range(width):
+                shares[about, lane] = weights[lane] * slopes[0, lane]
+        if wanted.along:
+            links.quick_derivatives(model.link, model.m, products[about], width, 2, scratch, slopes)
+            way = products[about + 1]
+            for lane in range(width):
+                etas[lane] = max(etas[lane], abs(slopes[2, lane] * way[lane]) / slopes[1, lane])
+                furthest[lane] = max(furthest[lane], abs(way[lane]))
+                shares[about, lane] = weights[lane] * slopes[1, lane] * way[lane]
+        if wanted.at_theta_hat:
+            _add_span(rows, start, shares, at_hat, other, of_theta)
+        else:
+            _add_span(rows, start, shares, other, other, False)
         end = start
     counters[PASSES] += 1
-    return float(etas.max()), float(furthest.max())
+    if width == 0:
+        return Seen(math.inf, 0.0, 0.0)
+    return Seen(float(least.min()), float(etas.max()), float(furthest.max()))
 
 
 @allocating
@@ -143,29 +211,33 @@ def sum_curvature(
     Of the second a share is left where mu'' would take it away.
     """
     head, width = counters[HEAD], _span_width(counters)
-    lanes, weighted = np.empty((_LANES, width)), np.zeros((1, width))
+    points, products = np.empty((2, model.d)), np.empty((2, width))
+    weighted, weights = np.zeros((2, width)), np.empty(width)
     slopes, scratch = np.empty((3, width)), np.empty((3, width))
+    points[0] = point
+    points[1] = u
     set_to_identity(J, 0.0)
     end, weight = counters[TAIL], 1.0
     while end > head:
         start = max(head, end - width)
-        weight = _weigh(model, rows[model.d + 1], counters, start, end, weight, lanes[_WEIGHT])
-        _multiply_span(rows, start, end, point, lanes[_Z])
-        _multiply_span(rows, start, end, u, lanes[_ALONG])
-        links.block_derivatives(model.link, model.m, lanes[_Z], width, 2, scratch, slopes)
+        weight = _weigh(model, rows[model.d + 1], counters, start, end, weight, weights)
+        weighted[:, end - start :] = 0.0
+        _multiply_span(rows, start, end, points, products)
+        links.quick_derivatives(model.link, model.m, products[0], width, 2, scratch, slopes)
         for lane in range(width):
             steep = slopes[1, lane]
             if spread > 0.0:
                 flat = spread * steep * steep
-                steep = max(flat - slopes[2, lane] * lanes[_ALONG, lane], 0.1 * flat)
-            lanes[_SHARE, lane] = lanes[_WEIGHT, lane] * steep
-        for i in range(model.d):
-            source = rows[i, start:end]
-            for lane in range(end - start):
-                weighted[0, lane] = lanes[_SHARE, lane] * source[lane]
-            for lane in range(end - start, width):
-                weighted[0, lane] = 0.0
-            for j in range(i + 1):
-                J[i, j] += span_product(rows, j, start, weighted, 0)
+                steep = max(flat - slopes[2, lane] * products[1, lane], 0.1 * flat)
+            weights[lane] *= steep
+        for i in range(0, model.d, 2):  # two at a time: what one has read serves for the other
+            count = min(2, model.d - i)
+            for n in range(count):
+                source = rows[i + n, start:end]
+                for lane in range(end - start):
+                    weighted[n, lane] = weights[lane] * source[lane]
+            columns = i + count
+            one, other = J[i, :columns], J[i + count - 1, :columns]
+            _add_span(rows, start, weighted, one, other, count == 2)
         end = start
     counters[PASSES] += 1

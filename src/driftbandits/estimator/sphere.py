@@ -2,9 +2,18 @@
 
 With q the part of `pull` that is not along theta,
 
-    ||theta - exact||_V <= ||q||_{V^-1} / h,      h V <= J M^-1 J - bend + nu I / 2   near theta:
+    ||theta - exact||_V <= ||q||_{V^-1} / h,      h V <= J M^-1 J - bend + nu I / 2   near theta.
 
-on the sphere theta.(theta - exact) is half of ||theta - exact||^2, which is where half of nu stays.
+For with F = ||b - g||^2_{M^-1} / 2, whose gradient is -pull, and `exact` a minimiser of F on the
+sphere, the gradient of F + nu ||.||^2 / 2 is -q at theta and (nu - nu*) exact at `exact`, where
+nu* >= 0 is its multiplier. For D = theta - exact that makes
+
+    D.(h V + nu I / 2) D  <=  -q.D - (nu - nu*) exact.D  <=  ||q||_{V^-1} ||D||_V + nu ||D||^2 / 2,
+
+since exact.D = -||D||^2 / 2 on the sphere. There is such a point, and one only, as near as the
+bound says, if the curvature holds as far as that: F has a minimiser among the points of the sphere
+that are no further, and it is not at their border. Where the curvature cannot be bounded so,
+what is noted is an estimate.
 
 Notation: as in large.py, passes.py and stale.py
 """
@@ -12,20 +21,21 @@ Notation: as in large.py, passes.py and stale.py
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from driftbandits import links
 from driftbandits.estimator.expansion import sum_means
 from driftbandits.estimator.inverse import FOR_DIRECTIONS, room_in, solve
-from driftbandits.estimator.model import DISCOUNT, EXACT, NO_PROJECTION, Floats, Model
-from driftbandits.estimator.passes import sum_along, sum_means_large
+from driftbandits.estimator.model import DISCOUNT, Floats, Model
 from driftbandits.estimator.stale import (
     DESCENT,
+    FADED,
     FURTHEST,
     MADE,
     NEAREST,
     NU,
     OFF,
-    charge,
+    PROVED,
     renew_descent,
     set_residual,
     size_of,
@@ -35,10 +45,9 @@ from driftbandits.estimator.state import (
     DESCENT_STEPS,
     FOR_THETA,
     KKT_RESIDUAL,
+    LEAK,
     LEFT,
     LONGEST,
-    PROJECTED,
-    PROJECTIONS,
     VALID,
     Large,
     State,
@@ -46,40 +55,14 @@ from driftbandits.estimator.state import (
 from driftbandits.jit import inlined, internal
 from driftbandits.linalg import copy, dot, multiply_large, norm
 
-MOST_STEPS = 200
 SLOW = 0.5
 """A step that leaves more than this share of what was left calls for a new inverse."""
 ROUNDING = 1e-14
+_LEAST_CURVATURE = 0.01  # over c^2
 
 
 @inlined
-def project_large(model: Model, state: State, large: Large, closeness: float, off: float) -> None:
-    """theta := theta_hat, or its projection on the ball where it lies outside."""
-    state.gauges[KKT_RESIDUAL] = 0.0
-    large.notes[OFF] = off
-    length = norm(state.theta_hat)
-    if model.projection == NO_PROJECTION or length <= model.S:
-        copy(state.theta_hat, state.theta)
-        state.counters[PROJECTED] = 0
-        state.counters[VALID + FOR_THETA] = 0
-        large.notes[MADE + DESCENT] = 0.0
-        return
-    from_last = state.counters[PROJECTED] > 0 and model.projection == EXACT
-    state.counters[PROJECTED] = 1
-    state.counters[PROJECTIONS] += 1
-    if not from_last:
-        _set_radial(model, state)
-    descending = model.projection == EXACT
-    while descending:
-        _descend(model, state, large, closeness)
-        descending = from_last and _radial_is_nearer(model, state, large)
-        if descending:
-            from_last = False
-            _set_radial(model, state)
-
-
-@inlined
-def _set_radial(model: Model, state: State) -> None:
+def set_radial(model: Model, state: State) -> None:
     length = norm(state.theta_hat)
     for j in range(model.d):
         state.theta[j] = state.theta_hat[j] * (model.S / length)
@@ -87,7 +70,7 @@ def _set_radial(model: Model, state: State) -> None:
 
 
 @inlined
-def _radial_is_nearer(model: Model, state: State, large: Large) -> bool:
+def radial_is_nearer(model: Model, state: State, large: Large) -> bool:
     """Whether the radial projection has a smaller ||b - g||_{M^-1} than theta.
 
     With D the way from theta to the radial point, nu ||D||^2 >= sup|mu''| max|a.u| ||D||^2_V rules
@@ -110,19 +93,6 @@ def _radial_is_nearer(model: Model, state: State, large: Large) -> bool:
     return bool(dot(scratch.residual, scratch.step) < notes[NEAREST])
 
 
-@inlined
-def _look(model: Model, state: State, large: Large) -> float:
-    """||b - g(theta)||^2 in the norm of M^-1; scratch.residual, and scratch.step := u."""
-    scratch, theta, sums = state.scratch, state.theta, state.moments[FOR_THETA]
-    if not state.counters[VALID + FOR_THETA]:
-        sum_means_large(model, state.rows, state.counters, theta, sums)
-        copy(theta, state.anchors[FOR_THETA])
-        state.counters[VALID + FOR_THETA] = 1
-    set_residual(model.lam, state.b, sums, theta, scratch.residual)
-    _solve_in_norm(model, state, large)
-    return dot(scratch.residual, scratch.step)
-
-
 @internal
 def _solve_in_norm(model: Model, state: State, large: Large) -> None:
     """scratch.step := M^-1 scratch.residual."""
@@ -139,63 +109,133 @@ def _solve_in_norm(model: Model, state: State, large: Large) -> None:
             scratch.step[j] /= state.notes[LEFT]
 
 
-@internal
-def _descend(model: Model, state: State, large: Large, closeness: float) -> None:
-    """theta := a minimiser of ||b - g(theta)||_{M^-1} on the sphere, from where it is.
+class Descent(NamedTuple):
+    """How far theta has come along the sphere."""
 
-    Newton's steps along the sphere with a stale inverse. A step that does not descend is taken
-    back, the inverse made anew, and the step then halved until it does.
-    """
-    counters, scratch, theta, notes = state.counters, state.scratch, state.theta, large.notes
-    u, start, pull, off_sphere = scratch.step, scratch.start, scratch.pull, scratch.point
-    best, shorten, last = math.inf, 1.0, math.inf
-    steps, renewed, is_back = 0, False, False
-    for _ in range(MOST_STEPS):
-        reached = _look(model, state, large)
-        counters[DESCENT_STEPS] += 1
-        if reached > best * (1.0 + 1e-7):
-            shorten *= 0.5
-            copy(start, theta)
-            counters[VALID + FOR_THETA] = 0
-            is_back = True
-            continue
-        shorten = shorten if is_back else 1.0
-        best, is_back = min(best, reached), False
-        eta, notes[FURTHEST] = sum_along(model, state.rows, counters, theta, u, pull)
-        nu = max(dot(pull, theta), 0.0) / (model.S * model.S)
-        strength = norm(pull)
-        for j in range(model.d):
-            pull[j] -= nu * theta[j]
-        left = size_of(pull, state.P, state.notes, scratch.other)
-        notes[NU], notes[NEAREST] = nu, best
-        state.gauges[KKT_RESIDUAL] = norm(pull) / strength if strength > 0.0 else 0.0
-        notes[OFF] = left / _curvature_on_sphere(model, state.V, eta, nu)
-        if notes[OFF] <= closeness or state.gauges[KKT_RESIDUAL] <= ROUNDING or shorten < 1e-6:
-            break
-        if notes[MADE + DESCENT] == 0.0 or shorten == 0.5 or left > SLOW * last:
-            copy(u, scratch.g)
-            renew_descent(model, state, large, scratch.g, nu)
-            renewed = True
-        last = left
-        steps += 1
-        copy(theta, start)
-        _step_on_sphere(model, large.descent, pull, theta, shorten, off_sphere, scratch.other)
+    best: float  # ||b - g||^2_{M^-1}
+    shorten: float  # what a step is multiplied with
+    is_back: float  # 1 where the last step was taken back
+    left: float  # of the equation, before the last step
+    steps: float
+    renewed: float  # 1 where the inverse was made anew on the way
+
+
+BEFORE_DESCENT = Descent(math.inf, 1.0, 0.0, math.inf, 0.0, 0.0)
+
+
+@internal
+def look(model: Model, state: State, large: Large, before: Descent) -> Descent:
+    """Set scratch.g := u. A step that did not descend is taken back, and the next one is half."""
+    scratch, counters, theta = state.scratch, state.counters, state.theta
+    set_residual(model.lam, state.b, state.moments[FOR_THETA], theta, scratch.residual)
+    _solve_in_norm(model, state, large)
+    copy(scratch.step, scratch.g)
+    reached = dot(scratch.residual, scratch.step)
+    counters[DESCENT_STEPS] += 1
+    if reached > before.best * (1.0 + 1e-7):
+        copy(scratch.start, theta)
         counters[VALID + FOR_THETA] = 0
-    if not renewed:
-        charge(model, counters, notes, DESCENT, steps, 2)
+        return Descent(
+            before.best, 0.5 * before.shorten, 1.0, before.left, before.steps, before.renewed
+        )
+    shorten = before.shorten if before.is_back > 0.0 else 1.0
+    best = min(before.best, reached)
+    return Descent(best, shorten, 0.0, before.left, before.steps, before.renewed)
+
+
+@internal
+def descend(
+    model: Model,
+    state: State,
+    large: Large,
+    closeness: float,
+    eta: float,
+    furthest: float,
+    largest: float,
+    before: Descent,
+) -> Descent:
+    """Newton's step along the sphere with a stale inverse, unless theta is near enough.
+
+    After `look`, and with J u in scratch.pull. Where a step has not descended the inverse is made
+    anew, and the step then halved until it does.
+    """
+    scratch, theta, notes, gauges = state.scratch, state.theta, large.notes, state.gauges
+    pull, shorten = scratch.pull, before.shorten
+    nu = max(dot(pull, theta), 0.0) / (model.S * model.S)
+    strength = norm(pull)
+    for j in range(model.d):
+        pull[j] -= nu * theta[j]
+    left = size_of(pull, state.P, state.notes, scratch.other)
+    notes[NU], notes[NEAREST], notes[FURTHEST] = nu, before.best, furthest
+    gauges[KKT_RESIDUAL] = norm(pull) / strength if strength > 0.0 else 0.0
+    h = _curvature_on_sphere(model, state, eta, furthest, nu, largest, closeness)
+    notes[PROVED] = 1.0 if h >= _LEAST_CURVATURE * model.c * model.c else 0.0
+    h = max(h, _LEAST_CURVATURE * model.c * model.c)
+    notes[OFF] = (left + _steepest(model, state) * _leak_in_pull(model, state, largest)) / h
+    if notes[OFF] <= closeness or gauges[KKT_RESIDUAL] <= ROUNDING or shorten < 1e-6:
+        return Descent(before.best, shorten, 0.0, left, before.steps, before.renewed)
+    renewed = before.renewed
+    if notes[MADE + DESCENT] == 0.0 or shorten == 0.5 or left > SLOW * before.left:
+        renew_descent(model, state, large, scratch.g, nu)
+        renewed = 1.0
+    copy(theta, scratch.start)
+    shortened = shorten / notes[FADED + DESCENT]
+    _step_on_sphere(model, large.descent, pull, theta, shortened, scratch.point, scratch.other)
+    state.counters[VALID + FOR_THETA] = 0
+    return Descent(before.best, shorten, 0.0, left, before.steps + 1.0, renewed)
 
 
 @inlined
-def _curvature_on_sphere(model: Model, V: Floats, eta: float, nu: float) -> float:
-    """h: J V^-1 J - eta J >= c (c - eta) V where eta <= 2 c, and I >= V / (its largest sum)."""
+def largest_sum(V: Floats, sums: Floats) -> float:
+    """The largest sum of |V_ij| over a row, which is at least ||V||; `sums` is scratch."""
+    for j in range(V.shape[0]):
+        sums[j] = 0.0
+    for i in range(V.shape[0]):
+        row = V[i]
+        for j in range(V.shape[0]):
+            sums[j] += abs(row[j])
     largest = 0.0
-    for i in range(model.d):
-        total = 0.0
-        for j in range(model.d):
-            total += abs(V[i, j])
-        largest = max(largest, total)
+    for j in range(V.shape[0]):
+        largest = max(largest, float(sums[j]))
+    return largest
+
+
+@inlined
+def _steepest(model: Model, state: State) -> float:
+    """The largest slope in the ball."""
+    return float(links.derivative_bound(model.link, model.m, 1, model.S * state.gauges[LONGEST]))
+
+
+@inlined
+def _leak_in_pull(model: Model, state: State, largest: float) -> float:
+    """||M^-1 e||_V at most, where e is what the sums lack of rows that were dropped."""
+    return math.sqrt(largest) * model.c / model.lam * float(state.gauges[LEAK])
+
+
+@inlined
+def _curvature_on_sphere(
+    model: Model,
+    state: State,
+    eta: float,
+    furthest: float,
+    nu: float,
+    largest: float,
+    closeness: float,
+) -> float:
+    """h within the ball at points that are no further than `closeness` from theta.
+
+    In the ball J >= c V, and M <= V, so J M^-1 J - eta J >= c (c - eta) V where eta <= 2 c; and
+    I >= V / largest. By how much eta is larger elsewhere follows from |mu''| <= mu' and
+    the same of the next derivative, by which mu''/mu' changes by at most 2 |a.x| along x, and from
+    the change of u.
+    """
+    longest = state.gauges[LONGEST]
+    moves = longest * math.sqrt(model.c / model.lam) * closeness  # of any a.theta
+    steepest = _steepest(model, state)
+    turns = longest * math.sqrt(largest) * model.c / model.lam * steepest * closeness  # of any a.u
+    eta += 2.0 * moves * furthest + turns
     bent = model.c * (model.c - eta) if eta <= 2.0 * model.c else -0.25 * eta * eta
-    return max(bent + 0.5 * nu / largest, 0.01 * model.c * model.c)
+    return bent + 0.5 * nu / largest
 
 
 @inlined

@@ -5,8 +5,8 @@ have been cheaper is given up.
 
 Notation (beyond solve.py)
 --------
-newton     (d, d)   near J(theta_hat)^-1
-descent    (d, d)   near (J M^-1 J - bend + nu I)^-1
+newton     (d, d)   near J(theta_hat)^-1, times what has faded since it was made
+descent    (d, d)   near (J M^-1 J - bend + nu I)^-1, likewise
 spread     scalar   V over V2, as their rows weigh: J M^-1 J is near spread sum w_s mu'^2 a_s a_s'
 least      scalar   the smallest slope of the remembered rows at theta_hat
 """
@@ -47,6 +47,12 @@ NEWTON, DESCENT = map(place, range(2))
 LEAST, SPREAD = map(place, range(6, 8))
 NU, FURTHEST, NEAREST = map(place, range(8, 11))  # nu, max|a.u| and ||b - g||^2_{M^-1} at theta
 OFF = place(11)  # bound of ||theta - exact||_V
+FADED = place(
+    12
+)  # and 13: what discounting has left of weights since `newton`, `descent` were made
+PROVED = place(14)  # whether that bound is one: 1, or 0 where it is an estimate
+
+_FADED_AWAY = 1e-6
 
 
 @internal
@@ -76,6 +82,7 @@ def _add_to_inverse(
     """(A + weight row row')^-1 from A^-1; given up where that is not positive."""
     if notes[MADE + which] == 0.0:
         return
+    weight /= notes[FADED + which]
     multiply_large(kept, row, product)
     share = 1.0 + weight * dot(row, product)
     if share > 0.01:
@@ -89,10 +96,10 @@ def follow_decay(model: Model, state: State, decay: float, rounds: int) -> None:
     """Let the inverses know that all rows weigh less."""
     large = large_of(state)
     inverse.fade(large.norm_notes, decay * decay, model.lam / model.c, rounds)
-    for i in range(model.d):
-        for j in range(model.d):
-            large.newton[i, j] /= decay
-            large.descent[i, j] /= decay
+    for which in (NEWTON, DESCENT):
+        large.notes[FADED + which] *= decay
+        if large.notes[FADED + which] < _FADED_AWAY:
+            large.notes[MADE + which] = 0.0
 
 
 @inlined
@@ -105,7 +112,7 @@ def share_inverse(state: State) -> None:
 
 @inlined
 def charge(
-    model: Model, counters: Ints, notes: Floats, which: int, steps: int, passes: int
+    model: Model, counters: Ints, notes: Floats, which: int, steps: float, passes: int
 ) -> None:
     """Note the steps of a round, each of so many passes, and give up an inverse that costs more.
 
@@ -123,6 +130,7 @@ def _note_new(notes: Floats, which: int) -> None:
     notes[MADE + which] = 1.0
     notes[FEWEST + which] = math.inf
     notes[DEBT + which] = 0.0
+    notes[FADED + which] = 1.0
 
 
 @internal

@@ -1,15 +1,12 @@
 """How kernels are compiled. The only room that imports numba."""
 
 from driftbandits.jit.arrays import (
-    LANES,
     Handle,
     floats_of,
     handle_of,
     ints_of,
     length_of,
     places_of,
-    row_product,
-    span_product,
 )
 from driftbandits.jit.kernels import (
     allocating,
@@ -20,6 +17,15 @@ from driftbandits.jit.kernels import (
     is_kept,
     leaf,
     place,
+)
+from driftbandits.jit.lanes import (
+    LANES,
+    add_four_multiples,
+    add_multiple,
+    eight_span_products,
+    four_span_products,
+    row_product,
+    span_product,
 )
 from driftbandits.jit.records import (
     Layout,
@@ -34,10 +40,14 @@ __all__ = [
     "Handle",
     "Layout",
     "Share",
+    "add_four_multiples",
+    "add_multiple",
     "allocating",
     "compiled",
     "compiled_for",
+    "eight_span_products",
     "floats_of",
+    "four_span_products",
     "handle_of",
     "inlined",
     "internal",

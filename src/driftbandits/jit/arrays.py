@@ -1,4 +1,4 @@
-"""Arrays that are handed to a kernel all at once, and sums over lanes.
+"""Arrays that are handed to a kernel all at once.
 
 A handle holds where some arrays lie, and their shapes: for Python it is one argument instead of
 many, each of which would be unboxed at every call. The handle does not hold the arrays; whoever
@@ -12,14 +12,13 @@ from typing import Any, cast
 
 import numba
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 from numpy.typing import NDArray
 
-from driftbandits.jit.kernels import INTERPRETED, inlined, leaf
+from driftbandits.jit.kernels import INTERPRETED, inlined
 
 Handle = NDArray[np.int64]
 
@@ -83,84 +82,3 @@ def _length_from(handle: Handle, place: int, axis: int) -> int:
 
 length_of = _length_of if INTERPRETED else _length_from
 """How long array `place` of a handle is along an axis."""
-
-
-LANES = 16
-"""A sum over lanes is made of this many; tables of lanes are a multiple of it wide."""
-
-_QUARTERS = [[4 * n + lane for lane in range(4)] for n in range(LANES // 4)]
-
-
-def _product_of_rows(typing_context: Any, x: Any, i: Any, first: Any, y: Any, j: Any) -> Any:
-    """For numba: the type of the sum, and the code that makes it in vectors of lanes."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        tools: Any = cgutils
-        lanes: Any = ir.VectorType(ir.DoubleType(), LANES)
-
-        def start_of(table: Any, row: Any, kind: Any) -> tuple[Any, Any]:
-            table = context.make_array(kind)(context, builder, table)
-            width = tools.unpack_tuple(builder, table.shape, 2)[1]
-            return builder.gep(table.data, [builder.mul(row, width)]), width
-
-        left, _ = start_of(args[0], args[1], signature.args[0])
-        left = builder.gep(left, [args[2]])
-        right, width = start_of(args[3], args[4], signature.args[3])
-        sums = tools.alloca_once_value(builder, ir.Constant(lanes, [0.0] * LANES))
-        zero, step = ir.Constant(width.type, 0), ir.Constant(width.type, LANES)
-        with tools.for_range_slice(builder, zero, width, step) as (lane, _):
-            factors = [
-                builder.load(
-                    builder.bitcast(builder.gep(start, [lane]), lanes.as_pointer()), align=8
-                )
-                for start in (left, right)
-            ]
-            builder.store(builder.fadd(builder.load(sums), builder.fmul(*factors)), sums)
-        total, undefined = builder.load(sums), ir.Constant(lanes, ir.Undefined)
-        index = ir.VectorType(ir.IntType(32), 4)
-        first, *others = (
-            builder.shuffle_vector(total, undefined, ir.Constant(index, quarter))
-            for quarter in _QUARTERS
-        )
-        for quarter in others:
-            first = builder.fadd(first, quarter)
-        a, b, c, d = (builder.extract_element(first, ir.IntType(32)(n)) for n in range(4))
-        return builder.fadd(builder.fadd(a, b), builder.fadd(c, d))
-
-    return types.float64(x, types.intp, types.intp, y, types.intp), codegen
-
-
-_product: Any = intrinsic(_product_of_rows)
-
-
-def _row_product(x: Any, i: int, y: Any, j: int) -> float:
-    total: float = _product(x, i, 0, y, j)
-    return total
-
-
-def _span_product(x: Any, i: int, first: int, y: Any, j: int) -> float:
-    total: float = _product(x, i, first, y, j)
-    return total
-
-
-def _plain_row_product(x: Any, i: int, y: Any, j: int) -> float:
-    return float(np.dot(x[i], y[j]))
-
-
-def _plain_span_product(x: Any, i: int, first: int, y: Any, j: int) -> float:
-    span = x[i, first : first + y.shape[1]]
-    return float(np.dot(span, y[j, : span.size]))
-
-
-row_product = _plain_row_product if INTERPRETED else leaf(_row_product)
-"""x[i] . y[j] for rows of lanes.
-
-The compiler may not reorder a sum, so it makes one addition after the other. Here the order is
-fixed in vectors, which is several times as fast and gives the same bits everywhere.
-"""
-
-span_product = _plain_span_product if INTERPRETED else leaf(_span_product)
-"""As `row_product`, with a span of x[i] that begins at `first`.
-
-Where y is wider than what is left of the row, y must be 0 there and another row of numbers follow.
-"""

@@ -23,6 +23,7 @@ from driftbandits.links.registry import (
     growth,
     log_partition,
     mean,
+    quick_derivatives,
     slope,
     spread,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "link",
     "log_partition",
     "mean",
+    "quick_derivatives",
     "slope",
     "spread",
 ]

@@ -17,6 +17,9 @@ and kernels
     block_derivatives(m, z, size, order, scratch, out)
                                             out[n, lane] = mu^(n)(z[lane]), in loops that vectorise;
                                             scratch has three rows of lanes
+    quick_derivatives(m, z, size, order, scratch, out)
+                                            the same for order <= 2 and to twelve digits, if there
+                                            is a quicker way; large models use it
     derivative_bound(m, order, largest_z)   an upper bound of |mu^(order)(z)| over z <= largest_z
     growth(reach)                           by what that bound may grow as z does by `reach`
     spread(m, reward, mean)                 what a reward tells of the dispersion: seen, expected
@@ -28,7 +31,7 @@ and kernels
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -48,7 +51,11 @@ MODULES = tuple(dict.fromkeys(REWARD_MODELS.values()))
 
 def _of_every_model(name: str) -> Callable[..., Any]:
     """A kernel whose first argument is the number of a reward model."""
-    return leaf(one_of(name, {i: getattr(module, name) for i, module in enumerate(MODULES)}))
+    return _of_models(name, [getattr(module, name) for module in MODULES])
+
+
+def _of_models(name: str, functions: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    return leaf(one_of(name, dict(enumerate(functions))))
 
 
 mean = _of_every_model("mean")
@@ -56,6 +63,10 @@ slope = _of_every_model("slope")
 log_partition = _of_every_model("log_partition")
 derivatives = _of_every_model("derivatives")
 block_derivatives = _of_every_model("block_derivatives")
+quick_derivatives = _of_models(
+    "quick_derivatives",
+    [getattr(module, "quick_derivatives", module.block_derivatives) for module in MODULES],
+)
 derivative_bound = _of_every_model("derivative_bound")
 growth = _of_every_model("growth")
 spread = _of_every_model("spread")
