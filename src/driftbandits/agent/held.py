@@ -13,7 +13,7 @@ from driftbandits import policies
 from driftbandits.agent.decisions import Floats
 from driftbandits.estimator import keeps_rows, with_capacity
 from driftbandits.estimator.model import POOL
-from driftbandits.estimator.stale import OFF, PROVED
+from driftbandits.estimator.stale import ESTIMATED, OFF
 from driftbandits.estimator.state import (
     BEGUN,
     DECREMENT,
@@ -102,7 +102,7 @@ def certificate_of(policy: Policy, fitted: Buffers) -> dict[str, float]:
     if policy.fast and policy.row.memory != POOL and not policy.link.linear:
         off = policy.problem.k * float(notes_of(fitted)[OFF])
         certificate["relative_to_width"] = off / (gauges.item(RADIUS_AT) or 1.0)
-        certificate["proved"] = float(notes_of(fitted)[PROVED])
+        certificate["proved"] = 1.0 - float(notes_of(fitted)[ESTIMATED])
     return certificate
 
 

@@ -35,12 +35,12 @@ from driftbandits.estimator.sphere import (
 )
 from driftbandits.estimator.stale import (
     DESCENT,
+    ESTIMATED,
     FADED,
     LEAST,
     MADE,
     NEWTON,
     OFF,
-    PROVED,
     charge,
     renew_newton,
     set_residual,
@@ -101,7 +101,7 @@ def fit_large(model: Model, state: State, closeness: float) -> None:
         state.gauges[KKT_RESIDUAL] = 0.0
         large.notes[MADE + DESCENT] = 0.0
         large.notes[OFF] = off
-        large.notes[PROVED] = 1.0
+        large.notes[ESTIMATED] = 0.0
         return
     counters[PROJECTED] = 1
     counters[PROJECTIONS] += 1
@@ -111,7 +111,7 @@ def fit_large(model: Model, state: State, closeness: float) -> None:
             _approach(model, state, large, closeness, False, True)
         else:  # the way from theta_hat is no error, and what theta_hat is off does not grow by it
             large.notes[OFF] = off
-            large.notes[PROVED] = 0.0
+            large.notes[ESTIMATED] = 1.0
 
 
 @internal
@@ -130,7 +130,8 @@ def _approach(
         if solving and counters[VALID + FOR_THETA_HAT]:
             newton = _step(model, state, large, closeness, newton)
             solving = not counters[VALID + FOR_THETA_HAT]
-        if has_pull:
+            descending = descending and (solving or norm(state.theta_hat) > model.S)
+        if has_pull and descending:
             descent = descend(model, state, large, closeness, eta, furthest, largest, descent)
             descending = not counters[VALID + FOR_THETA]
         elif descending and counters[VALID + FOR_THETA]:
@@ -178,7 +179,7 @@ def _step(model: Model, state: State, large: Large, closeness: float, before: Ne
         renew_newton(model, state, large)
         renewed = 1.0
     multiply_large(large.newton, residual, step)
-    stretch = 1.0 / notes[FADED + NEWTON]
+    stretch = 1.0 / notes[FADED]
     length = gauges[LONGEST] * stretch * norm(step)
     damped = math.log1p(length) / length if length > REACH else 1.0
     counters[DAMPED_STEPS] += damped < 1.0

@@ -196,20 +196,47 @@ def sweep(model: Model, state: State, wanted: Wanted, u: Floats, pull: Floats) -
     return Seen(float(least.min()), float(etas.max()), float(furthest.max()))
 
 
-@allocating
+@internal
 def sum_curvature(
     model: Model,
     rows: Floats,
     counters: Ints,
     point: Floats,
     u: Floats,
-    spread: float,
+    steep: float,
+    bent: float,
     J: Floats,
 ) -> None:
-    """J := sum w mu' a a', or with a spread sum w (spread mu'^2 - mu'' a.u) a a'; lower.
+    """J := sum w (steep mu' + bent mu'' a.u) a a', lower; without a penalty."""
+    _sum_outer(model, rows, counters, point, u, (steep, bent, 0.0), J)
 
-    Of the second a share is left where mu'' would take it away.
+
+@internal
+def sum_squared_curvature(
+    model: Model, rows: Floats, counters: Ints, point: Floats, u: Floats, J: Floats
+) -> None:
+    """J := sum w (mu'^2 - mu'' a.u) a a', lower.
+
+    A share is left where mu'' would take it away.
     """
+    _sum_outer(model, rows, counters, point, u, (0.0, -1.0, 1.0), J)
+
+
+@allocating
+def _sum_outer(
+    model: Model,
+    rows: Floats,
+    counters: Ints,
+    point: Floats,
+    u: Floats,
+    shares: tuple[float, float, float],
+    J: Floats,
+) -> None:
+    """J := the sum of a a', lower, times shares of mu', mu'' a.u and mu'^2.
+
+    Of the last at least a tenth is left.
+    """
+    steep, bent, squared = shares
     head, width = counters[HEAD], _span_width(counters)
     points, products = np.empty((2, model.d)), np.empty((2, width))
     weighted, weights = np.zeros((2, width)), np.empty(width)
@@ -225,11 +252,10 @@ def sum_curvature(
         _multiply_span(rows, start, end, points, products)
         links.quick_derivatives(model.link, model.m, products[0], width, 2, scratch, slopes)
         for lane in range(width):
-            steep = slopes[1, lane]
-            if spread > 0.0:
-                flat = spread * steep * steep
-                steep = max(flat - slopes[2, lane] * products[1, lane], 0.1 * flat)
-            weights[lane] *= steep
+            slope = slopes[1, lane]
+            square = squared * slope * slope
+            share = steep * slope + bent * slopes[2, lane] * products[1, lane] + square
+            weights[lane] *= max(share, 0.1 * square) if squared > 0.0 else share
         for i in range(0, model.d, 2):  # two at a time: what one has read serves for the other
             count = min(2, model.d - i)
             for n in range(count):

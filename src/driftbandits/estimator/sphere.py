@@ -15,6 +15,8 @@ bound says, if the curvature holds as far as that: F has a minimiser among the p
 that are no further, and it is not at their border. Where the curvature cannot be bounded so,
 what is noted is an estimate.
 
+The bound that is used is sharper where nu I weighs more than V: see `_sharper_bound`.
+
 Notation: as in large.py, passes.py and stale.py
 """
 
@@ -29,13 +31,12 @@ from driftbandits.estimator.inverse import FOR_DIRECTIONS, room_in, solve
 from driftbandits.estimator.model import DISCOUNT, Floats, Model
 from driftbandits.estimator.stale import (
     DESCENT,
-    FADED,
+    ESTIMATED,
     FURTHEST,
     MADE,
     NEAREST,
     NU,
     OFF,
-    PROVED,
     renew_descent,
     set_residual,
     size_of,
@@ -59,6 +60,7 @@ SLOW = 0.5
 """A step that leaves more than this share of what was left calls for a new inverse."""
 ROUNDING = 1e-14
 _LEAST_CURVATURE = 0.01  # over c^2
+_STEPS_TO_BOUND = 3
 
 
 @inlined
@@ -168,10 +170,15 @@ def descend(
     left = size_of(pull, state.P, state.notes, scratch.other)
     notes[NU], notes[NEAREST], notes[FURTHEST] = nu, before.best, furthest
     gauges[KKT_RESIDUAL] = norm(pull) / strength if strength > 0.0 else 0.0
-    h = _curvature_on_sphere(model, state, eta, furthest, nu, largest, closeness)
-    notes[PROVED] = 1.0 if h >= _LEAST_CURVATURE * model.c * model.c else 0.0
-    h = max(h, _LEAST_CURVATURE * model.c * model.c)
-    notes[OFF] = (left + _steepest(model, state) * _leak_in_pull(model, state, largest)) / h
+    bent = _curvature_of_distance(model, state, eta, furthest, largest, closeness)
+    h = bent + 0.5 * nu / largest
+    least = _LEAST_CURVATURE * model.c * model.c
+    notes[ESTIMATED] = 0.0 if h >= least else 1.0
+    h = max(h, least)
+    notes[OFF] = left / h
+    if bent > 0.0 and notes[OFF] > closeness:
+        notes[OFF] = min(notes[OFF], _sharper_bound(model, state, bent, 0.5 * nu, h))
+    notes[OFF] += _steepest(model, state) * _leak_in_pull(model, state, largest) / h
     if notes[OFF] <= closeness or gauges[KKT_RESIDUAL] <= ROUNDING or shorten < 1e-6:
         return Descent(before.best, shorten, 0.0, left, before.steps, before.renewed)
     renewed = before.renewed
@@ -179,8 +186,7 @@ def descend(
         renew_descent(model, state, large, scratch.g, nu)
         renewed = 1.0
     copy(theta, scratch.start)
-    shortened = shorten / notes[FADED + DESCENT]
-    _step_on_sphere(model, large.descent, pull, theta, shortened, scratch.point, scratch.other)
+    _step_on_sphere(model, large.descent, pull, theta, shorten, scratch.point, scratch.other)
     state.counters[VALID + FOR_THETA] = 0
     return Descent(before.best, shorten, 0.0, left, before.steps + 1.0, renewed)
 
@@ -213,29 +219,53 @@ def _leak_in_pull(model: Model, state: State, largest: float) -> float:
 
 
 @inlined
-def _curvature_on_sphere(
-    model: Model,
-    state: State,
-    eta: float,
-    furthest: float,
-    nu: float,
-    largest: float,
-    closeness: float,
+def _curvature_of_distance(
+    model: Model, state: State, eta: float, furthest: float, largest: float, closeness: float
 ) -> float:
-    """h within the ball at points that are no further than `closeness` from theta.
+    """What times V is below J M^-1 J - bend at points of the ball within `closeness` of theta.
 
-    In the ball J >= c V, and M <= V, so J M^-1 J - eta J >= c (c - eta) V where eta <= 2 c; and
-    I >= V / largest. By how much eta is larger elsewhere follows from |mu''| <= mu' and
-    the same of the next derivative, by which mu''/mu' changes by at most 2 |a.x| along x, and from
-    the change of u.
+    In the ball J >= c V, and M <= V, so J M^-1 J - eta J >= c (c - eta) V where eta <= 2 c. By how
+    much eta is larger elsewhere follows from |mu''| <= mu' and the same of the next derivative, by
+    which mu''/mu' changes by at most 2 |a.x| along x, and from the change of u.
     """
     longest = state.gauges[LONGEST]
     moves = longest * math.sqrt(model.c / model.lam) * closeness  # of any a.theta
     steepest = _steepest(model, state)
     turns = longest * math.sqrt(largest) * model.c / model.lam * steepest * closeness  # of any a.u
     eta += 2.0 * moves * furthest + turns
-    bent = model.c * (model.c - eta) if eta <= 2.0 * model.c else -0.25 * eta * eta
-    return bent + 0.5 * nu / largest
+    return model.c * (model.c - eta) if eta <= 2.0 * model.c else -0.25 * eta * eta
+
+
+@internal
+def _sharper_bound(model: Model, state: State, bent: float, nu: float, h: float) -> float:
+    """Of ||theta - exact||_V, with G = bent V + nu I in place of h V, for q in scratch.pull.
+
+    From D.G D <= q.D follows ||D||_V <= (||G^-1 q||_V + ||q||_{G^-1} / sqrt(h)) / 2. A few steps of
+    conjugate gradients give x near G^-1 q; what they leave over, e = q - G x, counts in full:
+    G >= (bent lam/c + nu) I.
+    """
+    scratch, d, q = state.scratch, model.d, state.scratch.pull
+    x, e, direction = scratch.noise, scratch.residual, scratch.step
+    image, Vx = scratch.slope, scratch.point
+    for j in range(d):
+        x[j] = Vx[j] = 0.0
+        e[j] = direction[j] = q[j]
+    square = dot(e, e)
+    for _ in range(_STEPS_TO_BOUND):
+        multiply_large(state.V, direction, image)
+        against = bent * dot(direction, image) + nu * dot(direction, direction)
+        length = square / against if against > 0.0 else 0.0
+        for j in range(d):
+            x[j] += length * direction[j]
+            Vx[j] += length * image[j]
+            e[j] -= length * (bent * image[j] + nu * direction[j])
+        last, square = square, dot(e, e)
+        again = square / last if last > 0.0 else 0.0
+        for j in range(d):
+            direction[j] = e[j] + again * direction[j]
+    over = square / (bent * model.lam / model.c + nu)
+    total = math.sqrt(max(dot(x, q) + dot(x, e) + over, 0.0) / h)
+    return 0.5 * (math.sqrt(max(dot(x, Vx), 0.0)) + math.sqrt(over / h) + total)
 
 
 @inlined

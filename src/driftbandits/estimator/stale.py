@@ -6,8 +6,7 @@ have been cheaper is given up.
 Notation (beyond solve.py)
 --------
 newton     (d, d)   near J(theta_hat)^-1, times what has faded since it was made
-descent    (d, d)   near (J M^-1 J - bend + nu I)^-1, likewise
-spread     scalar   V over V2, as their rows weigh: J M^-1 J is near spread sum w_s mu'^2 a_s a_s'
+descent    (d, d)   near (J M^-1 J - bend + nu I)^-1
 least      scalar   the smallest slope of the remembered rows at theta_hat
 """
 
@@ -18,7 +17,7 @@ import math
 from driftbandits import links
 from driftbandits.estimator import inverse
 from driftbandits.estimator.model import DISCOUNT, Floats, Model
-from driftbandits.estimator.passes import sum_curvature
+from driftbandits.estimator.passes import sum_curvature, sum_squared_curvature
 from driftbandits.estimator.state import (
     HEAD,
     LEFT,
@@ -38,19 +37,20 @@ from driftbandits.linalg import (
     dot,
     inverse_large,
     multiply_large,
+    multiply_rows,
 )
 
 # Notes of a large model; the first three are two each: of `newton` and of `descent`.
 MADE, FEWEST, DEBT = map(place, range(0, 6, 2))
 # A debt is the steps that were made beyond the fewest that a round took since the inverse was new.
 NEWTON, DESCENT = map(place, range(2))
-LEAST, SPREAD = map(place, range(6, 8))
+LEAST = place(6)
 NU, FURTHEST, NEAREST = map(place, range(8, 11))  # nu, max|a.u| and ||b - g||^2_{M^-1} at theta
 OFF = place(11)  # bound of ||theta - exact||_V
 FADED = place(
     12
 )  # and 13: what discounting has left of weights since `newton`, `descent` were made
-PROVED = place(14)  # whether that bound is one: 1, or 0 where it is an estimate
+ESTIMATED = place(14)  # 1 where that bound is an estimate and no proof
 
 _FADED_AWAY = 1e-6
 
@@ -63,10 +63,11 @@ def follow_row(model: Model, state: State, weight: float) -> None:
     slope = links.slope(model.link, model.m, z)
     large.notes[LEAST] = min(large.notes[LEAST], slope)
     other = state.scratch.other
-    _add_to_inverse(large.newton, large.notes, NEWTON, weight * slope, row, other)
-    if state.counters[PROJECTED]:
+    share = weight * slope / large.notes[FADED]
+    _add_to_inverse(large.newton, large.notes, NEWTON, share, row, other)
+    if state.counters[PROJECTED] and model.memory != DISCOUNT:
         slope = links.slope(model.link, model.m, dot(row, state.theta))
-        steep = weight * large.notes[SPREAD] * slope * slope
+        steep = weight * slope * slope
         _add_to_inverse(large.descent, large.notes, DESCENT, steep, row, other)
     if model.memory == DISCOUNT:
         square, scratch = weight * weight, state.scratch
@@ -82,7 +83,6 @@ def _add_to_inverse(
     """(A + weight row row')^-1 from A^-1; given up where that is not positive."""
     if notes[MADE + which] == 0.0:
         return
-    weight /= notes[FADED + which]
     multiply_large(kept, row, product)
     share = 1.0 + weight * dot(row, product)
     if share > 0.01:
@@ -96,10 +96,9 @@ def follow_decay(model: Model, state: State, decay: float, rounds: int) -> None:
     """Let the inverses know that all rows weigh less."""
     large = large_of(state)
     inverse.fade(large.norm_notes, decay * decay, model.lam / model.c, rounds)
-    for which in (NEWTON, DESCENT):
-        large.notes[FADED + which] *= decay
-        if large.notes[FADED + which] < _FADED_AWAY:
-            large.notes[MADE + which] = 0.0
+    large.notes[FADED] *= decay
+    if large.notes[FADED] < _FADED_AWAY:
+        large.notes[MADE + NEWTON] = 0.0
 
 
 @inlined
@@ -130,42 +129,67 @@ def _note_new(notes: Floats, which: int) -> None:
     notes[MADE + which] = 1.0
     notes[FEWEST + which] = math.inf
     notes[DEBT + which] = 0.0
-    notes[FADED + which] = 1.0
 
 
 @internal
-def _invert(J: Floats, ridge: float, factor: Floats, out: Floats) -> None:
-    """out := (J + ridge I)^-1; J and `factor` are used up."""
+def _invert(J: Floats, ridge: float, factor: Floats, out: Floats) -> bool:
+    """out := (J + ridge I)^-1, and whether that is positive; J and `factor` are used up."""
     for i in range(J.shape[0]):
         J[i, i] += ridge
-    cholesky_large(J, factor)
-    inverse_large(factor, out)
+    sound = cholesky_large(J, factor)
+    if sound:
+        inverse_large(factor, out)
+    return sound
 
 
 @inlined
 def renew_newton(model: Model, state: State, large: Large) -> None:
     theta_hat, J = state.theta_hat, state.scratch.J
-    sum_curvature(model, state.rows, state.counters, theta_hat, theta_hat, 0.0, J)
+    sum_curvature(model, state.rows, state.counters, theta_hat, theta_hat, 1.0, 0.0, J)
     _invert(J, model.lam, state.scratch.factor, large.newton)
     _note_new(large.notes, NEWTON)
+    large.notes[FADED] = 1.0
 
 
 @inlined
 def renew_descent(model: Model, state: State, large: Large, u: Floats, nu: float) -> None:
-    spread = 1.0
     if model.memory == DISCOUNT:
-        ridge = model.lam / model.c
-        rows, squared = 0.0, 0.0
-        for i in range(model.d):
-            rows += state.V[i, i] - ridge
-            squared += state.V2[i, i] - ridge
-        spread = max(rows / squared, 1.0) if squared > 0.0 else 1.0
-    large.notes[SPREAD] = spread
-    J = state.scratch.J
-    sum_curvature(model, state.rows, state.counters, state.theta, u, spread, J)
-    ridge = model.lam * model.c + nu
-    _invert(J, ridge, state.scratch.factor, large.descent)
+        _invert_as_defined(model, state, large, u, nu)
+    else:
+        J = state.scratch.J
+        sum_squared_curvature(model, state.rows, state.counters, state.theta, u, J)
+        _invert(J, model.lam * model.c + nu, state.scratch.factor, large.descent)
     _note_new(large.notes, DESCENT)
+
+
+@internal
+def _invert_as_defined(model: Model, state: State, large: Large, u: Floats, nu: float) -> None:
+    """descent := (J M^-1 J - bend + nu I)^-1, or without bend where that is not positive.
+
+    Where M is V, J M^-1 J is near sum w mu'^2 a a', to which rows can be added. Where rows are
+    discounted it is not, but it hardly changes with a row: both J and M^-1 do.
+    """
+    rows, counters, scratch, theta = state.rows, state.counters, state.scratch, state.theta
+    J, product, H = scratch.J, scratch.curvature, scratch.other_matrix
+    sum_curvature(model, rows, counters, theta, u, 1.0, 0.0, J)
+    for i in range(model.d):
+        J[i, i] += model.lam
+        for j in range(i):
+            J[j, i] = J[i, j]
+    cholesky_large(state.V2, scratch.factor)
+    inverse_large(scratch.factor, scratch.inverse)
+    multiply_rows(scratch.inverse, J, product)
+    multiply_rows(J, product, H)
+    bend = J
+    sum_curvature(model, rows, counters, theta, u, 0.0, 1.0, bend)
+    for i in range(model.d):
+        for j in range(i + 1):
+            H[i, j] -= bend[i, j]
+    if not _invert(H, nu, scratch.factor, large.descent):
+        for i in range(model.d):
+            for j in range(i + 1):
+                H[i, j] += bend[i, j]
+        _invert(H, 0.0, scratch.factor, large.descent)
 
 
 @inlined
