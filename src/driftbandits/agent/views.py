@@ -120,7 +120,8 @@ class Views:
     def certificate(self) -> dict[str, float]:
         """How exact the present estimate is: Newton decrement, error bound, KKT residual.
 
-        Of a large model also `relative_to_width`: the bound of a score's error over its width.
+        Of a large model also `relative_to_width`, the bound of a score's error over its width, and
+        `proved`: 1 where that bound is a proof, 0 where it is an estimate.
         """
         with self._lock:
             return self._learner.certificate
