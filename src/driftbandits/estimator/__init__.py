@@ -2,7 +2,13 @@
 
 from driftbandits.estimator.batch import Estimate, estimate
 from driftbandits.estimator.memory import absorb, advance, keeps_rows
-from driftbandits.estimator.model import Model, expansion_order, model_of, truncation_span
+from driftbandits.estimator.model import (
+    Model,
+    expansion_order,
+    large_model_of,
+    model_of,
+    truncation_span,
+)
 from driftbandits.estimator.solve import fit
 from driftbandits.estimator.state import Buffers, State, new_buffers, state_of, with_capacity
 
@@ -17,6 +23,7 @@ __all__ = [
     "expansion_order",
     "fit",
     "keeps_rows",
+    "large_model_of",
     "model_of",
     "new_buffers",
     "state_of",

@@ -16,6 +16,7 @@ from driftbandits.estimator.model import (
     SINCE_RESTART,
     WINDOW,
     Model,
+    for_large,
 )
 from driftbandits.estimator.stale import follow_decay, follow_row
 from driftbandits.estimator.state import (
@@ -45,16 +46,41 @@ def keeps_rows(model: Model) -> bool:
 
 
 @inlined
+def _fade(model: Model, state: State, decay: float, rounds: int) -> None:
+    fade(state.notes, decay, model.lam / model.c, rounds)
+    if model.order == 0:
+        follow_decay(model, state, decay, rounds)
+
+
+@inlined
+def _fade_nothing(model: Model, state: State, decay: float, rounds: int) -> None:
+    pass
+
+
+@inlined
+def _follow_row(model: Model, state: State, weight: float) -> None:
+    add_to_design_inverse(state, weight)
+    if model.order == 0:
+        follow_row(model, state, weight)
+
+
+@inlined
+def _follow_nothing(model: Model, state: State, weight: float) -> None:
+    pass
+
+
+_let_inverses_fade = for_large(_fade, _fade_nothing)
+_let_inverses_follow = for_large(_follow_row, _follow_nothing)
+
+
+@inlined
 def advance(model: Model, state: State, rounds: int) -> None:
     """Let the clock go on: older rows weigh less, or leave."""
     state.counters[N] += rounds
     if model.memory == DISCOUNT:
         decay = model.gamma if rounds == 1 else model.gamma**rounds
         _decay(model, state, decay)
-        if model.fast:
-            fade(state.notes, decay, model.lam / model.c, rounds)
-        if model.fast and model.order == 0:
-            follow_decay(model, state, decay, rounds)
+        _let_inverses_fade(model, state, decay, rounds)
     if model.memory in (WINDOW, DISCOUNT):
         if _oldest_has_left(model, state):
             _forget(model, state)
@@ -118,10 +144,7 @@ def _add_to_sums(model: Model, state: State, reward: float, weight: float) -> No
     """Add scratch.row to every sum."""
     row = state.scratch.row
     add_scaled(state.b, weight * reward, row)
-    if model.fast:
-        add_to_design_inverse(state, weight)
-    if model.fast and model.order == 0:
-        follow_row(model, state, weight)
+    _let_inverses_follow(model, state, weight)
     add_outer(state.V, weight, row)  # eq_Design_matrix_SW, eq_Design_matrix_D
     if model.memory == DISCOUNT:
         add_outer(state.V2, weight * weight, row)  # eq_Design_matrix_D2

@@ -12,15 +12,18 @@ c          c_mu, smallest slope; design matrices start at (lam/c) I           as
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftbandits.jit import reader_of
+from driftbandits.jit import chosen_for, reader_of
 from driftbandits.links import Link
 
 Floats = NDArray[np.float64]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 EVERYTHING, WINDOW, DISCOUNT = 0, 1, 2
 SINCE_RESTART = 3  # everything, until a policy forgets the oldest rows
@@ -56,13 +59,25 @@ class Model(NamedTuple):
 MODEL_SIZE = len(Model._fields)
 FAST = MODEL_SIZE - 1
 
+
+class LargeModel(Model):
+    """Those of a large model, as a type that the compiler tells from the other."""
+
+
 model_of = reader_of(Model, given=["d", "fast"])
 """The numbers by name; d and fast from whoever may know them beforehand."""
+large_model_of = reader_of(LargeModel, given=["d", "fast"])
+
+
+def for_large(large: Callable[P, R], small: Callable[P, R]) -> Callable[P, R]:
+    """A kernel whose first argument is a model: one for large models, or the other."""
+    return chosen_for(LargeModel, large, small)
 
 
 def model_in(numbers: Floats) -> Model:
     """The numbers by name, for Python."""
-    return model_of(numbers, int(numbers[0]), int(numbers[FAST]))
+    read = large_model_of if numbers[FAST] else model_of
+    return read(numbers, int(numbers[0]), int(numbers[FAST]))
 
 
 def as_numbers(*records: tuple[Any, ...]) -> Floats:

@@ -32,7 +32,14 @@ from driftbandits.estimator.expansion import (
 from driftbandits.estimator.inverse import FOR_SOLUTIONS, room_in, solve_design
 from driftbandits.estimator.large import REACH, fit_large
 from driftbandits.estimator.memory import drop_expansions, rebuild
-from driftbandits.estimator.model import DISCOUNT, EXACT, NO_PROJECTION, WINDOW, Model
+from driftbandits.estimator.model import (
+    DISCOUNT,
+    EXACT,
+    NO_PROJECTION,
+    WINDOW,
+    Model,
+    for_large,
+)
 from driftbandits.estimator.state import (
     DAMPED_STEPS,
     DECREMENT,
@@ -101,13 +108,22 @@ def fit(model: Model, state: State, closeness: float) -> None:
     if model.memory == WINDOW and state.counters[SUBTRACTIONS] >= model.span:
         rebuild(model, state)
         drop_expansions(state)
-    if model.fast and model.order == 0:
+    _find_estimates(model, state, closeness)
+    state.counters[FITTED] = 1
+
+
+@inlined
+def _find_large(model: Model, state: State, closeness: float) -> None:
+    if model.order == 0:
         fit_large(model, state, closeness)
-        state.counters[FITTED] = 1
-        return
-    if model.linear and model.fast:
+    else:
         _solve_large_ridge(model, state)
-    elif model.linear:
+        _project_and_rest(model, state)
+
+
+@inlined
+def _find_small(model: Model, state: State, closeness: float) -> None:
+    if model.linear:
         _solve_ridge(model, state)
     else:
         if not state.counters[VALID]:
@@ -117,11 +133,19 @@ def fit(model: Model, state: State, closeness: float) -> None:
             certified, tolerance = _newton_step(model, state, tolerance)
             if certified:
                 break
-    state.counters[FITTED] = 1
+    _project_and_rest(model, state)
+
+
+@inlined
+def _project_and_rest(model: Model, state: State) -> None:
+    """Project theta_hat, and give up an expansion for theta that has long not been needed."""
     _project(model, state)
     state.counters[IDLE] += 1
     if state.counters[IDLE] > _PATIENCE:
         state.counters[VALID + FOR_THETA] = 0
+
+
+_find_estimates = for_large(_find_large, _find_small)
 
 
 @inlined

@@ -8,6 +8,7 @@ from driftbandits.jit.arrays import (
     length_of,
     places_of,
 )
+from driftbandits.jit.choice import chosen_for
 from driftbandits.jit.kernels import (
     allocating,
     compiled,
@@ -43,6 +44,7 @@ __all__ = [
     "add_four_multiples",
     "add_multiple",
     "allocating",
+    "chosen_for",
     "compiled",
     "compiled_for",
     "eight_span_products",

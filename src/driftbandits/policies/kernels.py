@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from driftbandits.estimator import model_of, state_of
+from driftbandits.estimator import large_model_of, model_of, state_of
 from driftbandits.estimator.model import Floats
 from driftbandits.estimator.state import NUMBERS, N
 from driftbandits.jit import (
@@ -98,7 +98,9 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
     coordinates is unrolled, which makes small models faster by a third.
     """
     label = family if known_d == ANY else f"{family}-{known_d}"
-    large = place(family.startswith(LARGE_FAMILY))
+    is_large = family.startswith(LARGE_FAMILY)
+    is_small = not is_large
+    large, read_model = place(is_large), large_model_of if is_large else model_of
     family = family.removeprefix(LARGE_FAMILY)
     pooled, special = family == POOLED, family == SPECIAL
     advance, estimate, learn = (
@@ -125,7 +127,7 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
         d = known_d if known_d > 0 else int(numbers[0])
         model, scoring, confidence = (
-            model_of(numbers, d, large),
+            read_model(numbers, d, large),
             scoring_of(numbers),
             confidence_of(numbers),
         )
@@ -141,18 +143,21 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
                 project_in_curvature(model, state)
             if special and scoring.score >= POSTERIOR:
                 make_sampling_matrices(model, scoring, state)
-            elif scoring.score not in (GREEDY, CONSTANT) and not model.fast:
+            elif is_small and scoring.score not in (GREEDY, CONSTANT):
                 make_bonus_matrix(scoring, state)
             wide = bonus_factor(model, scoring, confidence, state, number)
-        if not model.fast or scoring.score == CONSTANT:
-            score(model, scoring, state, wide, actions, table)
-        else:
-            if pooled:
+        if is_large:
+            if scoring.score == CONSTANT:
+                score(model, scoring, state, wide, actions, table)
+            elif pooled:
                 pool.measure(model, scoring, state, actions, table)
+                score_measured(model, scoring, state, wide, actions, table)
             else:
                 has_matrix = special and scoring.score >= POSTERIOR
                 measure(model, scoring, state, has_matrix, actions, table)
-            score_measured(model, scoring, state, wide, actions, table)
+                score_measured(model, scoring, state, wide, actions, table)
+        else:
+            score(model, scoring, state, wide, actions, table)
         first = state.counters[N] + 1 if number == 0 else number
         for i in range(actions.shape[0]):
             table[3, i] = table[2, i]
@@ -186,7 +191,7 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
         d = known_d if known_d > 0 else int(numbers[0])
         model, scoring, confidence = (
-            model_of(numbers, d, large),
+            read_model(numbers, d, large),
             scoring_of(numbers),
             confidence_of(numbers),
         )
@@ -202,7 +207,7 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         """Let time pass without a decision."""
         numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
         d = known_d if known_d > 0 else int(numbers[0])
-        model, scoring = model_of(numbers, d, large), scoring_of(numbers)
+        model, scoring = read_model(numbers, d, large), scoring_of(numbers)
         advance(scoring.adaptation, model, state_of(handle, d), rounds)
 
     return Kernels(label, decide, update, tick)

@@ -25,7 +25,7 @@ from driftbandits.estimator.inverse import (
     room_in,
     solve_design,
 )
-from driftbandits.estimator.model import DISCOUNT, MODEL_SIZE, Floats
+from driftbandits.estimator.model import DISCOUNT, MODEL_SIZE, Floats, for_large
 from driftbandits.estimator.state import BEGUN, RADIUS, SPAN, N, State
 from driftbandits.jit import allocating, compiled, inlined, internal, place, reader_of
 from driftbandits.linalg import cholesky, dot_large, inverse, multiply_rows, norm, sandwich
@@ -100,14 +100,14 @@ def bonus_factor(
 
 
 @inlined
-def closeness(model: Model, scoring: Scoring, confidence: Confidence, state: State) -> float:
+def _of_large(model: Model, scoring: Scoring, confidence: Confidence, state: State) -> float:
     """How far theta may be from the exact one in the norm of V, so that scores are as near.
 
     A mean is off by at most k ||a||_{V^-1} ||theta - exact||_V. The radius is bounded from below:
     a reward counts as much as its action is long. Without a bonus it counts as 1. Widths of samples
     are measured by J <= k V.
     """
-    if not model.fast or model.linear:
+    if model.linear:
         return 0.0
     wide = scoring.bonus_scale
     if scoring.score in (GREEDY, CONSTANT) or wide == 0.0:
@@ -119,6 +119,14 @@ def closeness(model: Model, scoring: Scoring, confidence: Confidence, state: Sta
     if scoring.score in (POSTERIOR, PERTURBED):
         wide /= max(confidence.k, 1.0)
     return CLOSE * wide / confidence.k
+
+
+@inlined
+def _of_small(model: Model, scoring: Scoring, confidence: Confidence, state: State) -> float:
+    return 0.0  # they have a tolerance of their own
+
+
+closeness = for_large(_of_large, _of_small)
 
 
 @inlined
