@@ -45,6 +45,27 @@ _store = click.option(
     help="Bytes of a request.",
 )
 @click.option(
+    "--max-waiting",
+    type=click.IntRange(min=1000),
+    default=16 * 1024 * 1024,
+    show_default=True,
+    help="Bytes of requests that wait for their answers.",
+)
+@click.option(
+    "--max-state",
+    type=click.IntRange(min=1_000_000),
+    default=64_000_000,
+    show_default=True,
+    help="Bytes of a policy's state.",
+)
+@click.option(
+    "--max-states",
+    type=click.IntRange(min=1_000_000),
+    default=1_000_000_000,
+    show_default=True,
+    help="Bytes of the states of all policies of a key.",
+)
+@click.option(
     "--retention-days",
     type=click.FloatRange(min=0, min_open=True),
     help="Erase the content of older events.",
@@ -58,6 +79,9 @@ def serve(
     rate: float | None,
     max_pending: int,
     max_body: int,
+    max_waiting: int,
+    max_state: int,
+    max_states: int,
     retention_days: float | None,
 ) -> None:
     """Serve decisions over HTTP, from a log that loses nothing.
@@ -80,7 +104,14 @@ def serve(
         host=host,
         port=port,
         with_keys=not no_auth,
-        limits=Limits(body_bytes=max_body, pending_per_key=max_pending, rate_per_key=rate),
+        limits=Limits(
+            body_bytes=max_body,
+            pending_per_key=max_pending,
+            rate_per_key=rate,
+            waiting_bytes=max_waiting,
+            state_bytes=max_state,
+            state_bytes_per_key=max_states,
+        ),
         retention_days=retention_days,
     )
     service = Service(settings)

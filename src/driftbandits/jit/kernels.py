@@ -43,12 +43,18 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     return _entry(function)
 
 
-def compiled_for(family: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Compile a kernel that is made from the same lines for several families."""
+def compiled_for(
+    family: str, *, lets_others_run: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Compile a kernel that is made from the same lines for several families.
+
+    `lets_others_run` gives the interpreter to other threads meanwhile. It costs some 50 ns, which
+    is little for a kernel that takes milliseconds.
+    """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         function.__qualname__ = f"{family}.{function.__name__}"  # by which it is kept
-        return _entry(function, **_MAKES_ARRAYS)
+        return _entry(function, nogil=lets_others_run, **_MAKES_ARRAYS)
 
     return decorate
 

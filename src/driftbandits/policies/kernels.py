@@ -107,7 +107,7 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         _of_family(name, family) for name in ("advance", "estimate", "learn")
     )
 
-    @compiled_for(label)
+    @compiled_for(label, lets_others_run=bool(large))
     def decide(
         handle: Handle,
         seed: int,
@@ -179,7 +179,7 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
             advance(scoring.adaptation, model, state, picks.shape[1])
         return ACCEPTED
 
-    @compiled_for(label)
+    @compiled_for(label, lets_others_run=bool(large))
     def update(
         handle: Handle,
         actions: Floats,
@@ -199,7 +199,7 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         set_row(scoring, actions, index, state)
         learn(scoring.adaptation, model, scoring, confidence, numbers, state, reward, s)
 
-    @compiled_for(label)
+    @compiled_for(label, lets_others_run=bool(large))
     def tick(
         handle: Handle,
         rounds: int,

@@ -7,6 +7,7 @@ import functools
 import gc
 import mimetypes
 from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,9 @@ class Application:
     ) -> None:
         self._engine = engine
         self._keyring = keyring
-        gate = Gate(engine, keyring=keyring, limits=limits or Limits(), metrics=engine.metrics)
+        self._gate = gate = Gate(
+            engine, keyring=keyring, limits=limits or Limits(), metrics=engine.metrics
+        )
         public: Mapping[str, Any] = {"role": None, "limited": False}
         page = {"GET": Action(_page, **public)}
         routes = {
@@ -144,6 +147,7 @@ class Application:
         finally:
             for task in beside:
                 task.cancel()
+            self._gate.exports.end()
             await self._engine.stop()
 
 
@@ -155,10 +159,15 @@ async def _freeze_when_ready(engine: Engine) -> None:
 
 
 async def _keep_fresh(keyring: Keyring) -> None:
-    """Read the keys again and again, beside the requests: they would all wait for it."""
-    while True:
-        await asyncio.sleep(REFRESH_EVERY_S)
-        try:
-            await asyncio.to_thread(keyring.refresh)
-        except StoreError as error:
-            logger.warning("the keys cannot be read: %s", error)
+    """Read the keys again and again, beside the requests: they would all wait for it.
+
+    In a thread that nobody else uses: a key that was revoked is not let in because others read.
+    """
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(1, thread_name_prefix="keys") as thread:
+        while True:
+            await asyncio.sleep(REFRESH_EVERY_S)
+            try:
+                await loop.run_in_executor(thread, keyring.refresh)
+            except StoreError as error:
+                logger.warning("the keys cannot be read: %s", error)

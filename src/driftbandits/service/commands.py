@@ -37,6 +37,9 @@ from driftbandits.store.records import (
     unpacked,
 )
 
+_SMALL_OFFER = 20_000
+"""Numbers of a decision that is made within some milliseconds."""
+
 
 class Command(ABC):
     """Work for the writer. `event_ids` are looked up together before a batch begins."""
@@ -68,10 +71,9 @@ class Unfinished(NamedTuple):
 class Decide(Command):
     """One decision."""
 
-    is_quick = True
-
     def __init__(self, policy: str, event_id: str, offer: Offer, *, most_pending: int) -> None:
         super().__init__(policy)
+        self.is_quick = offer.x.size <= _SMALL_OFFER
         self.event_id = event_id
         self.offer = offer
         self._most_pending = most_pending

@@ -42,6 +42,8 @@ PolicyRequest = msgspec.defstruct(
 CONFIGURE = dataclasses.replace(operations.CONFIGURE, request=PolicyRequest)
 
 
+_SHORTEST_S = 1e-6
+"""Of a half-life or a window: a thousandth of it is a tick, and time is counted in nanoseconds."""
 _FORGETS_BY = {"half_life_s": "discount", "window_s": "window"}
 
 
@@ -50,6 +52,11 @@ def wanted_policy(request: Any) -> Policy:
     given = _given(request)
     by_clock = {name: by for name, by in _FORGETS_BY.items() if getattr(request, name) is not None}
     for name, argument in by_clock.items():
+        if getattr(request, name) < _SHORTEST_S:
+            raise invalid(
+                f"{name} must be at least {_SHORTEST_S:g}; got {getattr(request, name)!r}",
+                f"$.{name}",
+            )
         if given.get(argument) is not None:
             raise invalid(f"give {name} or {argument}, not both", f"$.{name}")
         if given["name"] in policy_names() and not uses(given["name"], argument):

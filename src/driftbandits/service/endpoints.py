@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,6 +15,8 @@ from driftbandits.service.auth import NOBODY, READER, Caller, Keyring, RateLimit
 from driftbandits.service.bodies import decoded
 from driftbandits.service.commands import Command
 from driftbandits.service.engine import Engine
+from driftbandits.service.exports import Exports
+from driftbandits.service.hosts import is_loopback
 from driftbandits.service.limits import Limits, Room
 from driftbandits.service.metrics import Metrics
 from driftbandits.service.refusals import Refused, too_large, unavailable
@@ -25,7 +27,9 @@ from driftbandits.wire import ID_PATTERN, NAME_PATTERN
 logger = logging.getLogger("driftbandits.service")
 
 _NAME, _ID = re.compile(NAME_PATTERN), re.compile(ID_PATTERN)
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+_LARGE_BODY = 64 * 1024
 
 
 class Call(NamedTuple):
@@ -126,6 +130,7 @@ class Gate:
         self.metrics = metrics
         self.tasks: set[asyncio.Task[None]] = set()  # the loop itself does not hold them
         self.room = Room(limits.waiting_bytes)
+        self.exports = Exports()
         rate = limits.rate_per_key
         self.rate = RateLimit(rate) if rate is not None and keyring is not None else None
 
@@ -154,7 +159,7 @@ def _check_local(headers: Mapping[bytes, bytes]) -> None:
         site = host if origin is None else urlsplit(origin.decode("latin-1")).netloc
     except ValueError as error:
         raise Refused(400, "malformed", f"Host or Origin is no address: {error}") from None
-    if name not in _LOOPBACK:
+    if not is_loopback(name or ""):
         raise Refused(403, "other_host", "without keys only a loopback address is answered")
     if site != host:
         raise Refused(403, "other_origin", "without keys no other site's page is answered")
@@ -217,22 +222,41 @@ class Endpoint:
 
     def begin(self, envelope: Envelope, raw: bytes, answer: Callable[[Reply], None]) -> None:
         """Do what an admitted request asks for; `answer` is called with the reply."""
-        action, gate = envelope.action, self._gate
+        action = envelope.action
         assert action is not None
+        if action.decoder is not None and len(raw) > _LARGE_BODY:
+            self._start(self._begin_large(action, envelope, raw, answer))
+            return
+        try:
+            self._go_on(action, envelope, _call(action, envelope, raw), answer)
+        except Exception as error:
+            answer(self.refusal(envelope, error))
 
+    async def _begin_large(
+        self, action: Action, envelope: Envelope, raw: bytes, answer: Callable[[Reply], None]
+    ) -> None:
+        """To look at a large body takes time, above all where something is wrong with it."""
+        try:
+            call = await asyncio.to_thread(_call, action, envelope, raw)
+            self._go_on(action, envelope, call, answer)
+        except Exception as error:
+            answer(self.refusal(envelope, error))
+
+    def _go_on(
+        self, action: Action, envelope: Envelope, call: Call, answer: Callable[[Reply], None]
+    ) -> None:
         def give(result: Any) -> None:
             answer(self.refusal(envelope, result) if isinstance(result, Refused) else Reply(result))
 
-        try:
-            call = _call(action, envelope, raw)
-            if action.command is not None:
-                gate.engine.begin(action.command(gate, call), give)
-            else:
-                task = asyncio.create_task(self._handle(action, envelope, call, answer))
-                gate.tasks.add(task)
-                task.add_done_callback(gate.tasks.discard)
-        except Exception as error:
-            answer(self.refusal(envelope, error))
+        if action.command is not None:
+            self._gate.engine.begin(action.command(self._gate, call), give)
+        else:
+            self._start(self._handle(action, envelope, call, answer))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._gate.tasks.add(task)
+        task.add_done_callback(self._gate.tasks.discard)
 
     async def _handle(
         self, action: Action, envelope: Envelope, call: Call, answer: Callable[[Reply], None]

@@ -125,6 +125,7 @@ class Fold:
         self.frozen_decisions = 0
         self.pending: dict[str, Pending] = {}
         self.awaited: dict[str, int] = {}  # of those, when they began to wait for a default
+        self.learnable: dict[str, int] = {}  # of those, their numbers where there is one
         self.pending_of_key: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
         self.history = History()
@@ -165,6 +166,7 @@ class Fold:
             self.learned = 0
             self.pending.clear()
             self.awaited.clear()
+            self.learnable.clear()
             self.pending_of_key.clear()
             self.history.start_weighing()
         self.versions.append(Version(self.seq, at_ns, record))
@@ -199,6 +201,8 @@ class Fold:
             number = 0 if mode == "frozen" else choice.id
             self.pending[id] = Pending(number, self.seq, at_ns, offer.key)
             self.awaited[id] = at_ns
+            if number:
+                self.learnable[id] = number
             self.pending_of_key[offer.key] += 1
             self.history.count_decision(at_ns)
             made.append(self._record(offer, choices, place, indices))
@@ -317,6 +321,7 @@ class Fold:
         """Wait no longer for the outcome of a decision; what was waited for, if it was."""
         waiting = self.pending.pop(event_id, None)
         self.awaited.pop(event_id, None)
+        self.learnable.pop(event_id, None)
         if waiting is not None:
             self.pending_of_key[waiting.key] -= 1
             if not self.pending_of_key[waiting.key]:
@@ -334,9 +339,9 @@ class Fold:
 
     def _let_go(self) -> None:
         """Forget the pending decisions that the agent has forgotten; their rewards come late."""
-        while self.pending:
-            event_id, waiting = next(iter(self.pending.items()))
-            if not waiting.number or self.playing.waits_for(waiting.number):
+        while self.learnable:
+            event_id, number = next(iter(self.learnable.items()))
+            if self.playing.waits_for(number):
                 return
             self._close(event_id)
 

@@ -22,4 +22,4 @@ def arguments_by_time(
 
 def ticks_of(elapsed_ns: int, *, seconds: float) -> int:
     """How often the clock has ticked, where a half-life or a window has so many seconds."""
-    return int(elapsed_ns * TICKS // round(seconds * _NANOSECONDS))
+    return int(elapsed_ns * TICKS // max(1, round(seconds * _NANOSECONDS)))

@@ -10,6 +10,7 @@ from driftbandits import operations, wire
 from driftbandits.operations import PARQUET, PROMETHEUS
 from driftbandits.service import commands, views
 from driftbandits.service.configuring import CONFIGURE, wanted_policy, wanted_record
+from driftbandits.service.costs import check_cost
 from driftbandits.service.endpoints import Call, Gate, whole_number
 from driftbandits.service.erasing import Erase, Task
 from driftbandits.service.explaining import (
@@ -20,16 +21,19 @@ from driftbandits.service.explaining import (
     one_explained,
 )
 from driftbandits.service.kernels import make_policy_ready
-from driftbandits.service.logs import event_answer, parquet
+from driftbandits.service.logs import json_events, parquet
 from driftbandits.service.metrics import Scrape
 from driftbandits.service.offering import offer_from
 from driftbandits.service.refusals import Refused, invalid, unknown_policy
 from driftbandits.service.replies import Reply
 from driftbandits.service.routes import Routes
-from driftbandits.store import Event
 
 MOST_EVENTS = 10_000
 MOST_PARQUET_EVENTS = 100_000
+MOST_EVENT_BYTES = 4 * 1024 * 1024
+MOST_PARQUET_BYTES = 16 * 1024 * 1024
+"""Of stored events in one answer, which says where to go on; one event may be larger."""
+
 
 ROUTES = Routes()
 
@@ -109,8 +113,16 @@ def policy(gate: Gate, call: Call) -> commands.View:
 async def configure(gate: Gate, call: Call) -> Reply:
     policy = wanted_policy(call.body)
     record = wanted_record(call.body, policy, key=call.caller.key)
-    if gate.engine.ready:  # the writer shall not wait for a compiler
-        await asyncio.to_thread(make_policy_ready, policy)
+    if gate.engine.ready:
+        others = [
+            fold.playing.policy
+            for fold in list(gate.engine.folds.values())
+            if fold.versions
+            and fold.policy != call.policy
+            and fold.version.record.key == call.caller.key
+        ]
+        await asyncio.to_thread(check_cost, policy, others, gate.limits)
+        await asyncio.to_thread(make_policy_ready, policy)  # the writer waits for no compiler
     command = commands.Configure(call.policy, record, seed=call.body.seed)
     changed, answer = await _do(gate, command)
     return Reply(answer, 201 if changed and answer.version == 1 else 200)
@@ -164,7 +176,7 @@ async def events(gate: Gate, call: Call) -> Reply:
     most = MOST_PARQUET_EVENTS if as_parquet else MOST_EVENTS
     after = whole_number(call.query, "after", default=0, most=2**62)
     limit = max(1, whole_number(call.query, "limit", default=min(1000, most), most=most))
-    return await asyncio.to_thread(_events, gate, call.policy, after, limit, as_parquet)
+    return await gate.exports.run(_events, gate, call.policy, after, limit, as_parquet)
 
 
 def _events(gate: Gate, policy: str, after: int, limit: int, as_parquet: bool) -> Reply:
@@ -172,7 +184,8 @@ def _events(gate: Gate, policy: str, after: int, limit: int, as_parquet: bool) -
     with store.read() as session:
         if session.head(policy) is None:
             raise unknown_policy(policy)
-        found: list[Event] = session.events(policy, after=after, limit=limit)
+        most_bytes = MOST_PARQUET_BYTES if as_parquet else MOST_EVENT_BYTES
+        found = session.page(policy, after=after, limit=limit, most_bytes=most_bytes)
     following = found[-1].seq if found else after
     if as_parquet:
         return Reply(
@@ -180,7 +193,7 @@ def _events(gate: Gate, policy: str, after: int, limit: int, as_parquet: bool) -
             media_type=PARQUET,
             headers=((b"x-next", str(following).encode()),),
         )
-    return Reply(wire.EventsAnswer([event_answer(event) for event in found], following))
+    return Reply(json_events(found, following))
 
 
 @ROUTES.serve(operations.ERASE)
@@ -220,5 +233,8 @@ async def readiness(gate: Gate, call: Call) -> Reply:
 async def metrics(gate: Gate, call: Call) -> Reply:
     engine = gate.engine
     folds = [fold for fold in list(engine.folds.values()) if call.caller.may_see(fold.policy)]
-    scrape = Scrape(gate.metrics, folds, waiting=engine.waiting, ready=engine.ready)
+    sees_all = call.caller.may_see("")
+    scrape = Scrape(
+        gate.metrics, folds, waiting=engine.waiting, ready=engine.ready, of_all=sees_all
+    )
     return Reply(scrape.text(), media_type=PROMETHEUS)

@@ -16,6 +16,10 @@ class Limits(NamedTuple):
     rate_per_key: float | None = None
     waiting_bytes: int = 16 * 1024 * 1024
     """Of bodies that have come and are not answered. As numbers they take twenty times as much."""
+    state_bytes: int = 64_000_000
+    """Of a policy's state, as estimated before it is accepted."""
+    state_bytes_per_key: int = 1_000_000_000
+    """Of all policies that a key has configured."""
 
 
 class Room:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +23,11 @@ from driftbandits.store import (
 )
 from driftbandits.store.records import unpacked
 from driftbandits.wire import Arm, EventAnswer
+
+_FRAME_BYTES = 500_000
+_ROW_BYTES = 200
+
+_encode = msgspec.json.Encoder().encode
 
 
 def event_answer(event: Event) -> EventAnswer:
@@ -72,8 +78,36 @@ def _table(answer: EventAnswer) -> str | None:
     return msgspec.json.encode([context, rows]).decode()
 
 
-def parquet(events: list[Event]) -> bytes:
+def json_events(events: Sequence[Event], following: int) -> bytes:
+    """An `EventsAnswer` as JSON, one event at a time: others want the interpreter meanwhile."""
+    parts = b",".join([_encode(event_answer(event)) for event in events])
+    return b'{"events":[%b],"next":%d}' % (parts, following)
+
+
+def parquet(events: Sequence[Event]) -> bytes:
     """One row an event; columns that its kind does not have are null."""
+    import polars
+
+    frames = [_frame(page) for page in _pages(events)] or [_frame([])]
+    file = io.BytesIO()
+    polars.concat(frames).write_parquet(file)
+    return file.getvalue()
+
+
+def _pages(events: Sequence[Event]) -> Iterator[list[Event]]:
+    """A few at a time, by size: others want the interpreter meanwhile."""
+    page, size = list[Event](), 0
+    for event in events:
+        page.append(event)
+        size += len(event.body) + _ROW_BYTES
+        if size >= _FRAME_BYTES:
+            yield page
+            page, size = [], 0
+    if page:
+        yield page
+
+
+def _frame(events: Sequence[Event]) -> Any:
     import polars
 
     answers = [event_answer(event) for event in events]
@@ -110,6 +144,4 @@ def parquet(events: list[Event]) -> bytes:
         name: special.get(name) or [getattr(answer, name, None) for answer in answers]
         for name in schema
     }
-    file = io.BytesIO()
-    polars.DataFrame(columns, schema=schema).write_parquet(file)
-    return file.getvalue()
+    return polars.DataFrame(columns, schema=schema)

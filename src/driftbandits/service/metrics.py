@@ -69,11 +69,21 @@ class Metrics:
 
 
 class Scrape(Collector):
-    """Everything as of now; of policies only those given."""
+    """Everything as of now; of policies only those given, and of requests only `of_all`.
+
+    How many requests others send, and how long they wait, is no business of one tenant.
+    """
 
     def __init__(
-        self, metrics: Metrics, folds: Sequence[Fold], *, waiting: int, ready: bool
+        self,
+        metrics: Metrics,
+        folds: Sequence[Fold],
+        *,
+        waiting: int,
+        ready: bool,
+        of_all: bool = True,
     ) -> None:
+        self._of_all = of_all
         self._metrics = metrics
         self._folds = folds
         self._waiting = waiting
@@ -85,15 +95,16 @@ class Scrape(Collector):
         return generate_latest(registry)
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._of_process()
-        yield from self._of_requests()
-        yield from self._of_transactions()
-        yield from self._of_policies()
-
-    def _of_process(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "driftbandits_ready", "1 when requests are served", value=self._ready
         )
+        if self._of_all:
+            yield from self._of_process()
+            yield from self._of_requests()
+            yield from self._of_transactions()
+        yield from self._of_policies()
+
+    def _of_process(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "driftbandits_queue_waiting", "requests that wait for the writer", value=self._waiting
         )

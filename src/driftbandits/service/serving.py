@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import sys
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from driftbandits import store
 from driftbandits.service.app import Application
 from driftbandits.service.auth import Keyring, make_first_admin_key
 from driftbandits.service.engine import Engine
+from driftbandits.service.hosts import is_loopback
 from driftbandits.service.limits import Limits
 from driftbandits.service.server import Server, listen
 
@@ -44,13 +44,7 @@ class Announcement(NamedTuple):
 
 def check_address(host: str, *, with_keys: bool) -> None:
     """Without keys nobody but this machine may reach the service."""
-    if with_keys or host == "localhost":
-        return
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
+    if not with_keys and not is_loopback(host):
         raise ValueError(
             f"host must be a loopback address when there are no keys; got {host!r}. "
             "Leave out --no-auth, or serve on 127.0.0.1."

@@ -94,6 +94,7 @@ def unpacked(data: bytes) -> Fold:
     fold.pending = {waiting[0]: Pending(*waiting[1:]) for waiting in state.pending}
     refused = set(state.refused)
     fold.awaited = {id: one.at_ns for id, one in fold.pending.items() if id not in refused}
+    fold.learnable = {id: one.number for id, one in fold.pending.items() if one.number}
     fold.pending_of_key = Counter(waiting.key for waiting in fold.pending.values())
     fold.counts = Counter(state.counts)
     fold.history.minutes = state.minutes

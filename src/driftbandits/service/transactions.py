@@ -24,6 +24,9 @@ _LARGE_SNAPSHOT = 1_000_000
 """Bytes that take the loop more than some milliseconds."""
 
 
+_SMALL_DIM = 50
+
+
 class NotAtHand(StoreError):
     """The store is far: a transaction has to be waited for."""
 
@@ -44,8 +47,14 @@ class Transactions:
         return (
             all(command.is_quick for command in commands)
             and policies <= self.folds.keys()
+            and all(self._is_small(name) for name in policies)
             and not any(self._needs_large_snapshot(name, len(commands)) for name in policies)
         )
+
+    def _is_small(self, policy: str) -> bool:
+        """Whether no single step of its model takes more than some milliseconds."""
+        agent = self.folds[policy].agent
+        return agent is None or agent.policy.model_dim <= _SMALL_DIM
 
     def _needs_large_snapshot(self, policy: str, more: int) -> bool:
         fold = self.folds[policy]
