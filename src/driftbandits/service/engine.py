@@ -19,6 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from driftbandits.service.commands import Command, Unfinished
@@ -72,9 +73,8 @@ class Engine:
         self._upkeep = Upkeep(self._transactions, retention_days=retention_days)
         self._on_death = on_death
         self._queue_limit = queue_limit
-        self._readers: deque[Job] = deque()  # who wait
-        self._writers: deque[Job] = deque()
-        self._is_reading = False  # in the last turn
+        self._lanes = [deque[Job]() for _ in range(4)]  # who wait; see `_lane_of`
+        self._last_lane = 0
         self._jobs: list[Job] = []  # those at work
         self._at_work = False
         self._slow_in_a_row = 0
@@ -97,7 +97,7 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        return len(self._readers) + len(self._writers)
+        return sum(map(len, self._lanes))
 
     # -- in the event loop -----------------------------------------------------------------------
 
@@ -142,8 +142,11 @@ class Engine:
         self._wake()
 
     def _append(self, command: Command, answer: Callable[[Any], None]) -> None:
-        waiting = self._writers if command.writes else self._readers
-        waiting.append(Job(command, answer, time.monotonic()))
+        self._lane_of(command).append(Job(command, answer, time.monotonic()))
+
+    def _lane_of(self, command: Command) -> deque[Job]:
+        """Who reads needs no lock, and who is quick shall not wait for a row of who is not."""
+        return self._lanes[2 * command.writes + self._transactions.is_quick(command)]
 
     def _wake(self) -> None:
         assert self._loop is not None
@@ -176,17 +179,19 @@ class Engine:
             self._end_turn(jobs, results, began)
 
     def _take_waiting(self) -> list[Job]:
-        """Jobs of one kind: who reads needs no lock, and shall not wait for one."""
+        """Jobs of one lane; the lanes take turns."""
         self._refuse_old()
-        self._is_reading = bool(self._readers) and not (self._is_reading and self._writers)
-        waiting = self._readers if self._is_reading else self._writers
+        count = len(self._lanes)
+        following = [(self._last_lane + step) % count for step in range(1, count + 1)]
+        self._last_lane = next((k for k in following if self._lanes[k]), self._last_lane)
+        waiting = self._lanes[self._last_lane]
         most = min(MOST_IN_A_TRANSACTION, len(waiting))
         return [waiting.popleft() for _ in range(most)]
 
     def _refuse_old(self) -> None:
         """Tell those for whom no turn came; by a timer too, because a turn may be long."""
         oldest = time.monotonic() - LONGEST_WAIT_S
-        for waiting in (self._readers, self._writers):
+        for waiting in self._lanes:
             while waiting and waiting[0].since < oldest:
                 self.metrics.refused_overload += 1
                 refused = unavailable("overloaded", f"no turn came within {LONGEST_WAIT_S:g} s")
@@ -233,8 +238,7 @@ class Engine:
             else:
                 untouched.append(job)
         for job in reversed(untouched):
-            waiting = self._writers if job.command.writes else self._readers
-            waiting.appendleft(job)
+            self._lane_of(job.command).appendleft(job)
 
     def _die(self) -> None:
         """Tell everybody who waits, and end the process. Nobody can come to wait meanwhile."""
@@ -247,10 +251,10 @@ class Engine:
         self._on_death()
 
     def _refuse_waiting(self) -> None:
-        jobs = [*self._jobs, *self._readers, *self._writers]
+        jobs = [*self._jobs, *chain.from_iterable(self._lanes)]
         self._jobs = []
-        self._readers.clear()
-        self._writers.clear()
+        for waiting in self._lanes:
+            waiting.clear()
         _give(jobs, [_died()] * len(jobs))
 
     # -- in the thread ---------------------------------------------------------------------------

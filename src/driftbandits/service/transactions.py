@@ -41,20 +41,19 @@ class Transactions:
         self.clock = clock
         self._snapshot_every = snapshot_every
 
-    def are_quick(self, commands: Sequence[Command]) -> bool:
-        """Whether nothing that they need takes long."""
-        policies = {command.policy for command in commands}
-        return (
-            all(command.is_quick for command in commands)
-            and policies <= self.folds.keys()
-            and all(self._is_small(name) for name in policies)
-            and not any(self._needs_large_snapshot(name, len(commands)) for name in policies)
-        )
+    def is_quick(self, command: Command) -> bool:
+        """Whether no step of it takes more than some milliseconds."""
+        fold = self.folds.get(command.policy)
+        if fold is None or not command.is_quick:
+            return False
+        return fold.agent is None or fold.agent.policy.model_dim <= _SMALL_DIM
 
-    def _is_small(self, policy: str) -> bool:
-        """Whether no single step of its model takes more than some milliseconds."""
-        agent = self.folds[policy].agent
-        return agent is None or agent.policy.model_dim <= _SMALL_DIM
+    def are_quick(self, commands: Sequence[Command]) -> bool:
+        """Whether nothing that they need takes long; only for who may use the folds."""
+        policies = {command.policy for command in commands}
+        return all(self.is_quick(command) for command in commands) and not any(
+            self._needs_large_snapshot(name, len(commands)) for name in policies
+        )
 
     def _needs_large_snapshot(self, policy: str, more: int) -> bool:
         fold = self.folds[policy]

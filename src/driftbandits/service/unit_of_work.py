@@ -25,7 +25,7 @@ from driftbandits.store import (
 from driftbandits.store.records import Record, Rewarded, packed
 
 KEPT_SNAPSHOTS = 2
-PORTION_S = 0.02
+PORTION_S = 0.01
 """After so long a transaction is committed, and what is left to do waits for another turn."""
 
 NOTHING = Known()

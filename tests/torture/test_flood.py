@@ -1,0 +1,108 @@
+"""Floods: of bytes, of requests, of rewards that fall due, of connections that say nothing."""
+
+import json
+import re
+import socket
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+from load import POLICY, asking, configure, size_of_test
+
+from driftbandits import store
+from driftbandits.service.verifying import verify
+from servers import Clock, Served, wait_until
+
+FLOOD = size_of_test("FLOOD", short=4000)
+FLOOD_MB = size_of_test("FLOOD_MB", short=20)
+DUE = size_of_test("DUE", short=300)
+SILENT = size_of_test("SILENT", short=200)
+
+pytestmark = pytest.mark.compiled
+
+
+@pytest.fixture
+def service(tmp_path):
+    with Served(f"sqlite:///{tmp_path}/log.db", with_keys=True) as served:
+        yield served
+
+
+def connected(service):
+    host, port = service.address.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=60.0)
+
+
+def memory_kb():
+    """What this process, of which the service is a thread, has in memory."""
+    return int(re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())[1])
+
+
+def test_a_flood_without_a_key_takes_no_memory_and_no_turn_of_others(service):
+    """Posts in a row, none with a key; beside them a caller is served between any two slices."""
+    body = json.dumps(asking("e", 1)).encode()
+    head = f"POST {POLICY}/decisions HTTP/1.1\r\nhost: a\r\ncontent-length: {len(body)}\r\n\r\n"
+    row = (head.encode() + body) * 100
+    before, sent = memory_kb(), 0
+    with connected(service) as flood, service.connect(service.key) as other:
+        flood.setblocking(False)
+        served = taken = 0
+        while sent < FLOOD * len(row) / 100 or served < 20:
+            try:
+                sent += flood.send(row)
+            except BlockingIOError:
+                assert other.get("/healthz").status_code == 200  # while the flood waits
+                served += 1
+            with suppress(BlockingIOError):
+                taken += flood.recv(1 << 20).count(b"HTTP/1.1 401")
+    assert taken > 0
+    assert memory_kb() - before < 100_000
+
+
+def test_unread_answers_take_no_memory(service):
+    before, sent = memory_kb(), 0
+    ask = b"GET /openapi.json HTTP/1.1\r\nhost: a\r\n\r\n" * 1000
+    with connected(service) as caller:
+        caller.settimeout(1.0)
+        try:
+            while sent < FLOOD_MB * 1_000_000:
+                sent += caller.send(ask)
+        except TimeoutError:
+            pass
+        assert service.client.get("/healthz").status_code == 200
+        assert memory_kb() - before < 100_000
+
+
+def test_everything_falls_due_at_once(store_url):
+    """It is learned portion by portion; meanwhile a neighbour decides."""
+    clock = Clock()
+    with Served(store_url, clock=clock) as service:
+        client = service.client
+        large = {"name": "auto", "dim": 20, "reward_wait_s": 5, "seed": 1}
+        assert client.put("/v1/policies/large", json=large).status_code == 201
+        configure(service.address)
+        for first in range(0, DUE, 500):
+            decisions = [
+                {"event_id": f"d{i}", "arms": [{"id": "a", "x": [0.01 * (i % 7)] * 20}]}
+                for i in range(first, min(DUE, first + 500))
+            ]
+            answer = client.post(
+                "/v1/policies/large/decisions:batch", json={"decisions": decisions}
+            )
+            assert answer.status_code == 200
+        clock.pass_seconds(6)
+        decided = 0
+        while client.get("/v1/policies/large").json()["counts"]["defaults"] < DUE:
+            answer = client.post(f"{POLICY}/decisions", json=asking(f"beside{decided}", 1))
+            assert answer.status_code == 200
+            decided += 1
+    with store.open(store_url) as log:
+        assert not any(verdict.faults for verdict in verify(log))
+
+
+def test_silent_connections(service):
+    with ExitStack() as stack:
+        for _ in range(SILENT):
+            stack.enter_context(connected(service))
+        server = service.service._server
+        wait_until(lambda: len(server._connections) >= SILENT)
+        assert service.client.get("/v1/policies").status_code == 200
