@@ -1,7 +1,7 @@
 """A small policy beside a large one: what its callers wait, alone and with a busy neighbour.
 
-A server is started as a process of its own on SQLite. Four callers ask the large policy for decisions and
-rewards without a pause; one caller asks the small one, and the health check, on a schedule.
+A server is started as a process of its own on SQLite. Four callers ask the large policy for
+decisions and rewards without a pause; one caller asks the small one, and the health check, on a schedule.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ def waited(address: str, seconds: float, label: str) -> None:
         for number in range(int(seconds * 50)):
             time.sleep(max(0.0, begin + number / 50 - time.perf_counter()))
             body = {"event_id": f"e{time.time_ns()}", "arms": offer(10, 10, number % 5)}
-            for name in times:
+            for name, so_far in times.items():
                 start = time.perf_counter()
                 if name == "small":
                     client.post("/v1/policies/small/decisions", json=body).raise_for_status()
                 else:
                     client.get("/healthz").raise_for_status()
-                times[name].append(time.perf_counter() - start)
+                so_far.append(time.perf_counter() - start)
     for name, values in times.items():
         p50, p99, most = 1000 * np.quantile(values, [0.5, 0.99, 1.0])
         print(f"{label:28} {name:8} p50 {p50:6.1f}  p99 {p99:6.1f}  longest {most:6.1f} ms")
