@@ -1,7 +1,8 @@
 """A small policy beside a large one: what its callers wait, alone and with a busy neighbour.
 
 A server is started as a process of its own on SQLite. Four callers ask the large policy for
-decisions and rewards without a pause; one caller asks the small one, and the health check, on a schedule.
+decisions and rewards without a pause; one caller asks the small one, and the health check, on a
+schedule.
 """
 
 from __future__ import annotations
