@@ -386,6 +386,15 @@ def test_the_command_prints_what_the_function_finds(tmp_path, capsys):
             assert all(f"{value.value:.3f} ± " in out for value in window.values.values())
 
 
+def test_options_for_several_policies_reach_those_that_take_them(tmp_path, capsys):
+    write_log(World(11, 40).log(), tmp_path / "log.parquet")
+    command = ["evaluate", str(tmp_path / "log.parquet"), "--windows", "1", "--discount", "0.99"]
+    both = ["--policy", "D-GLUCB", "--policy", "auto", "--reward", "click"]
+    assert run_command([*command, *both]) == DONE
+    assert run_command([*command, "--policy", "auto"]) == BAD_USAGE
+    assert "discount has no effect on auto" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

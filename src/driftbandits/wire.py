@@ -27,6 +27,8 @@ EventId = Annotated[str, Meta(pattern=ID_PATTERN, description="chosen by the cal
 ArmId = Annotated[str, Meta(pattern=ID_PATTERN)]
 Feature = Annotated[float, Meta(ge=-LARGEST_MAGNITUDE, le=LARGEST_MAGNITUDE)]
 Vector = Annotated[list[Feature], Meta(min_length=1, max_length=MOST_DIMENSIONS)]
+# The client sends whatever has tolist(), as arrays do.
+AnyVector = Annotated[Any, Meta(extra_json_schema={"type": "array", "items": {"type": "number"}})]
 Value = Annotated[float, Meta(ge=-LARGEST_MAGNITUDE, le=LARGEST_MAGNITUDE)]
 Seconds = Annotated[float, Meta(gt=0, le=10 * 366 * 86400)]
 Mode = Literal["online", "apprentice", "frozen"]
@@ -58,10 +60,7 @@ class Arm(Answer):
     """A choice and its features."""
 
     id: str
-    # The client sends whatever has tolist(), as arrays do.
-    x: Annotated[Any, Meta(extra_json_schema={"type": "array", "items": {"type": "number"}})] = (
-        UNSET
-    )
+    x: AnyVector = UNSET
     features: dict[str, Any] | UnsetType = UNSET
 
 
@@ -92,19 +91,12 @@ class DecisionRequest(Request):
 
     @property
     def strings(self) -> int:
-        if isinstance(self.context, dict):
+        named = [arm for arm in self.arms if not isinstance(arm, str)]
+        if isinstance(self.context, dict) or any(arm.features is not UNSET for arm in named):
             return -1
         more = 2 * (self.baseline is not None) + (self.context is not None) + (self.n is not None)
-        of_arms = [_strings_of(arm) for arm in self.arms]
-        return -1 if -1 in of_arms else 3 + sum(of_arms) + more
-
-
-def _strings_of(arm: OfferedArm | str) -> int:
-    if isinstance(arm, str):
-        return 1
-    if arm.features is not UNSET:
-        return -1
-    return 2 if arm.x is UNSET else 3
+        vectors = sum([arm.x is not UNSET for arm in named])
+        return 3 + len(self.arms) + len(named) + vectors + more
 
 
 class Place(Answer):
@@ -252,8 +244,7 @@ class Configuration(Answer):
 class Counts(Answer, omit_defaults=True):
     """Events of all versions, by kind; `rewards` are those that were learned or recorded.
 
-    `refused` are decisions of which a reward was out of range, `clipped` rewards that were learned
-    from the end of it; both are left out while they are 0.
+    `refused` are decisions with a reward out of range, `clipped` rewards learned from its end.
     """
 
     decisions: int
@@ -354,10 +345,7 @@ class HistoryAnswer(Answer):
 
 
 class ScoredArm(Answer):
-    """Score = mean + width; both are null for a decision that only the log remembers.
-
-    `parts` are what each feature added to the linear score, by name.
-    """
+    """Score = mean + width, null where only the log remembers; `parts` of features by name."""
 
     id: str
     score: float

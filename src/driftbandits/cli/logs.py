@@ -36,6 +36,8 @@ def _policy_options(command: Command) -> Command:
         click.option("--changes", type=click.IntRange(min=0), help="To tune them, if known."),
         click.option("--bonus-scale", type=float, help="Multiplies the bonus."),
         click.option("--epsilon", type=float, help="Share of rounds drawn uniformly."),
+        click.option("--reward", help="What a reward is: click, rating:1..5, amount:0..500 ..."),
+        click.option("--outside", type=click.Choice(["clip", "refuse"]), help="Of its range."),
         click.option("--link", help="Reward model."),
         click.option("--m", type=float, help="Largest reward."),
         click.option("--intercept/--no-intercept", default=None, help="A constant feature."),
@@ -214,7 +216,8 @@ def evaluate(
     from driftbandits.evaluate import evaluate as evaluate_on
 
     found = _read(source, policy=of, features_file=features_file, option="--of")
-    policies = [_policy(name, dim=found.dim, **_given(arguments)) for name in names]
+    given = _given(arguments)
+    policies = [_policy(name, dim=found.dim, **_of_all(name, names, given)) for name in names]
     results = [
         evaluate_on(found, policy, windows=windows, level=level, seed=seed) for policy in policies
     ]
@@ -228,6 +231,15 @@ def evaluate(
         _print_windows(result)
         for note in result.notes:
             click.echo(f"Note on {result.target}: {note}")
+
+
+def _of_all(name: str, names: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
+    """Of options for several policies those that this one takes; one alone refuses the others."""
+    from driftbandits.policies import policy_names, takes
+
+    if len(names) == 1 or name not in policy_names():
+        return given
+    return {key: value for key, value in given.items() if takes(name, key)}
 
 
 def _takes(name: str, found: Log) -> dict[str, Any]:

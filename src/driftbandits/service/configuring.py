@@ -6,10 +6,10 @@ import dataclasses
 import inspect
 import typing
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from driftbandits import operations, wire
 from driftbandits.policies import Policy, policy_names, uses
@@ -19,11 +19,32 @@ from driftbandits.service.refusals import Refused, invalid
 from driftbandits.store.records import Configured
 
 _PARAMETERS = inspect.signature(make_policy).parameters
+_COLUMNS = {"type": "object", "additionalProperties": {"type": "string"}}
+_PAIR = {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}
+FeaturesTable = Annotated[
+    dict[str, Any],
+    Meta(
+        description="The plain data of driftbandits.Features: the kind of each column (number, "
+        "log, category, cycle:PERIOD, bins:N, flag, tags, vector:N or text), and pairs to cross.",
+        extra_json_schema={
+            "properties": {
+                "context": _COLUMNS,
+                "arm": _COLUMNS,
+                "cross": {"type": "array", "items": _PAIR},
+                "extra": {"enum": ["refuse", "ignore"]},
+                "limit": {"type": "integer"},
+                "levels": {"type": "integer"},
+                "fitted": {"type": "object"},
+            },
+            "additionalProperties": False,
+        },
+    ),
+]
 
 
 def _arguments() -> Iterator[tuple[str, Any] | tuple[str, Any, Any]]:
     """The arguments of `driftbandits.policy`, whatever they are by now."""
-    hints = {**typing.get_type_hints(make_policy), "features": dict[str, Any] | None}
+    hints = {**typing.get_type_hints(make_policy), "features": FeaturesTable | None}
     for name, parameter in _PARAMETERS.items():
         if parameter.default is parameter.empty:
             yield name, hints[name]

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from driftbandits import theory
-from driftbandits.policies import Policy, policy
+from driftbandits.policies import Policy, recorded_policy
 from driftbandits.report import statistics
 from driftbandits.report.files import ReportFolder
 from driftbandits.report.recordings import Recording, bonus_of, policy_kind
@@ -75,7 +75,7 @@ def _covered_rounds(recording: Recording, entry: Mapping[str, Any]) -> float:
 def _made(entry: Mapping[str, Any]) -> Policy:
     """The policy that a line of a spec describes."""
     arguments = {key: value for key, value in entry.items() if key not in ("label", "restart")}
-    return policy(**arguments)
+    return recorded_policy(arguments)
 
 
 @dataclass(frozen=True)
