@@ -298,6 +298,147 @@ def test_huge_numbers_are_clipped_and_counted():
     assert encoding.book.counts == {("clipped", "x"): 1, ("clipped", "y"): 1}
 
 
+# -- fitted --------------------------------------------------------------------------------------
+
+EVERYTHING = db.Features(
+    context={
+        "n": "number",
+        "l": "log",
+        "c": "category",
+        "h": "cycle:24",
+        "b": "bins:3",
+        "f": "flag",
+        "t": "tags",
+        "v": "vector:2",
+        "w": "text:8",
+    },
+    arm={"p": "number", "k": "category"},
+    cross=[("k", "*"), ("p", "n"), ("n", "t"), ("arm", "c")],
+)
+_numbers = st.floats(-1e12, 1e12) | st.none()
+_levels = st.sampled_from("abcdef") | st.none()
+CONTEXTS = st.fixed_dictionaries(
+    {
+        "n": _numbers,
+        "l": _numbers,
+        "c": _levels,
+        "h": _numbers,
+        "b": _numbers,
+        "f": st.booleans() | st.none(),
+        "t": st.lists(st.sampled_from("abcdef")) | st.none(),
+        "v": st.tuples(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9)) | st.none(),
+        "w": st.text(alphabet="ab c", max_size=12) | st.none(),
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    rng = np.random.default_rng(0)
+    contexts = [
+        {
+            "n": rng.normal(40, 5),
+            "l": rng.exponential(9),
+            "c": str(rng.choice(list("abc"))),
+            "h": rng.uniform(0, 24),
+            "b": rng.normal(),
+            "f": True,
+            "t": ["a", "b"],
+            "v": [rng.normal(), 1.0],
+            "w": "a b",
+        }
+        for _ in range(60)
+    ]
+    arms = [{"id": "x", "p": 1.0, "k": "u"}, {"id": "y", "p": 3.0, "k": None}]
+    return EVERYTHING.fit(contexts, arms)
+
+
+@given(context=CONTEXTS, price=_numbers, kind=_levels, arm=st.sampled_from("xyz"))
+def test_no_fitted_vector_is_longer_than_L(fitted, context, price, kind, arm):
+    encoding = Encoding(fitted)
+    rows = encoding.encode(context, offered({arm: {"p": price, "k": kind}}, ())).dense(fitted.dim)
+    assert np.linalg.norm(rows) <= fitted.L == 1.0
+    assert len(encoding) == fitted.dim
+
+
+def test_what_was_fitted_is_plain_data_and_knows_its_levels(fitted):
+    again = db.Features.from_dict(json.loads(json.dumps(fitted.to_dict())))
+    assert again == fitted
+    names = Encoding(again).book.names
+    assert {"c=a", "c=b", "c=c", "c other", "c missing", "arm=x", "arm other"} <= set(names)
+    context, arms = {"c": "zzz", "n": 1e6}, {"x": {"p": 1.0, "k": "u"}}
+    encoding = Encoding(fitted)
+    rows = encoding.encode(context, offered(arms, ())).dense(fitted.dim)
+    assert rows[0, names.index("c other")] == rows[0, names.index("n")] > 0.0
+    assert encoding.book.counts["clipped", "n"] == 1
+    assert encoding.book.counts["shared", "c"] == 1
+
+
+def test_a_fit_needs_values_and_room():
+    with pytest.raises(ValueError, match=r"column 'x' must have a value"):
+        db.Features(context={"x": "number"}).fit([{"x": None}])
+    rows = [{"u": u, "v": u} for u in range(30)]
+    crossed = db.Features(context={"u": "category", "v": "category"}, cross=[("u", "v")])
+    with pytest.raises(ValueError, match=r"limit must be at least 1088 .* got 512"):
+        crossed.fit(rows)
+
+
+# -- guesses -------------------------------------------------------------------------------------
+
+
+def test_a_guess_says_why():
+    rng = np.random.default_rng(0)
+    n = 400
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(18, 90, n),
+            "country": rng.choice(["DE", "FR", None], n),
+            "hour": rng.uniform(0, 24, n),
+            "basket": rng.lognormal(3, 1.5, n),
+            "member": rng.random(n) < 0.5,
+            "visitor": [f"u{i}" for i in range(n)],
+            "note": [f"word{i % 7} and word{i} more" for i in range(n)],
+            "embedding": [[0.1, float(i)] for i in range(n)],
+            "tags": [["a"] if i % 2 else ["a", "b"] for i in range(n)],
+            "always": 3,
+            "clicked": rng.integers(2, size=n),
+        }
+    )
+    offers = {"o1": {"kind": "shoes", "price": 20.0}, "o2": {"kind": "hats", "price": 5.0}}
+    features = db.Features.guess(frame, offers, leave_out=["clicked"])
+    assert features.context == {
+        "age": "number",
+        "country": "category",
+        "hour": "cycle:24",
+        "basket": "log",
+        "member": "flag",
+        "note": "text",
+        "embedding": "vector:2",
+        "tags": "tags",
+    }
+    assert features.arm == {"kind": "category", "price": "log"}
+    assert ("kind", "country") in features.cross
+    assert ("price", "basket") in features.cross
+    assert ("price", "country") not in features.cross
+    text = str(features)
+    for words in ("35% missing", "left out visitor", "as an id has", "is always 3", "long tail"):
+        assert words in text
+    assert "clicked" not in text
+    same = db.Features.guess(pl.from_pandas(frame), offers, leave_out=["clicked"])
+    assert same == features
+
+
+def test_arms_without_columns_get_coefficients_of_their_own():
+    features = db.Features.guess([{"x": 1.5}, {"x": 2.5}], [{"id": "a"}, {"id": "b"}])
+    assert features.cross == (("arm", "*"),)
+    named = db.Features.guess([{"x": 1.5, "k": "u"}, {"x": 2.5, "k": "v"}], ["k"])
+    assert (dict(named.context), dict(named.arm)) == ({"x": "number"}, {"k": "category"})
+    with pytest.raises(ValueError, match=r"arm must name columns of the frame; got 'kk'"):
+        db.Features.guess([{"x": 1.5}], ["kk"])
+    with pytest.raises(ValueError, match=r"at least one row"):
+        db.Features.guess([])
+
+
 # -- tables --------------------------------------------------------------------------------------
 
 

@@ -201,7 +201,7 @@ class Category(Column):
 
 
 class Tags(Category):
-    """tags: the coordinates of all levels of a list, each once."""
+    """tags: the coordinates of all levels of a list, each once; fitted, of unit length in all."""
 
     def __call__(self, value: Any) -> Pairs:
         if is_missing(value):
@@ -220,7 +220,8 @@ class Tags(Category):
         for level in levels:
             for at, x in self.known.get(level) or self._otherwise(level):
                 found[at] = x
-        return list(found.items())
+        shrink = 1.0 if self.fitted is None else 1.0 / math.sqrt(max(len(found), 1))
+        return [(at, shrink * x) for at, x in found.items()]
 
 
 class Flag(Column):

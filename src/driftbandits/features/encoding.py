@@ -23,6 +23,7 @@ from driftbandits.features.tables import ArmId, Offered, Record
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 _NO_COLUMNS: Record = {}
+_ROUNDING = 1e-12  # by which a sum of squares may come out too large
 
 
 class Cross(NamedTuple):
@@ -104,7 +105,7 @@ class Encoding:
         self._shrink = 1.0
         if fitted is not None:
             count = len(found) + len(self._shared_crosses) + len(self._own_crosses)
-            self._shrink = 1.0 / math.sqrt(count)
+            self._shrink = (1.0 - _ROUNDING) / math.sqrt(count)
         self.book.commit()
         self._pending = (0, 0)
         self._numbers = [
