@@ -16,6 +16,7 @@ import pytest
 from scipy import stats
 
 import report_results
+from driftbandits.experiments import load
 from driftbandits.policies import ROWS
 from driftbandits.report import write_report
 
@@ -385,8 +386,24 @@ def test_every_policy_of_the_catalogue_is_reported(tmp_path: Path) -> None:
     report_results.run(tmp_path, "catalogue", world, list(ROWS), runs=2)
     page = read(write_report(tmp_path))
     assert page.faults == []
-    assert [row[0] for row in page.tables["table-catalogue-summary"][1:]] == list(ROWS)
+    head, *rows = page.tables["table-catalogue-summary"]
+    assert [row[0] for row in rows] == list(ROWS)
+    regret = recorded_regret(tmp_path / "catalogue")
+    way = head.index("from random to best")
+    for row in rows:
+        share = 1.0 - regret[row[0]] / regret["random"]
+        shown = row[way].replace("\N{MINUS SIGN}", "-").replace("\N{NO-BREAK SPACE}", "")
+        assert shown == f"{share:.1%}", row[0]
     assert all(name in page.text for name in ROWS)
+
+
+def recorded_regret(folder: Path) -> dict[str, float]:
+    """Mean final regret by policy, from what the runs recorded."""
+    runs = load(folder).runs
+    return {
+        name: float(runs.filter(pl.col("policy") == name)["final_regret"].to_numpy().mean())
+        for name in ROWS
+    }
 
 
 def test_texts_of_a_spec_cannot_break_out(results: Path, outline: Outline) -> None:

@@ -93,6 +93,11 @@ class Recording:
         return next((label for label, p in self.policies.items() if policy_kind(p) == name), None)
 
     @property
+    def at_random(self) -> str | None:
+        """The label of the policy by whose regret that of others can be judged."""
+        return self.labelled("random") if self.measure == "final regret" else None
+
+    @property
     def forgetting(self) -> list[str]:
         """The labels of the paper's own policies, as far as they have played."""
         return [label for name in FORGETTING if (label := self.labelled(name))]

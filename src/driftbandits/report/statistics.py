@@ -92,6 +92,10 @@ def summary(recording: Recording) -> pl.DataFrame:
         low, high = np.quantile(values, (LOW, HIGH))
         rows.append((label, runs, mean, se, float(low), float(high)))
     table = pl.DataFrame(rows, schema=["policy", "runs", "mean", "se", "q05", "q95"], orient="row")
+    chance = recording.at_random
+    if chance is not None:
+        worst = table.filter(pl.col("policy") == chance)["mean"].item()
+        table = table.with_columns((1.0 - pl.col("mean") / worst).alias("share_of_the_way"))
     return table.join(costs, on="policy", how="left", maintain_order="left")
 
 
