@@ -30,6 +30,7 @@ from driftbandits.report.style import (
 )
 
 WIDTH = 7.0  # inches: the text width of most papers
+ENTRY = 0.17  # inches that an entry of a legend is high
 SETTINGS: Any = {
     "font.size": 8.5,
     "axes.edgecolor": QUIET,
@@ -82,7 +83,8 @@ def draw(figure: Figure) -> Canvas:
         else:
             draw_chart(axes, chart, narrow=columns > 1)
         if columns == 1 and not of_paths:
-            _legend_beside(axes)
+            entries = _legend_beside(axes)
+            canvas.set_figheight(max(canvas.get_figheight(), rows * (entries * ENTRY + 0.5)))
     if columns > 1 and not of_paths:
         handles, labels = grid.flat[0].get_legend_handles_labels()
         _legend_above(canvas, handles, labels)
@@ -97,8 +99,8 @@ def _legend_above(canvas: Canvas, handles: list[Any], labels: list[str]) -> None
     canvas.legend(handles, labels, loc="outside upper left", ncols=columns, columnspacing=1.0)
 
 
-def _legend_beside(axes: Axes) -> None:
-    """In the order in which the curves end, so that the eye goes straight across."""
+def _legend_beside(axes: Axes) -> int:
+    """In the order in which the curves end, so that the eye goes straight across; how many."""
     handles, labels = axes.get_legend_handles_labels()
     order = sorted(range(len(labels)), key=lambda i: -_height_at_end(handles[i]))
     axes.legend(
@@ -108,6 +110,7 @@ def _legend_beside(axes: Axes) -> None:
         bbox_to_anchor=(1.01, 1.0),
         borderaxespad=0.0,
     )
+    return len(labels)
 
 
 def _height_at_end(handle: Any) -> float:
