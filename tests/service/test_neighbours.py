@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 
 import httpx
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from calls import NEWS, arms, configure, counts, decide, digest, ok, problem, reward, verified
 
 from driftbandits.policies import policy as make_policy
-from driftbandits.service import app, bodies, exports, handlers
+from driftbandits.service import app, bodies, engine, exports, handlers
 from driftbandits.service.commands import Decide, View
 from driftbandits.service.costs import state_bytes
 from driftbandits.service.fold import Offer
@@ -48,6 +49,20 @@ def test_large_models_are_played_beside_the_loop(served, monkeypatch):
     assert seen == {"view": ["writer"], "decide": ["writer"]}
     ok(served.client.get("/v1/policies/small"))
     assert seen["view"][-1] != "writer"
+
+
+def test_the_loop_works_again_as_soon_as_the_disk_does(served, monkeypatch):
+    """After slow commits the thread takes over, until one of its own was quick."""
+    monkeypatch.setattr(engine, "_SLOW_S", 3600.0)
+    seen = threads_of(monkeypatch, Decide, "run")
+    ok(decide(served.client, "e1"))
+    served.service.engine._loop_may_work_from = time.monotonic() + 3600.0
+    ok(decide(served.client, "e2"))
+    assert seen[0] != "writer"
+    assert seen[1] == "writer"
+    wait_until(lambda: served.service.engine._loop_may_work_from == 0.0)
+    ok(decide(served.client, "e3"))
+    assert seen[2] == seen[0]
 
 
 def test_large_offers_are_decided_beside_the_loop():

@@ -39,7 +39,10 @@ LONGEST_WAIT_S = 10.0
 _SLOW_S = 0.05
 _SLOW_IN_A_ROW = 2
 _THREAD_AFTER_SLOW_S = 1.0
-"""After transactions that were slow, the loop keeps its hands off the disk for so long."""
+"""After transactions that were slow, the loop keeps its hands off the disk for so long at most.
+
+The thread can do less than the loop: where load is high, requests pile up meanwhile.
+"""
 
 
 class Job(NamedTuple):
@@ -273,7 +276,10 @@ class Engine:
             self._die()
 
     def _serve(self, jobs: Sequence[Job], began: float) -> None:
+        start = time.monotonic()
         results = self._transactions.perform_or_refuse([job.command for job in jobs])
+        if time.monotonic() - start < _SLOW_S:  # the disk is as it should be: the loop is faster
+            self._loop_may_work_from = 0.0
         self._in_loop(self._end_turn, jobs, results, began)
 
     def _in_loop(self, call: Callable[..., None], *arguments: Any) -> None:
