@@ -51,5 +51,5 @@ def test_the_policies_it_names_exist():
     import driftbandits as db
 
     table = README[README.index("## Which policy") : README.index("## Licence")]
-    named = set(re.findall(r"`([A-Za-z]+(?:-[A-Za-z]+)*)`", table))
+    named = set(re.findall(r"`([A-Za-z0-9]+(?:-[A-Za-z0-9]+)*)`", table))
     assert set(db.policy_names()) <= named

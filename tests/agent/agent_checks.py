@@ -13,7 +13,9 @@ STEADY = [
     name for name in db.policy_names() if not kinds.pooled(name) and not kinds.draws_windows(name)
 ]
 """Whose memory is not cut into blocks."""
-BY_THE_CLOCK = [name for name in STEADY if not kinds.judges_models(name)]
+BY_THE_CLOCK = [
+    name for name in STEADY if not kinds.judges_models(name) and not kinds.tests_arms(name)
+]
 """Whose radius counts rounds, and not what a model has learned."""
 
 
