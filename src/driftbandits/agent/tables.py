@@ -6,7 +6,7 @@ is made: `Reading` takes it back otherwise, together with the larger model it ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -20,8 +20,10 @@ from driftbandits.features.tables import (
     Offered,
     Record,
     check_columns,
+    check_count,
     is_frame,
     offered,
+    offers_of,
     played,
     record_of,
     records_of,
@@ -60,19 +62,14 @@ class Tables:
         """Decisions: contexts, and arms that are the same for all or a list of them for each."""
         self._refuse_actions(actions)
         rows = self._contexts(contexts)
-        if _is_one_offer(arms):
-            listed = [offered(arms, self._of_arm)] * len(rows)
-        else:
-            listed = [offered(one, self._of_arm) for one in arms]
-        _check_count("arms", "offer", len(listed), len(rows))
-        return self._numbered(rows, listed)
+        return self._numbered(rows, offers_of(arms, len(rows), self._of_arm))
 
     def plays(self, actions: Any, contexts: Any, arms: Any) -> list[Read]:
         """What was played: a context and one arm in each row."""
         self._refuse_actions(actions)
         arms_of_rows = played(arms, self._of_arm)
         rows = self._contexts(contexts, len(arms_of_rows))
-        _check_count("arms", "arm", len(arms_of_rows), len(rows))
+        check_count("arm", len(arms_of_rows), len(rows))
         return self._numbered(rows, [[arm] for arm in arms_of_rows])
 
     def carried_to(self, features: Any) -> tuple[Tables, Move]:
@@ -139,23 +136,6 @@ class Tables:
                 "context= and arms= must be given instead of actions, as this policy has features; "
                 f"got {brief(actions)}"
             )
-
-
-def _is_one_offer(arms: Any) -> bool:
-    """Whether arms are those of every decision, not a list of offers."""
-    if arms is None or isinstance(arms, (str, bytes, Mapping)) or is_frame(arms):
-        return True
-    if not isinstance(arms, Iterable):
-        return True
-    first = next(iter(arms), None)
-    return isinstance(first, (str, int)) or (isinstance(first, Mapping) and ID in first)
-
-
-def _check_count(label: str, what: str, given: int, wanted: int) -> None:
-    if given != wanted:
-        raise ValueError(
-            f"{label} must be one {what} for each context; got {given} for {wanted} contexts"
-        )
 
 
 class Reading:

@@ -8,6 +8,7 @@ from pathlib import Path
 from driftbandits.evaluate.comparison import Evaluation, Window, evaluate
 from driftbandits.evaluate.dsjson import read_dsjson, write_dsjson
 from driftbandits.evaluate.estimators import Value
+from driftbandits.evaluate.frames import log_from_tables
 from driftbandits.evaluate.log import Log, LoggedDecision, log_of
 from driftbandits.evaluate.parquet import read_parquet, write_parquet
 from driftbandits.evaluate.stored import read_stored
@@ -20,6 +21,7 @@ __all__ = [
     "Value",
     "Window",
     "evaluate",
+    "log_from_tables",
     "log_of",
     "read_dsjson",
     "read_log",

@@ -94,6 +94,32 @@ def offered(arms: Any, wanted: Iterable[str]) -> Offered:
     return found
 
 
+def offers_of(arms: Any, rows: int, wanted: Iterable[str]) -> list[Offered]:
+    """The arms of so many decisions: those of every one, or a list with those of each."""
+    columns = list(wanted)
+    if _is_one_offer(arms):
+        return [offered(arms, columns)] * rows
+    found = [offered(one, columns) for one in arms]
+    check_count("offer", len(found), rows)
+    return found
+
+
+def _is_one_offer(arms: Any) -> bool:
+    if arms is None or isinstance(arms, (str, bytes, Mapping)) or is_frame(arms):
+        return True
+    if not isinstance(arms, Iterable):
+        return True
+    first = next(iter(arms), None)
+    return isinstance(first, (str, int)) or (isinstance(first, Mapping) and ID in first)
+
+
+def check_count(what: str, given: int, wanted: int) -> None:
+    if given != wanted:
+        raise ValueError(
+            f"arms must be one {what} for each context; got {given} for {wanted} contexts"
+        )
+
+
 def played(arms: Any, wanted: Iterable[str]) -> Offered:
     """The arms that were played, one for each row; an arm may be played often."""
     return _pairs(arms, wanted)
