@@ -37,7 +37,7 @@ LONGEST_WAIT_S = 10.0
 """A request that has waited longer is refused rather than answered to nobody."""
 
 _SLOW_S = 0.05
-_SLOW_IN_A_ROW = 2
+_SLOW_IN_A_ROW, _QUICK_IN_A_ROW = 2, 3
 _THREAD_AFTER_SLOW_S = 1.0
 """After transactions that were slow, the loop keeps its hands off the disk for so long at most.
 
@@ -81,6 +81,7 @@ class Engine:
         self._jobs: list[Job] = []  # those at work
         self._at_work = False
         self._slow_in_a_row = 0
+        self._quick_in_a_row = 0  # in the thread
         self._loop_may_work_from = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._for_thread: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -214,6 +215,7 @@ class Engine:
             self._slow_in_a_row = self._slow_in_a_row + 1 if ended - began > _SLOW_S else 0
             if self._slow_in_a_row >= _SLOW_IN_A_ROW:
                 self._loop_may_work_from = ended + _THREAD_AFTER_SLOW_S
+                self._quick_in_a_row = 0
 
     def _end_turn(self, jobs: Sequence[Job], results: Sequence[Any], began: float) -> None:
         """Answer, and take the next turn or rest."""
@@ -278,7 +280,9 @@ class Engine:
     def _serve(self, jobs: Sequence[Job], began: float) -> None:
         start = time.monotonic()
         results = self._transactions.perform_or_refuse([job.command for job in jobs])
-        if time.monotonic() - start < _SLOW_S:  # the disk is as it should be: the loop is faster
+        is_quick = time.monotonic() - start < _SLOW_S
+        self._quick_in_a_row = self._quick_in_a_row + 1 if is_quick else 0
+        if self._quick_in_a_row >= _QUICK_IN_A_ROW:  # the disk is as it should be
             self._loop_may_work_from = 0.0
         self._in_loop(self._end_turn, jobs, results, began)
 
