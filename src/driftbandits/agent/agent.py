@@ -237,7 +237,7 @@ class Agent(Kept):
             return actions, arms, None
         encoded, coordinates = offer
         if coordinates > self._dim:
-            dim = room_for(coordinates, intercept=self.policy.intercept)
+            dim = room_for(coordinates, self._tables.features, intercept=self.policy.intercept)
             self._carry_over(self.policy.with_dim(dim), larger(self._dim))
         return encoded.dense(self._dim), encoded.arms, encoded
 
@@ -433,7 +433,7 @@ class Agent(Kept):
         with self._lock:
             tables, move = self._named_tables().carried_to(features)
             other = type(self).from_bytes(self.to_bytes())
-        dim = room_for(len(tables.encoding), intercept=self.policy.intercept)
+        dim = room_for(len(tables.encoding), features, intercept=self.policy.intercept)
         other._carry_over(self.policy.with_dim(dim, features=features), move)
         other._read_by(tables)
         return other

@@ -134,19 +134,19 @@ def _dimension(values: Mapping[str, Any]) -> int:
         if dim not in (None, features.dim):
             raise ValueError(f"dim must be {features.dim} for these features; got {dim!r}")
         return int(features.dim)
-    least = room_for(features.least_dim, intercept=values["intercept"])
+    least = room_for(features.least_dim, features, intercept=values["intercept"])
     return max(least, dim or 0)
 
 
-def room_for(coordinates: int, *, intercept: bool) -> int:
-    """The dimension of a model that has room for so many coordinates.
+def room_for(coordinates: int, features: Features, *, intercept: bool) -> int:
+    """The dimension of a model that has room for so many coordinates of these features.
 
     Models grow in steps, as each is made anew: 16, 24, 32, 48, 64, 96 ... with the intercept.
     """
     wanted, room = coordinates + intercept, _LEAST_ROOM
     while room < wanted:
         room = room * 3 // 2 if room & (room - 1) == 0 else room * 4 // 3
-    return room - intercept
+    return max(_LEAST_ROOM - intercept, min(room - intercept, features.limit))
 
 
 # -- which policy uses what ------------------------------------------------------------------------
