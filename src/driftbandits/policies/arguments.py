@@ -123,7 +123,7 @@ def _dimension(values: Mapping[str, Any]) -> int:
     dim, features = values["dim"], values["features"]
     if features is None:
         if dim is None:
-            raise ValueError("dim must be given, or features=driftbandits.Features(...)")
+            raise ValueError("dim must be given, or features=driftbandits.Features(...); got None")
         return int(dim)
     if values["arms"] == SEPARATE and "arm" in features.kinds():
         raise ValueError(
