@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -54,6 +55,20 @@ LINES = (
     Line("LogisticUCB", "LogisticUCB", {}, 20, 8),
     Line("D-GLUCB, its memory full", "D-GLUCB", DISCOUNT, 20, 8, before=28_000, share=0.1),
 )
+
+OTHERS = tuple(
+    Line(name, name, arguments, math.inf, math.inf, before=500, share=0.025)
+    for name, arguments in {
+        "D-LinTS": DISCOUNT,
+        "D-RandLinUCB": DISCOUNT,
+        "CD-LinUCB": {},
+        "dLinUCB": {},
+        "GLM-TSL": {},
+        "CD-GLUCB": {},
+        "SCB-WeightUCB": DISCOUNT,
+    }.items()
+)
+"""Policies that factorise in every round, for which nothing is promised."""
 
 
 class World:
@@ -132,11 +147,13 @@ def main(say: Callable[[str], None] = print) -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--dimensions", type=int, nargs="*", default=list(DIMENSIONS))
     parser.add_argument("--policies", nargs="*", help="those whose label begins so")
+    parser.add_argument("--others", action="store_true", help="policies that factorise instead")
     arguments = parser.parse_args()
+    lines = OTHERS if arguments.others else LINES
     chosen = tuple(arguments.policies or [""])
     found = []
     say(f"{'policy':26} {'d':>3} us a round    longest  passes  yardsticks  reach  dream")
-    for line in (line for line in LINES if line.label.startswith(chosen)):
+    for line in (line for line in lines if line.label.startswith(chosen)):
         for d in arguments.dimensions:
             row = measure(line, d, max(TURN, round(line.share * arguments.rounds)))
             found.append(row)

@@ -36,10 +36,16 @@ def dimensions_table(report: dict[str, Any]) -> list[str]:
     lines.append("|---" * (len(sizes) + 3) + "|")
     for name in dict.fromkeys(row["policy"] for row in rows):
         own = {row["d"]: row for row in rows if row["policy"] == name}
-        cells = [f"{own[d]['microseconds'] / 1e3:.3g} ({own[d]['ratio']:.1f})" for d in sizes]
-        limits = own[sizes[0]]
+        cells = [_dimension_cell(own.get(d)) for d in sizes]
+        limits = next(iter(own.values()))
         lines.append(f"| {name} | {' | '.join(cells)} | {limits['reach']} | {limits['dream']} |")
     return lines
+
+
+def _dimension_cell(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return "not measured"
+    return f"{row['microseconds'] / 1e3:.3g} ({row['ratio']:.1f})"
 
 
 def peers_table(report: dict[str, Any]) -> list[str]:
