@@ -485,7 +485,7 @@ def test_a_file_can_be_exported_to_another_format(tmp_path: Path) -> None:
     assert read_log(target) == read_dsjson(source)
 
 
-@pytest.mark.parametrize("name", ["auto", "D-GLUCB"])
+@pytest.mark.parametrize("name", ["auto", pytest.param("D-GLUCB", marks=pytest.mark.compiled)])
 def test_an_imported_log_of_tables_makes_a_policy_with_features(name: str, tmp_path: Path) -> None:
     events = [
         {**FOREIGN, "EventId": f"e{t}", "Timestamp": f"2021-02-04T16:31:{10 + t}Z"}
