@@ -160,6 +160,9 @@ _STATE = layout_of(State, scratch=_SCRATCH)
 assert _KNOWN.items() <= _STATE.sizes.items()  # what is known ends where scratch begins
 _OWN = {**_SCRATCH.sizes, "counters": COUNTERS, "gauges": GAUGES}
 _by_name = _STATE.of
+ROW_AT = place(_KNOWN["vectors"])
+"""Where scratch.row lies among the vectors: it is the first of scratch."""
+assert Scratch._fields[0] == "row"
 
 
 def layout_beyond(record: type) -> Layout:

@@ -113,7 +113,8 @@ def checked(given: Mapping[str, Any]) -> Arguments:
         values["false_alarm_rate"] = ROWS[values["name"]].false_alarm_rate
     has_features = values["features"] is not None
     if values["intercept"] is None:
-        values["intercept"] = has_features or values["arms"] == SEPARATE
+        believes = ROWS[values["name"]].adaptation == "belief"
+        values["intercept"] = believes or has_features or values["arms"] == SEPARATE
     values["dim"] = _dimension(values)
     return Arguments(**values)
 

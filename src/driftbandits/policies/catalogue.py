@@ -259,7 +259,18 @@ ROWS: Mapping[str, Row] = {
         POOL,
         False,
         OPTIMISTIC,
-        "the mixture, which forgets what is before a detected change, docs/decisions/0008",
+        "a belief over segments and drifts, docs/auto.md; after Adams, MacKay (2007), Bayesian "
+        "Online Changepoint Detection, and Hartikainen, Sarkka (2010), Kalman Filtering and "
+        "Smoothing Solutions to Temporal Gaussian Process Regression Models",
+        adaptation="belief",
+        false_alarm_rate=3e-4,
+    ),
+    "pool": Row(
+        POOL,
+        False,
+        OPTIMISTIC,
+        "the mixture, which forgets what is before a detected change, docs/decisions/0008; what "
+        "`auto` was in 0.1",
         adaptation="pool of memories",
         false_alarm_rate=3e-4,
     ),
@@ -267,6 +278,8 @@ ROWS: Mapping[str, Row] = {
     "random": Row(EVERYTHING, True, CONSTANT, "uniform over the actions"),
 }
 ALIASES: Mapping[str, str] = {"GLM-UCB": "LogisticUCB"}
+RECORDED_AS: Mapping[str, tuple[str, str | None]] = {"auto": ("auto", "0.2"), "pool": ("auto", None)}
+"""The name and the release by which records know a row, where that is not its name alone."""
 
 
 def policy_names() -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from driftbandits.policies.arguments import (
     checked,
     refuse_without_effect,
 )
-from driftbandits.policies.catalogue import ROWS, Row
+from driftbandits.policies.catalogue import RECORDED_AS, ROWS, Row
 from driftbandits.policies.scoring import PERTURBED, POSTERIOR, SCALED, Scoring
 from driftbandits.policies.tuning import Setting, tuned_memory, tuned_penalty
 
@@ -39,7 +39,7 @@ EXACT = 1e-8
 """The tolerance with which every model is computed as small ones always are."""
 LARGE = 16
 """Models of this many dimensions are computed in ways that pay off for large ones."""
-_SEPARABLE = ("none", "pool of memories")
+_SEPARABLE = ("none", "pool of memories", "belief")
 """Adaptations whose models can be one for each arm."""
 
 
@@ -214,8 +214,11 @@ class Policy:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What `policy` has to be given to make this policy again."""
+        """What a record says of this policy, and `recorded_policy` makes it of again."""
         own = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        own["name"], release = RECORDED_AS.get(self.name, (self.name, None))
+        if release is not None:
+            own["release"] = release
         del own["reward"]
         if self.reward is None:
             own["link"], own["m"] = self.link.name, self.link.m
@@ -434,4 +437,9 @@ def _check_separable(name: str, row: Row) -> None:
 
 def recorded_policy(arguments: Mapping[str, Any]) -> Policy:
     """The policy of which these are the `arguments`; a record without a tolerance is exact."""
-    return _configured(checked({**_DEFAULTS, "tolerance": EXACT, **arguments}))
+    given = {**_DEFAULTS, "tolerance": EXACT, **arguments}
+    recorded = given["name"], given.pop("release", None)
+    for name, known_as in RECORDED_AS.items():
+        if known_as == recorded:
+            given["name"] = name
+    return _configured(checked(given))

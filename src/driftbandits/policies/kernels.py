@@ -23,7 +23,7 @@ from driftbandits.jit import (
     one_of,
     place,
 )
-from driftbandits.policies.adaptations import ADAPTATIONS, pool
+from driftbandits.policies.adaptations import ADAPTATIONS, belief, pool
 from driftbandits.policies.chance import TAKEN, pick
 from driftbandits.policies.curvature import project_in_curvature
 from driftbandits.policies.sampling import draw, make_sampling_matrices
@@ -48,8 +48,9 @@ from driftbandits.policies.scoring import (
 if TYPE_CHECKING:
     from driftbandits.policies.configuration import Policy
 
-FAMILIES = PLAIN, POOLED, SPECIAL = "plain", "pooled", "special"
-"""One memory and a bonus; a pool of memories; all that samples, adapts, or projects otherwise."""
+FAMILIES = PLAIN, POOLED, SPECIAL, BELIEVING = "plain", "pooled", "special", "believing"
+"""One memory and a bonus; a pool of memories; all that samples, adapts, or projects otherwise;
+a belief."""
 LARGE_FAMILY = "large-"
 """Before the name of a family: its large models, see `Policy.fast`."""
 
@@ -79,7 +80,7 @@ def family_of(policy: Policy) -> str:
 
 def _of_family(name: str, family: str) -> Callable[..., Any]:
     """A step of the adaptations that a family plays, by the number of the adaptation."""
-    played = {PLAIN: (PLAIN,), POOLED: (POOLED,), SPECIAL: (PLAIN, SPECIAL)}[family]
+    played = (PLAIN, SPECIAL) if family == SPECIAL else (family,)
     steps = {
         number: getattr(adaptation, name)
         for number, adaptation in enumerate(ADAPTATIONS.values())
@@ -102,7 +103,7 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
     is_small = not is_large
     large, read_model = place(is_large), large_model_of if is_large else model_of
     family = family.removeprefix(LARGE_FAMILY)
-    pooled, special = family == POOLED, family == SPECIAL
+    pooled, special, believing = family == POOLED, family == SPECIAL, family == BELIEVING
     advance, estimate, learn = (
         _of_family(name, family) for name in ("advance", "estimate", "learn")
     )
@@ -136,9 +137,10 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         if verdict != ACCEPTED:
             return verdict
         estimate(scoring.adaptation, model, scoring, numbers, state, seed, actions)
+        wide = 0.0
         if pooled:
             wide = scoring.bonus_scale * pool.OPTIMISM
-        else:
+        elif not believing:
             if special and scoring.project_in_curvature:
                 project_in_curvature(model, state)
             if special and scoring.score >= POSTERIOR:
@@ -146,7 +148,9 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
             elif is_small and scoring.score not in (GREEDY, CONSTANT):
                 make_bonus_matrix(scoring, state)
             wide = bonus_factor(model, scoring, confidence, state, number)
-        if is_large:
+        if believing:
+            belief.score(model, scoring, state, actions, table)
+        elif is_large:
             if scoring.score == CONSTANT:
                 score(model, scoring, state, wide, actions, table)
             elif pooled:

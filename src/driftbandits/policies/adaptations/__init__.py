@@ -32,7 +32,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import ModuleType
 
-from driftbandits.policies.adaptations import arm_tests, change_test, dlinucb, fixed, pool, windows
+from driftbandits.policies.adaptations import (
+    arm_tests,
+    belief,
+    change_test,
+    dlinucb,
+    fixed,
+    pool,
+    windows,
+)
 
 ADAPTATIONS: Mapping[str, ModuleType] = {
     "none": fixed,
@@ -41,4 +49,5 @@ ADAPTATIONS: Mapping[str, ModuleType] = {
     "judged models": dlinucb,
     "pool of memories": pool,
     "arm tests": arm_tests,
+    "belief": belief,
 }

@@ -115,7 +115,14 @@ def settled(model: Model, reward: float, z: float, q: float, weight: float) -> f
 @internal
 def evidence(model: Model, reward: float, z: float, q: float, phi: float) -> float:
     """Log-likelihood of a reward whose a.theta is believed N(z, phi q), by Laplace's method."""
-    t = settled(model, reward, z, q, 1.0)
+    return evidence_at(model, reward, z, q, phi, settled(model, reward, z, q, 1.0))
+
+
+@internal
+def evidence_at(model: Model, reward: float, z: float, q: float, phi: float, t: float) -> float:
+    """The same where the root is known; 0 while nobody knows how rewards are dispersed."""
+    if phi == 0.0:
+        return 0.0
     mode = z + q * t
     fit: float = reward * mode - links.log_partition(model.link, model.m, mode) - 0.5 * q * t * t
     return fit / phi - 0.5 * math.log1p(q * links.slope(model.link, model.m, mode))

@@ -1,0 +1,153 @@
+"""One Gaussian learns one reward: the mode of prior times likelihood, and the evidence.
+
+A reward informs one direction only, so the mode is the root of a scalar equation (`settled`), and
+the covariance loses a rank-one matrix.
+
+Notation
+--------
+theta, P   mean of a Gaussian, and its covariance over phi
+phi        dispersion: Var(X) over that of the reward model
+z, q       a . theta and a' P a
+"""
+
+from __future__ import annotations
+
+from driftbandits import links
+from driftbandits.estimator import Model, State
+from driftbandits.estimator.memory import load_row
+from driftbandits.estimator.model import Floats
+from driftbandits.estimator.state import HEAD, TAIL
+from driftbandits.jit import inlined, internal
+from driftbandits.linalg import (
+    add_outer,
+    add_scaled,
+    cholesky,
+    copy,
+    copy_matrix,
+    dot,
+    dot_large,
+    inverse,
+    multiply,
+    multiply_large,
+)
+from driftbandits.policies.adaptations.belief.priors import make_covariance, make_precision
+from driftbandits.policies.adaptations.belief.record import FIRST_OF_ALL, Belief
+from driftbandits.policies.adaptations.filters import evidence_at, settled
+
+MOST_REFITTED = 2048
+"""A segment is fitted anew until it holds so many rewards; so many rows are kept."""
+MOST_LEARNED_AGAIN = 256
+"""The same for a large model, which learns its rows again one by one."""
+_MOST_STEPS = 12
+_DECREMENT = 1e-6  # of a fit: the next rewards move it more
+_FLAT = 1e-10
+
+
+@inlined
+def forecast_of(model: Model, theta: Floats, row: Floats) -> float:
+    return dot_large(theta, row) if model.fast else dot(theta, row)
+
+
+@inlined
+def direction_of(model: Model, P: Floats, row: Floats, out: Floats) -> None:
+    """out := P a."""
+    if model.fast:
+        multiply_large(P, row, out)
+    else:
+        multiply(P, row, out)
+
+
+@internal
+def learn_reward(
+    model: Model,
+    state: State,
+    theta: Floats,
+    P: Floats,
+    reward: float,
+    weight: float,
+    phi: float,
+) -> float:
+    """Let a Gaussian learn the reward of scratch.row; returns the evidence of it beforehand."""
+    row, along = state.scratch.row, state.scratch.step
+    direction_of(model, P, row, along)
+    z, q = forecast_of(model, theta, row), max(forecast_of(model, along, row), 0.0)
+    t = settled(model, reward, z, q, weight)
+    if weight < 1.0:
+        found = evidence_at(model, reward, z, q, phi, settled(model, reward, z, q, 1.0))
+    else:
+        found = evidence_at(model, reward, z, q, phi, t)
+    slope = weight * links.slope(model.link, model.m, z + q * t)
+    add_scaled(theta, t, along)
+    add_outer(P, -slope / (1.0 + q * slope), along)
+    return found
+
+
+@internal
+def fit_anew(model: Model, state: State, belief: Belief, r: int) -> None:
+    """The exact mode of segment r over its rows under the prior of now, and Laplace's covariance.
+
+    What one reward after the other makes of it is biased where the slope of mu changes a lot on
+    the way, as it does where rewards are rare, and has the prior of then.
+    """
+    theta, P, scratch, d = belief.theta[r], belief.P[r], state.scratch, model.d
+    precision, hessian, pull, step = scratch.quadratic, scratch.J, scratch.pull, scratch.point
+    last = d - 1
+    is_new, base = belief.starts[r] > FIRST_OF_ALL, belief.bases[r]
+    make_precision(model, belief, belief.kinds[r], is_new, precision)
+    least = float("inf")
+    for _ in range(_MOST_STEPS):
+        theta[last] -= base
+        multiply(precision, theta, pull)
+        loss = 0.5 * dot(theta, pull)
+        theta[last] += base
+        copy_matrix(precision, hessian)
+        for i in range(state.counters[HEAD], state.counters[TAIL]):
+            if state.rows[d + 1, i] >= belief.starts[r]:
+                load_row(model, state, i)
+                z, reward = dot(scratch.row, theta), state.rows[d, i]
+                loss -= reward * z - links.log_partition(model.link, model.m, z)
+                add_scaled(pull, links.mean(model.link, model.m, z) - reward, scratch.row)
+                add_outer(hessian, links.slope(model.link, model.m, z), scratch.row)
+        if loss > least + 1e-9 * abs(least):  # too far: half the step
+            for j in range(d):
+                step[j] *= 0.5
+                theta[j] += step[j]
+            continue
+        least = loss
+        cholesky(hessian, scratch.factor)
+        inverse(scratch.factor, P)
+        multiply(P, pull, step)
+        decrement = dot(step, pull)
+        if decrement > _FLAT:
+            add_scaled(theta, -1.0, step)
+        if decrement < _DECREMENT or model.linear:
+            break
+    _let_sleep(model, belief, P)
+
+
+@inlined
+def _let_sleep(model: Model, belief: Belief, P: Floats) -> None:
+    """Features that were never anything but 0 have no variance until they awake."""
+    for j in range(model.d - belief.constant[0]):
+        if belief.newborn[j, j] == 0.0:
+            for k in range(model.d):
+                P[j, k] = P[k, j] = 0.0
+
+
+@internal
+def learn_again(model: Model, state: State, belief: Belief, r: int, phi: float) -> None:
+    """Segment r from its rows under the prior of now, one after the other."""
+    row = state.scratch.start
+    copy(state.scratch.row, row)
+    is_new = belief.starts[r] > FIRST_OF_ALL
+    make_covariance(model, state, belief, belief.kinds[r], is_new, belief.P[r])
+    for j in range(model.d):
+        belief.theta[r, j] = 0.0
+    belief.theta[r, model.d - 1] += belief.bases[r]
+    for i in range(state.counters[HEAD], state.counters[TAIL]):
+        if state.rows[model.d + 1, i] >= belief.starts[r]:
+            load_row(model, state, i)
+            learn_reward(
+                model, state, belief.theta[r], belief.P[r], state.rows[model.d, i], 1.0, phi
+            )
+    copy(row, state.scratch.row)

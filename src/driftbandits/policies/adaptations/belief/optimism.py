@@ -1,0 +1,110 @@
+"""How much better than its mean an action may be, and when that should count.
+
+Where the action sets vary, what is played teaches about everything, and a belief is best followed
+nearly greedily (Bastani, Bayati, Khosravi 2021). Where they do not, an action that is not played is
+not learned about. How much less is known of action i than of the best one, relative to what is
+offered, is
+
+    rho_i = (q_i / l_i) / (q_* / l_*),
+
+q being variances of a.theta in the belief and l in the prior. With K arms that are all offered
+every time it is N_*/N_i, plays of the best arm over those of arm i, and playing arm i while its
+mean + sqrt(2 log rho_i) sd is the largest is the rule of IMED (Honda and Takemura 2015; for linear
+bandits Bian and Tan 2024). So a score is the mean plus c_i standard deviations,
+
+    c_i^2 = OPTIMISM^2 + 2 EXPLORATION log+(rho_i / UNEVEN).
+"""
+
+from __future__ import annotations
+
+import math
+
+from driftbandits import links
+from driftbandits.estimator import Model, State
+from driftbandits.estimator.inverse import BLOCK, room_in
+from driftbandits.estimator.model import Floats
+from driftbandits.estimator.state import RADIUS
+from driftbandits.jit import inlined, internal
+from driftbandits.linalg import dot_large, multiply_rows
+from driftbandits.policies.adaptations.belief.record import Belief
+from driftbandits.policies.scoring import Scoring, feature, load_block, shrinkage
+
+OPTIMISM = 0.5
+"""Standard deviations that every score adds to its mean."""
+EXPLORATION = 0.5
+UNEVEN = 4.0
+"""How uneven knowledge is where actions are drawn at random."""
+
+
+@internal
+def score(
+    model: Model, scoring: Scoring, state: State, belief: Belief, actions: Floats, table: Floats
+) -> None:
+    """Rows of `table`: means, widths and scores."""
+    state.gauges[RADIUS] = scoring.bonus_scale * OPTIMISM
+    if model.fast:
+        _measure_large(model, scoring, state, actions, state.scratch.bonus, table[3])
+        _measure_large(model, scoring, state, actions, belief.newborn, table[1])
+    else:
+        _measure(model, scoring, actions, state.scratch.bonus, table[3])
+        _measure(model, scoring, actions, belief.newborn, table[1])
+    best = _forecast(model, scoring, state, actions, table[0])
+    shift = scoring.centre + belief.offset[0]
+    even = 0.0
+    if actions.shape[0] > 0 and table[3, best] > 0.0 and table[1, best] > 0.0:
+        even = UNEVEN * table[3, best] / table[1, best]
+    for i in range(actions.shape[0]):
+        z, square, prior = table[0, i], table[3, i], table[1, i]
+        c = OPTIMISM * OPTIMISM
+        if even > 0.0 and square > even * prior and prior > 0.0:
+            c += 2.0 * EXPLORATION * math.log(square / (even * prior))
+        wide = scoring.bonus_scale * math.sqrt(c * max(square, 0.0))
+        mean = links.mean(model.link, model.m, z)
+        table[0, i] = shift + mean
+        table[1, i] = links.mean(model.link, model.m, z + wide) - mean
+        table[2, i] = table[0, i] + table[1, i]
+
+
+@inlined
+def _forecast(
+    model: Model, scoring: Scoring, state: State, actions: Floats, out: Floats
+) -> int:
+    """out := a . theta; says where it is largest."""
+    best = 0
+    for i in range(actions.shape[0]):
+        shrink = shrinkage(scoring, actions, i)
+        z = 0.0
+        for j in range(model.d):
+            z += feature(scoring, actions, i, j, shrink) * state.theta[j]
+        out[i] = z
+        if z > out[best]:
+            best = i
+    return best
+
+
+@inlined
+def _measure(model: Model, scoring: Scoring, actions: Floats, A: Floats, out: Floats) -> None:
+    """out := a' A a for a symmetric A."""
+    for i in range(actions.shape[0]):
+        shrink = shrinkage(scoring, actions, i)
+        square = 0.0
+        for j in range(model.d):
+            a = feature(scoring, actions, i, j, shrink)
+            along = 0.5 * a * A[j, j]
+            for k in range(j):
+                along += feature(scoring, actions, i, k, shrink) * A[j, k]
+            square += 2.0 * a * along
+        out[i] = square
+
+
+@internal
+def _measure_large(
+    model: Model, scoring: Scoring, state: State, actions: Floats, A: Floats, out: Floats
+) -> None:
+    """The same, a block of actions at a time."""
+    room = room_in(state)
+    for start in range(0, actions.shape[0], BLOCK):
+        n = load_block(scoring, actions, start, room.rows)
+        multiply_rows(room.rows[:n], A, room.steps[:n])
+        for i in range(n):
+            out[start + i] = dot_large(room.rows[i], room.steps[i])

@@ -1,0 +1,170 @@
+"""Segments: what has been learned since some round, for a few rounds since which it may hold.
+
+A segment is a Gaussian that never forgets and that holds the rewards of its first round and all
+later ones (run lengths, Adams and MacKay 2007; Fearnhead and Liu 2007). A new one begins with every
+new round; when there are too many, one is merged into a neighbour. Every chain has its own hazard
+and its own weights over the same segments.
+"""
+
+from __future__ import annotations
+
+from driftbandits.estimator import Model, State
+from driftbandits.estimator.state import BEGUN
+from driftbandits.jit import inlined, internal
+from driftbandits.linalg import copy, copy_matrix
+from driftbandits.policies.adaptations.belief.drifts import begin_as
+from driftbandits.policies.adaptations.belief.gaussians import (
+    MOST_LEARNED_AGAIN,
+    MOST_REFITTED,
+    fit_anew,
+    learn_again,
+    learn_reward,
+)
+from driftbandits.policies.adaptations.belief.priors import make_covariance, make_newborn
+from driftbandits.policies.adaptations.belief.record import (
+    CHAINS,
+    FIRST_OF_ALL,
+    HAZARDS,
+    KINDS,
+    ROOM,
+    SEGMENTS,
+    Belief,
+)
+
+_DRIFTS_BEGIN = 64  # rewards up to which drifts are started again with the prior of now
+
+
+@inlined
+def weight_of(belief: Belief, r: int) -> float:
+    """Of segment r over all chains."""
+    total = 0.0
+    for h in range(CHAINS):
+        total += belief.trust[h] * belief.weights[h * ROOM + r]
+    return total
+
+
+@internal
+def begin(model: Model, state: State, belief: Belief) -> None:
+    """One segment for each kind of prior, which hold everything."""
+    for kind in range(KINDS):
+        belief.starts[kind], belief.serials[kind] = FIRST_OF_ALL, kind
+        belief.kinds[kind] = kind
+        make_covariance(model, state, belief, kind, False, belief.P[kind])
+        for h in range(CHAINS):
+            belief.weights[h * ROOM + kind] = 1.0 / KINDS
+    belief.segments[0] = belief.born[0] = KINDS
+    begin_as(model, belief, 0)
+
+
+@internal
+def learn_by_segments(
+    model: Model, state: State, belief: Belief, reward: float, s: int, phi: float
+) -> None:
+    """Let the segments that reach back to round s learn the reward of scratch.row.
+
+    evidence[r] := that of the reward before. The others began later and say nothing of round s;
+    `weigh` gives them what the others say together.
+    """
+    for r in range(belief.segments[0]):
+        if belief.starts[r] <= s:
+            belief.evidence[r] = learn_reward(
+                model, state, belief.theta[r], belief.P[r], reward, 1.0, phi
+            )
+            belief.counts[r] += 1
+
+
+@internal
+def fit_segments(model: Model, state: State, belief: Belief, s: int, phi: float) -> None:
+    """Fit segments anew that hold 1, 2, 4, 8, ... rewards, after one of round s.
+
+    So the prior of a young segment is that of now, and no fit is more than half a recursion.
+    """
+    likely = _likely_kind(belief)
+    for r in range(belief.segments[0]):
+        n = belief.counts[r]
+        if belief.starts[r] > s or n & (n - 1) != 0:
+            continue
+        holds_everything = belief.starts[r] == FIRST_OF_ALL
+        if model.fast:
+            if holds_everything and n <= MOST_LEARNED_AGAIN:
+                learn_again(model, state, belief, r, phi)
+        elif n <= MOST_REFITTED:
+            fit_anew(model, state, belief, r)
+        if holds_everything and belief.kinds[r] == likely and n <= _DRIFTS_BEGIN:
+            begin_as(model, belief, r)
+    if likely != belief.kind[0]:
+        belief.kind[0] = likely
+        make_newborn(model, state, belief)
+
+
+@inlined
+def _likely_kind(belief: Belief) -> int:
+    """The kind of prior whose segments weigh most together."""
+    likely, most = 0, -1.0
+    for kind in range(KINDS):
+        total = 0.0
+        for r in range(belief.segments[0]):
+            if belief.kinds[r] == kind:
+                total += weight_of(belief, r)
+        if total > most:
+            likely, most = kind, total
+    return likely
+
+
+@internal
+def give_birth(model: Model, state: State, belief: Belief, start: int) -> None:
+    """Let a segment begin with round `start`, and merge one if there are too many."""
+    r, last = belief.segments[0], model.d - 1
+    rounds = 1 if belief.starts[r - 1] == FIRST_OF_ALL else start - belief.starts[r - 1]
+    for h in range(CHAINS):
+        stays = (1.0 - HAZARDS[h]) ** rounds
+        for i in range(r):
+            belief.weights[h * ROOM + i] *= stays
+        belief.weights[h * ROOM + r] = 1.0 - stays
+    belief.starts[r], belief.serials[r], belief.kinds[r] = start, belief.born[0], belief.kind[0]
+    belief.counts[r] = 0
+    belief.bases[r] = belief.base[0]
+    for j in range(model.d):
+        belief.theta[r, j] = 0.0
+    belief.theta[r, last] += belief.base[0]
+    copy_matrix(belief.newborn, belief.P[r])
+    belief.segments[0] += 1
+    belief.born[0] += 1
+    if belief.segments[0] > SEGMENTS:
+        _merge(model, state, belief, _least_missed(belief, start))
+
+
+@inlined
+def _least_missed(belief: Belief, now: int) -> int:
+    """The segment with the least weight times the gap that it would leave, relative to its age."""
+    chosen, least = 0, -1.0
+    for r in range(belief.segments[0] - 1):
+        gap = 1.0
+        if belief.starts[r] > FIRST_OF_ALL and belief.starts[r - 1] > FIRST_OF_ALL:
+            before = belief.starts[r - 1]
+            gap = (belief.starts[r + 1] - before) / float(now - before)
+        loss = gap * (weight_of(belief, r) + 1e-12)
+        if least < 0.0 or loss < least:
+            chosen, least = r, loss
+    return chosen
+
+
+@internal
+def _merge(model: Model, state: State, belief: Belief, r: int) -> None:
+    """Give the weight of segment r to the neighbour that began nearer to it, and close the gap."""
+    into = r + 1
+    if r > 0 and belief.starts[r] - belief.starts[r - 1] <= belief.starts[r + 1] - belief.starts[r]:
+        into = r - 1
+    for h in range(CHAINS):
+        belief.weights[h * ROOM + into] += belief.weights[h * ROOM + r]
+    for i in range(r, belief.segments[0] - 1):
+        belief.starts[i], belief.serials[i] = belief.starts[i + 1], belief.serials[i + 1]
+        belief.kinds[i], belief.counts[i] = belief.kinds[i + 1], belief.counts[i + 1]
+        belief.bases[i] = belief.bases[i + 1]
+        copy(belief.theta[i + 1], belief.theta[i])
+        copy_matrix(belief.P[i + 1], belief.P[i])
+        for h in range(CHAINS):
+            belief.weights[h * ROOM + i] = belief.weights[h * ROOM + i + 1]
+    belief.segments[0] -= 1
+    if belief.starts[0] > FIRST_OF_ALL:
+        state.counters[BEGUN] = belief.starts[0] - 1

@@ -1,0 +1,164 @@
+"""How the hypotheses of a belief are weighed, and the one Gaussian that they make together."""
+
+from __future__ import annotations
+
+import math
+
+from driftbandits import links
+from driftbandits.estimator import Model, State
+from driftbandits.estimator.model import Floats
+from driftbandits.jit import inlined, internal
+from driftbandits.linalg import add_outer, add_scaled, copy, set_to_identity
+from driftbandits.policies.adaptations.belief.drifts import drifts_of
+from driftbandits.policies.adaptations.belief.gaussians import forecast_of
+from driftbandits.policies.adaptations.belief.record import (
+    CHAINS,
+    ROOM,
+    Belief,
+)
+from driftbandits.policies.adaptations.belief.segments import weight_of
+
+_IN_DRIFT = 0.5  # trust in the drifts before anything is seen
+_SHARE_OF_DRIFTS = 5e-5  # of the weights of the drifts that is shared evenly in a round
+_SHARE_OF_TRUST = 1e-5
+_NEGLIGIBLE = 1e-4
+_MEMORY = 1000.0  # rewards by which dispersion is measured
+_FIRST_REWARDS = 20.0  # as many count the rewards' own variance
+_LEAST_DISPERSION = 1e-8  # of the rewards' own variance
+
+
+@inlined
+def prior_trust(which: int) -> float:
+    return _IN_DRIFT if which == CHAINS else (1.0 - _IN_DRIFT) / CHAINS
+
+
+@internal
+def begin_weighing(model: Model, belief: Belief) -> None:
+    for which in range(CHAINS + 1):
+        belief.trust[which] = prior_trust(which)
+    for i in range(drifts_of(model)):
+        belief.drifting[i] = 1.0 / drifts_of(model)
+
+
+@internal
+def weigh(model: Model, belief: Belief, s: int) -> None:
+    """Weigh by the evidence of a reward of round s; evidence[ROOM + i] is that of drift i."""
+    evidence, n, drifts = belief.evidence, belief.segments[0], drifts_of(model)
+    best = -math.inf
+    for r in range(n):
+        if belief.starts[r] <= s:
+            best = max(best, evidence[r])
+    for i in range(drifts):
+        best = max(best, evidence[ROOM + i])
+    _speak_for_the_young(belief, s, best)
+    total = 0.0
+    for h in range(CHAINS):
+        first = h * ROOM
+        found = 0.0
+        for r in range(n):
+            belief.weights[first + r] *= math.exp(evidence[r] - best)
+            found += belief.weights[first + r]
+        for r in range(n):
+            belief.weights[first + r] /= found
+        belief.trust[h] *= found
+        total += belief.trust[h]
+    found = 0.0
+    for i in range(drifts):
+        belief.drifting[i] *= math.exp(evidence[ROOM + i] - best)
+        found += belief.drifting[i]
+    for i in range(drifts):
+        kept = (1.0 - _SHARE_OF_DRIFTS) * belief.drifting[i] / found
+        belief.drifting[i] = kept + _SHARE_OF_DRIFTS / drifts
+    belief.trust[CHAINS] *= found
+    total += belief.trust[CHAINS]
+    for which in range(CHAINS + 1):
+        kept = (1.0 - _SHARE_OF_TRUST) * belief.trust[which] / total
+        belief.trust[which] = kept + _SHARE_OF_TRUST * prior_trust(which)
+
+
+@inlined
+def _speak_for_the_young(belief: Belief, s: int, best: float) -> None:
+    """Give segments that began after round s the evidence that the others have together."""
+    weight, found = 0.0, 0.0
+    for r in range(belief.segments[0]):
+        if belief.starts[r] <= s:
+            weight += weight_of(belief, r)
+            found += weight_of(belief, r) * math.exp(belief.evidence[r] - best)
+    for r in range(belief.segments[0]):
+        if belief.starts[r] > s:
+            belief.evidence[r] = best + math.log(found / weight) if found > 0.0 else best
+
+
+@internal
+def make_mean(model: Model, state: State, belief: Belief) -> None:
+    """theta_hat, theta := mean of the mixture; base := what it says of a typical action."""
+    theta_hat = state.theta_hat
+    for j in range(model.d):
+        theta_hat[j] = 0.0
+    for r in range(belief.segments[0]):
+        add_scaled(theta_hat, weight_of(belief, r), belief.theta[r])
+    for i in range(drifts_of(model)):
+        add_scaled(theta_hat, belief.trust[CHAINS] * belief.drifting[i], belief.places[i])
+    copy(theta_hat, state.theta)
+
+
+@internal
+def make_mixture(model: Model, state: State, belief: Belief, phi: float) -> None:
+    """scratch.bonus := covariance of the mixture, after `make_mean`."""
+    bonus = state.scratch.bonus
+    set_to_identity(bonus, 0.0)
+    for r in range(belief.segments[0]):
+        _add_gaussian(model, state, weight_of(belief, r), belief.theta[r], belief.P[r], phi)
+    for i in range(drifts_of(model)):
+        weight = belief.trust[CHAINS] * belief.drifting[i]
+        _add_gaussian(model, state, weight, belief.places[i], belief.place_P[i], phi)
+
+
+@internal
+def _add_gaussian(
+    model: Model, state: State, weight: float, theta: Floats, P: Floats, phi: float
+) -> None:
+    if weight <= _NEGLIGIBLE:
+        return
+    bonus, away = state.scratch.bonus, state.scratch.step
+    for j in range(model.d):
+        away[j] = theta[j] - state.theta_hat[j]
+        for k in range(model.d):
+            bonus[j, k] += weight * phi * P[j, k]
+    add_outer(bonus, weight, away)
+
+
+# -- dispersion ------------------------------------------------------------------------------------
+
+
+@internal
+def dispersion(model: Model, belief: Belief) -> float:
+    """phi: of a linear model the variance of the noise, whatever the unit of rewards."""
+    seen, expected = belief.spread[0], belief.spread[1]
+    if not model.linear:
+        return links.dispersion(model.link, model.m, _FIRST_REWARDS, seen, expected)
+    variance = belief.rewarded[2]
+    found = (_FIRST_REWARDS * variance + seen) / (_FIRST_REWARDS + expected)
+    return max(found, _LEAST_DISPERSION * variance)
+
+
+@internal
+def measure_dispersion(model: Model, state: State, belief: Belief, reward: float) -> None:
+    """Follow a reward of scratch.row, which the belief has not learned so far."""
+    row = state.scratch.row
+    z = 0.0
+    for r in range(belief.segments[0]):
+        z += weight_of(belief, r) * forecast_of(model, belief.theta[r], row)
+    for i in range(drifts_of(model)):
+        weight = belief.trust[CHAINS] * belief.drifting[i]
+        z += weight * forecast_of(model, belief.places[i], row)
+    mean = links.mean(model.link, model.m, z)
+    seen, expected = links.spread(model.link, model.m, reward, mean)
+    decay = 1.0 - 1.0 / _MEMORY
+    belief.spread[0] = decay * belief.spread[0] + seen
+    belief.spread[1] = decay * belief.spread[1] + expected
+    count = decay * belief.rewarded[0] + 1.0
+    away = reward - belief.rewarded[1]
+    belief.rewarded[0] = count
+    belief.rewarded[1] += away / count
+    belief.rewarded[2] += (away * away * (1.0 - 1.0 / count) - belief.rewarded[2]) / count
