@@ -17,6 +17,7 @@ from driftbandits.agent.decisions import ArmId, Decision, Floats, frozen
 from driftbandits.agent.held import (
     BEGUN_AT,
     CLOCK_AT,
+    DETECTIONS_AT,
     RADIUS_AT,
     TAIL_AT,
     HeldBuffers,
@@ -38,12 +39,17 @@ from driftbandits.estimator.state import (
 from driftbandits.policies import Detection, Policy, last_detection
 from driftbandits.policies.carrying import Move, carried_over
 from driftbandits.policies.separate import (
+    align_with,
+    begin_as_new,
+    believes,
     change_threshold,
     choose,
     forget_before_change,
     held_in_common,
     leading_filter,
+    measure_arm,
     numbers_of_arms,
+    score_arms,
 )
 
 MOST_ARMS = 10_000
@@ -57,6 +63,7 @@ class Arm(HeldBuffers):
     def _hold(self, buffers: Buffers) -> None:
         super()._hold(buffers)
         self._in_common: list[Any] = held_in_common(self.policy, buffers)
+        self._believes = believes(self.policy)
 
     def catch_up(self, common: Arm, clock: int) -> None:
         """Be what the common state and that clock make of this arm."""
@@ -64,6 +71,8 @@ class Arm(HeldBuffers):
         if behind > 0:
             self._tick(self._handle, behind)
         if self._in_common:
+            if self._believes:
+                align_with(self._handle, common._handle)
             self.take_over(common)
 
     def take_over(self, other: Arm) -> None:
@@ -72,8 +81,16 @@ class Arm(HeldBuffers):
             mine[:] = theirs
 
     def score(self, seed: int, number: int, row: Floats, table: Floats, pick: Floats) -> None:
-        """Mean, width and score of one row that is accepted."""
-        self._decide(self._handle, seed, number, row, table, pick)
+        """Mean, width and score of one row that is accepted; of a belief what they follow from."""
+        if self._believes:
+            measure_arm(self._handle, number, row, table)
+        else:
+            self._decide(self._handle, seed, number, row, table, pick)
+
+    def score_together(self, table: Floats) -> None:
+        """Means, widths and scores of arms that share a belief, from what each has measured."""
+        if self._believes:
+            score_arms(self._handle, table)
 
     def learn(self, rows: Floats, index: int, reward: float, s: int) -> None:
         if self._counters.item(TAIL_AT) >= self._capacity:
@@ -86,6 +103,11 @@ class Arm(HeldBuffers):
 
     def forget_before_change(self, winner: int, threshold: float) -> None:
         forget_before_change(self._handle, winner, threshold)
+
+    @property
+    def detections(self) -> int:
+        """Changes that this arm has found by itself."""
+        return self._counters.item(DETECTIONS_AT)
 
     @property
     def begun(self) -> int:
@@ -105,8 +127,11 @@ class Arm(HeldBuffers):
         return self._gauges.item(RADIUS_AT)
 
     def anew(self, numbers: Floats) -> Arm:
-        """A model that is as this one is."""
-        return self.revived(essence(self.buffers), numbers)
+        """A model that is as this one is, and that knows nothing."""
+        arm = self.revived(essence(self.buffers), numbers)
+        if self._believes:
+            begin_as_new(arm._handle)
+        return arm
 
     def revived(self, arrays: dict[str, Any], numbers: Floats) -> Arm:
         """A model from its essence; what no arm changes is shared with this one."""
@@ -188,6 +213,7 @@ class SeparateLearner:
             model.catch_up(common, clock)
             model.score(seed, number, row, table, pick)
         table = np.ascontiguousarray(tables[:, :, 0].T)
+        common.score_together(table)
         picks = np.empty((2, n))
         choose(self.policy.epsilon, self.seed, number or clock + 1, table, picks)
         frozen(table)
@@ -235,13 +261,17 @@ class SeparateLearner:
         """Learn the reward of an arm in round s; whether a change was detected by it."""
         model = self._models_of([arm], rows[index : index + 1])[0]
         model.catch_up(self._common, self.clock)
+        before = model.detections
         model.learn(rows, index, reward, s)
         winner = model.leading_filter(s, self._threshold) if self._threshold > 0.0 else 0
         self._common.take_over(model)
         self._shown_at = self.clock
         if winner > 0:
             self.forget_before_change(winner)
-        return winner > 0
+        found = winner > 0 or model.detections > before
+        if found and winner == 0:
+            self.detections.append(last_detection(model.buffers))
+        return found
 
     def forget_before_change(self, winner: int) -> None:
         for model in self.arms.values():

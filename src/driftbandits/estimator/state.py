@@ -240,6 +240,11 @@ def named(buffers: Buffers) -> State:
     return state
 
 
+def beyond(buffers: Buffers) -> tuple[Floats, Floats]:
+    """The vectors and matrices that a policy has beyond those of an estimator."""
+    return buffers.vectors[_OWN["vectors"] :], buffers.matrices[_OWN["matrices"] :]
+
+
 def estimates_of(buffers: Buffers) -> Floats:
     """theta_hat and theta, (2, d), which stand in a row behind the anchors."""
     return buffers.vectors[2:4]
@@ -269,8 +274,8 @@ def essence(buffers: Buffers) -> dict[str, Any]:
         "vectors": np.array([state.theta_hat, state.theta, state.b, *state.anchors[:2]]),
         "matrices": np.array([state.V, state.V2]),
         "moments": state.moments[:2],
-        "more_vectors": buffers.vectors[_OWN["vectors"] :],
-        "more_matrices": buffers.matrices[_OWN["matrices"] :],
+        "more_vectors": beyond(buffers)[0],
+        "more_matrices": beyond(buffers)[1],
         **({"inverse": state.P, "notes": state.notes} if _is_fast(buffers) else {}),
     }
 
@@ -288,8 +293,8 @@ def revived(empty: Buffers, arrays: Mapping[str, Any]) -> Buffers:
     state.anchors[:2] = arrays["vectors"][3:]
     state.V[:], state.V2[:] = arrays["matrices"]
     state.moments[:2] = arrays["moments"]
-    buffers.vectors[_OWN["vectors"] :] = arrays["more_vectors"]
-    buffers.matrices[_OWN["matrices"] :] = arrays["more_matrices"]
+    more_vectors, more_matrices = beyond(buffers)
+    more_vectors[:], more_matrices[:] = arrays["more_vectors"], arrays["more_matrices"]
     if _is_fast(buffers):
         state.P[:], state.notes[:] = arrays["inverse"], arrays["notes"]
     return buffers

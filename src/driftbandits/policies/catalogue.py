@@ -278,7 +278,10 @@ ROWS: Mapping[str, Row] = {
     "random": Row(EVERYTHING, True, CONSTANT, "uniform over the actions"),
 }
 ALIASES: Mapping[str, str] = {"GLM-UCB": "LogisticUCB"}
-RECORDED_AS: Mapping[str, tuple[str, str | None]] = {"auto": ("auto", "0.2"), "pool": ("auto", None)}
+RECORDED_AS: Mapping[str, tuple[str, str | None]] = {
+    "auto": ("auto", "0.2"),
+    "pool": ("auto", None),
+}
 """The name and the release by which records know a row, where that is not its name alone."""
 
 

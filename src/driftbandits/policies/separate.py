@@ -8,7 +8,8 @@ forecasts, the dispersion and the test for a change.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from functools import cache
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,48 +18,49 @@ from driftbandits.estimator import Buffers, model_of, state_of
 from driftbandits.estimator.model import FAST, POOL, Floats, as_numbers
 from driftbandits.estimator.state import NUMBERS
 from driftbandits.jit import Handle, compiled, floats_of, length_of
-from driftbandits.policies.adaptations import pool
+from driftbandits.policies.adaptations import belief, pool
+from driftbandits.policies.adaptations.belief import optimism
+from driftbandits.policies.adaptations.belief.segments import align, begin_arm
 from driftbandits.policies.chance import TAKEN, pick
+from driftbandits.policies.scoring import scoring_of
 
 if TYPE_CHECKING:
     from driftbandits.policies.configuration import Policy
 
-_IN_COMMON = {
-    "counters": ("since",),
-    "gauges": ("ridge", "spread", "expected_spread", "weights", "trust", "lead"),
-}
-"""Of a `Pool`, by store; those of one store lie in a row."""
-_pool_of = pool.LAYOUT.of
+_pool_of, _belief_of = pool.LAYOUT.of, belief.LAYOUT.of
 
 
-def _places_in_common() -> dict[str, slice]:
-    """Where in their stores they lie: from the first of them to the last."""
-    sizes = pool.LAYOUT.sizes
+@cache
+def _places_in_common(adaptation: ModuleType) -> dict[str, slice]:
+    """Where in their stores that lies which all arms share: from the first to the last of it."""
+    sizes = adaptation.LAYOUT.sizes
     places = SimpleNamespace(**{store: np.arange(size) for store, size in sizes.items()})
-    fields = pool.LAYOUT.in_python(places)
+    fields = adaptation.LAYOUT.in_python(places)
     found = {}
-    for store, names in _IN_COMMON.items():
+    for store, names in adaptation.IN_COMMON.items():
         taken = np.concatenate([getattr(fields, name) for name in names])
         assert (np.diff(taken) == 1).all(), "what is held in common must lie in a row"
         found[store] = slice(int(taken[0]), int(taken[-1]) + 1)
     return found
 
 
-_PLACES_IN_COMMON = _places_in_common()
+def believes(policy: Policy) -> bool:
+    """Whether arms share a belief, which they measure apart and score together."""
+    return policy.adaptation is belief
 
 
 def numbers_of_arms(policy: Policy, count: int) -> Floats:
     """The numbers of the model of one of so many arms, which does not look for changes alone."""
     own = policy.adaptation.numbers_for(policy)
-    if policy.row.memory == POOL:
+    if policy.adaptation is pool:
         own = own._replace(threshold=0.0)
     problem = policy.problem._replace(d=count * policy.model_dim)
     return as_numbers(policy.model, policy.scoring, policy.confidence_for(problem), own)
 
 
 def change_threshold(policy: Policy) -> float:
-    """That of the test that all arms share; 0: there is none."""
-    if policy.row.memory != POOL:
+    """That of the test between the filters of all arms; 0: there is none."""
+    if policy.adaptation is not pool:
         return 0.0
     threshold: float = policy.adaptation.numbers_for(policy).threshold
     return threshold
@@ -68,7 +70,8 @@ def held_in_common(policy: Policy, buffers: Buffers) -> list[Any]:
     """The arrays among the buffers of an arm that are to be the same for all arms."""
     if policy.row.memory != POOL:
         return []
-    return [getattr(buffers, store)[places] for store, places in _PLACES_IN_COMMON.items()]
+    places = _places_in_common(policy.adaptation)
+    return [getattr(buffers, store)[place] for store, place in places.items()]
 
 
 @compiled
@@ -100,3 +103,42 @@ def forget_before_change(handle: Handle, winner: int, threshold: float) -> None:
     d, fast = int(numbers[0]), int(numbers[FAST])
     model, state = model_of(numbers, d, fast), state_of(handle, d)
     pool.report_change(model, state, _pool_of(state.stores), winner, threshold)
+
+
+@compiled
+def align_with(handle: Handle, common: Handle) -> None:
+    """Let the segments of an arm be those that all arms share, before it takes them over."""
+    numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
+    d, fast = int(numbers[0]), int(numbers[FAST])
+    model, state = model_of(numbers, d, fast), state_of(handle, d)
+    align(model, state, _belief_of(state.stores), _belief_of(state_of(common, d).stores))
+
+
+@compiled
+def begin_as_new(handle: Handle) -> None:
+    """Let an arm know the segments that all arms share, and nothing of its own."""
+    numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
+    d, fast = int(numbers[0]), int(numbers[FAST])
+    model, state = model_of(numbers, d, fast), state_of(handle, d)
+    begin_arm(model, state, _belief_of(state.stores))
+
+
+@compiled
+def measure_arm(handle: Handle, number: int, row: Floats, table: Floats) -> None:
+    """What an arm believes of its row (1, p), for `score_arms`; its clock goes on as by `decide`."""
+    numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
+    d, fast = int(numbers[0]), int(numbers[FAST])
+    model, scoring, state = model_of(numbers, d, fast), scoring_of(numbers), state_of(handle, d)
+    belief.estimate(model, scoring, numbers, state, 0, row)
+    optimism.measure(model, scoring, state, _belief_of(state.stores), row, table)
+    if number == 0:
+        belief.advance(model, state, 1)
+
+
+@compiled
+def score_arms(handle: Handle, table: Floats) -> None:
+    """Means, widths and scores of arms that were measured, (4, K)."""
+    numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
+    d, fast = int(numbers[0]), int(numbers[FAST])
+    model, scoring, state = model_of(numbers, d, fast), scoring_of(numbers), state_of(handle, d)
+    optimism.score(model, scoring, _belief_of(state.stores).offset[0], table)

@@ -94,6 +94,11 @@ if TYPE_CHECKING:
 __all__ = ["LAYOUT", "window_for"]
 
 FAMILY = "pooled"
+IN_COMMON = {
+    "counters": ("since",),
+    "gauges": ("ridge", "spread", "expected_spread", "weights", "trust", "lead"),
+}
+"""What separate arms share, by store; those of one store lie in a row."""
 _LEAD = 1.0 / 3.0  # a line through lags n and 4 n meets lag 0 a third of its length beyond
 _LEAD_VARIANCE = 1.5  # of a line over that of its nearer end, which the other end shares in part
 _PRIOR = np.array([[0.95] + 7 * [0.05 / 7], 8 * [1 / 8]])

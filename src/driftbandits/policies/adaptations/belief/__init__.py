@@ -31,7 +31,7 @@ import numpy as np
 from driftbandits.estimator import Model, State
 from driftbandits.estimator.memory import insert_row
 from driftbandits.estimator.model import Floats
-from driftbandits.estimator.state import FITTED, HEAD, ROW_AT, TAIL, Buffers, N
+from driftbandits.estimator.state import FITTED, HEAD, ROW_AT, TAIL, Buffers, N, beyond
 from driftbandits.jit import inlined, internal, reader_of
 from driftbandits.linalg import dot
 from driftbandits.policies.adaptations.belief import optimism
@@ -42,6 +42,7 @@ from driftbandits.policies.adaptations.belief.priors import observe
 from driftbandits.policies.adaptations.belief.record import (
     CHAINS,
     FIRST_OF_ALL,
+    IN_COMMON,
     LAYOUT,
     OF_SMALL_MODELS,
     ROOM,
@@ -68,9 +69,10 @@ from driftbandits.policies.scoring import OWN_NUMBERS, Scoring
 from driftbandits.theory import Confidence
 
 if TYPE_CHECKING:
+    from driftbandits.policies.carrying import Move
     from driftbandits.policies.configuration import Policy
 
-__all__ = ["LAYOUT", "window_for"]
+__all__ = ["IN_COMMON", "LAYOUT", "window_for"]
 
 FAMILY = "believing"
 
@@ -113,6 +115,16 @@ def weights_of_ages(policy: Policy, buffers: Buffers, ages: Floats) -> Floats:
     return weights
 
 
+def carry_over(policy: Policy, old: Buffers, new: Buffers, move: Move) -> None:
+    """The Gaussians in other coordinates; new features sleep, as if they had always been 0."""
+    (vectors, matrices), (new_vectors, new_matrices) = beyond(old), beyond(new)
+    for target, vector in zip(new_vectors, vectors, strict=False):
+        target[:] = move.moved(vector, policy.model_dim)
+    there, here = np.ix_(move.targets, move.targets), np.ix_(move.sources, move.sources)
+    for target, matrix in zip(new_matrices, matrices, strict=False):
+        target[there] = matrix[here]
+
+
 @internal
 def _prepare(model: Model, scoring: Scoring, state: State, belief: Belief) -> None:
     """Once, when the first features are known."""
@@ -122,9 +134,7 @@ def _prepare(model: Model, scoring: Scoring, state: State, belief: Belief) -> No
 
 
 @inlined
-def _observe(
-    model: Model, scoring: Scoring, state: State, belief: Belief, actions: Floats
-) -> None:
+def _observe(model: Model, scoring: Scoring, state: State, belief: Belief, actions: Floats) -> None:
     belief.constant[0] = model.d - scoring.dim
     observe(model, scoring, state, belief, actions)
     if belief.segments[0] == 0:
@@ -157,7 +167,7 @@ def learn(
         _observe(model, scoring, state, belief, state.stores.vectors[ROW_AT : ROW_AT + 1])
     outcome = reward - scoring.centre
     if model.linear:
-        if belief.rewards[0] == 1:
+        if belief.rewarded[0] == 0.0:
             belief.offset[0] = outcome
         outcome -= belief.offset[0]
     phi = dispersion(model, belief)
@@ -203,4 +213,6 @@ def estimate(
 @inlined
 def score(model: Model, scoring: Scoring, state: State, actions: Floats, table: Floats) -> None:
     """Rows of `table`: means, widths and scores, after `estimate`."""
-    optimism.score(model, scoring, state, _belief_of(state.stores), actions, table)
+    belief = _belief_of(state.stores)
+    optimism.measure(model, scoring, state, belief, actions, table)
+    optimism.score(model, scoring, belief.offset[0], table)

@@ -12,6 +12,8 @@ z, q       a . theta and a' P a
 
 from __future__ import annotations
 
+import math
+
 from driftbandits import links
 from driftbandits.estimator import Model, State
 from driftbandits.estimator.memory import load_row
@@ -36,6 +38,8 @@ from driftbandits.policies.adaptations.filters import evidence_at, settled
 
 MOST_REFITTED = 2048
 """A segment is fitted anew until it holds so many rewards; so many rows are kept."""
+FIRST_REFIT = 16
+"""A segment that begins later has the prior of now, and is fitted from so many on."""
 MOST_LEARNED_AGAIN = 256
 """The same for a large model, which learns its rows again one by one."""
 _MOST_STEPS = 12
@@ -82,6 +86,15 @@ def learn_reward(
     return found
 
 
+@inlined
+def _first_row(model: Model, state: State, start: int) -> int:
+    """The first of the rows that a segment holds; they lie in order of time."""
+    i = state.counters[TAIL]
+    while i > state.counters[HEAD] and state.rows[model.d + 1, i - 1] >= start:
+        i -= 1
+    return int(i)
+
+
 @internal
 def fit_anew(model: Model, state: State, belief: Belief, r: int) -> None:
     """The exact mode of segment r over its rows under the prior of now, and Laplace's covariance.
@@ -94,20 +107,20 @@ def fit_anew(model: Model, state: State, belief: Belief, r: int) -> None:
     last = d - 1
     is_new, base = belief.starts[r] > FIRST_OF_ALL, belief.bases[r]
     make_precision(model, belief, belief.kinds[r], is_new, precision)
-    least = float("inf")
+    first = _first_row(model, state, belief.starts[r])
+    least = math.inf
     for _ in range(_MOST_STEPS):
         theta[last] -= base
         multiply(precision, theta, pull)
         loss = 0.5 * dot(theta, pull)
         theta[last] += base
         copy_matrix(precision, hessian)
-        for i in range(state.counters[HEAD], state.counters[TAIL]):
-            if state.rows[d + 1, i] >= belief.starts[r]:
-                load_row(model, state, i)
-                z, reward = dot(scratch.row, theta), state.rows[d, i]
-                loss -= reward * z - links.log_partition(model.link, model.m, z)
-                add_scaled(pull, links.mean(model.link, model.m, z) - reward, scratch.row)
-                add_outer(hessian, links.slope(model.link, model.m, z), scratch.row)
+        for i in range(first, state.counters[TAIL]):
+            load_row(model, state, i)
+            z, reward = dot(scratch.row, theta), state.rows[d, i]
+            loss -= reward * z - links.log_partition(model.link, model.m, z)
+            add_scaled(pull, links.mean(model.link, model.m, z) - reward, scratch.row)
+            add_outer(hessian, links.slope(model.link, model.m, z), scratch.row)
         if loss > least + 1e-9 * abs(least):  # too far: half the step
             for j in range(d):
                 step[j] *= 0.5
@@ -144,10 +157,7 @@ def learn_again(model: Model, state: State, belief: Belief, r: int, phi: float) 
     for j in range(model.d):
         belief.theta[r, j] = 0.0
     belief.theta[r, model.d - 1] += belief.bases[r]
-    for i in range(state.counters[HEAD], state.counters[TAIL]):
-        if state.rows[model.d + 1, i] >= belief.starts[r]:
-            load_row(model, state, i)
-            learn_reward(
-                model, state, belief.theta[r], belief.P[r], state.rows[model.d, i], 1.0, phi
-            )
+    for i in range(_first_row(model, state, belief.starts[r]), state.counters[TAIL]):
+        load_row(model, state, i)
+        learn_reward(model, state, belief.theta[r], belief.P[r], state.rows[model.d, i], 1.0, phi)
     copy(row, state.scratch.row)

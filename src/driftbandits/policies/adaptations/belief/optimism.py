@@ -37,49 +37,51 @@ UNEVEN = 4.0
 
 
 @internal
-def score(
+def measure(
     model: Model, scoring: Scoring, state: State, belief: Belief, actions: Floats, table: Floats
 ) -> None:
-    """Rows of `table`: means, widths and scores."""
+    """Rows 0, 1 and 3 of `table`: a . theta, and its variances in the prior and in the belief."""
     state.gauges[RADIUS] = scoring.bonus_scale * OPTIMISM
+    _forecast(model, scoring, state, actions, table[0])
     if model.fast:
-        _measure_large(model, scoring, state, actions, state.scratch.bonus, table[3])
-        _measure_large(model, scoring, state, actions, belief.newborn, table[1])
+        _measure_large(scoring, state, actions, belief.newborn, table[1])
+        _measure_large(scoring, state, actions, state.scratch.bonus, table[3])
     else:
-        _measure(model, scoring, actions, state.scratch.bonus, table[3])
         _measure(model, scoring, actions, belief.newborn, table[1])
-    best = _forecast(model, scoring, state, actions, table[0])
-    shift = scoring.centre + belief.offset[0]
+        _measure(model, scoring, actions, state.scratch.bonus, table[3])
+
+
+@internal
+def score(model: Model, scoring: Scoring, offset: float, table: Floats) -> None:
+    """Rows 0, 1 and 2 of `table`: means, widths and scores, after `measure`."""
+    best = 0
+    for i in range(table.shape[1]):
+        if table[0, i] > table[0, best]:
+            best = i
     even = 0.0
-    if actions.shape[0] > 0 and table[3, best] > 0.0 and table[1, best] > 0.0:
+    if table.shape[1] > 0 and table[1, best] > 0.0:
         even = UNEVEN * table[3, best] / table[1, best]
-    for i in range(actions.shape[0]):
-        z, square, prior = table[0, i], table[3, i], table[1, i]
+    for i in range(table.shape[1]):
+        z, prior, square = table[0, i], table[1, i], max(table[3, i], 0.0)
         c = OPTIMISM * OPTIMISM
-        if even > 0.0 and square > even * prior and prior > 0.0:
+        if even > 0.0 and prior > 0.0 and square > even * prior:
             c += 2.0 * EXPLORATION * math.log(square / (even * prior))
-        wide = scoring.bonus_scale * math.sqrt(c * max(square, 0.0))
         mean = links.mean(model.link, model.m, z)
-        table[0, i] = shift + mean
-        table[1, i] = links.mean(model.link, model.m, z + wide) - mean
+        up = links.mean(model.link, model.m, z + scoring.bonus_scale * math.sqrt(c * square))
+        table[0, i] = scoring.centre + offset + mean
+        table[1, i] = up - mean
         table[2, i] = table[0, i] + table[1, i]
 
 
 @inlined
-def _forecast(
-    model: Model, scoring: Scoring, state: State, actions: Floats, out: Floats
-) -> int:
-    """out := a . theta; says where it is largest."""
-    best = 0
+def _forecast(model: Model, scoring: Scoring, state: State, actions: Floats, out: Floats) -> None:
+    """out := a . theta."""
     for i in range(actions.shape[0]):
         shrink = shrinkage(scoring, actions, i)
         z = 0.0
         for j in range(model.d):
             z += feature(scoring, actions, i, j, shrink) * state.theta[j]
         out[i] = z
-        if z > out[best]:
-            best = i
-    return best
 
 
 @inlined
@@ -98,9 +100,7 @@ def _measure(model: Model, scoring: Scoring, actions: Floats, A: Floats, out: Fl
 
 
 @internal
-def _measure_large(
-    model: Model, scoring: Scoring, state: State, actions: Floats, A: Floats, out: Floats
-) -> None:
+def _measure_large(scoring: Scoring, state: State, actions: Floats, A: Floats, out: Floats) -> None:
     """The same, a block of actions at a time."""
     room = room_in(state)
     for start in range(0, actions.shape[0], BLOCK):

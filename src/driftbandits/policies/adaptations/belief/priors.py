@@ -33,9 +33,7 @@ _JITTER = 1e-8
 
 
 @internal
-def observe(
-    model: Model, scoring: Scoring, state: State, belief: Belief, actions: Floats
-) -> None:
+def observe(model: Model, scoring: Scoring, state: State, belief: Belief, actions: Floats) -> None:
     """Let the moments follow a set of actions, and the prior follow the moments."""
     d, n = model.d, actions.shape[0]
     belief.sets[0] += 1
@@ -67,9 +65,7 @@ def observe(
 
 
 @inlined
-def _add_action(
-    model: Model, scoring: Scoring, state: State, actions: Floats, i: int
-) -> None:
+def _add_action(model: Model, scoring: Scoring, state: State, actions: Floats, i: int) -> None:
     """Add action i to the sums in scratch: point, pull and, of small models, J."""
     scratch = state.scratch
     shrink = shrinkage(scoring, actions, i)
@@ -124,9 +120,7 @@ def base_precision(kind: int, is_new: bool) -> float:
 
 
 @internal
-def make_precision(
-    model: Model, belief: Belief, kind: int, is_new: bool, out: Floats
-) -> None:
+def make_precision(model: Model, belief: Belief, kind: int, is_new: bool, out: Floats) -> None:
     """out := precision of the prior of a small model; of features that sleep, the identity.
 
     While few actions were offered their products are chance, and are believed only in part.

@@ -51,21 +51,21 @@ class Belief(NamedTuple):
     born: Annotated[Ints, Share("counters")]  # how many there ever were
     newest: Annotated[Ints, Share("counters")]  # the latest round whose reward is known
     reported: Annotated[Ints, Share("counters")]  # where the last reported change was
-    rewards: Annotated[Ints, Share("counters")]
     weights: Annotated[Floats, Share("gauges", CHAINS * ROOM)]  # of the segments in each chain
     trust: Annotated[Floats, Share("gauges", CHAINS + 1)]  # in each chain, and in the drifts
     drifting: Annotated[Floats, Share("gauges", DRIFTS)]  # weights of the drifts
-    bases: Annotated[Floats, Share("gauges", ROOM)]  # that segments began with
     offset: Annotated[Floats, Share("gauges")]  # the first reward of a linear model
     size: Annotated[Floats, Share("gauges")]  # of the last reported change, in rewards
     spread: Annotated[Floats, Share("gauges", 2)]  # of rewards about forecasts: seen, expected
     rewarded: Annotated[Floats, Share("gauges", 3)]  # count, mean and variance of rewards, faded
-    # the above is common to separate arms, see policies/separate.py
+    # the above is common to separate arms, see IN_COMMON
     counts: Annotated[Ints, Share("counters", ROOM)]  # rewards that a segment holds
+    rewards: Annotated[Ints, Share("counters")]  # that were learned
     sets: Annotated[Ints, Share("counters")]  # of actions that were offered
     renewal: Annotated[Ints, Share("counters")]  # at how many sets the prior is made again
     kind: Annotated[Ints, Share("counters")]  # of prior that `newborn` is
     constant: Annotated[Ints, Share("counters")]  # is the last feature always 1?
+    bases: Annotated[Floats, Share("gauges", ROOM)]  # that segments began with
     offered: Annotated[Floats, Share("gauges")]  # actions that the moments consist of
     base: Annotated[Floats, Share("gauges")]  # a . theta of a typical action
     evidence: Annotated[Floats, Share("gauges", HYPOTHESES)]  # scratch
@@ -86,5 +86,10 @@ class Belief(NamedTuple):
 
 
 LAYOUT = layout_beyond(Belief)
+IN_COMMON = {
+    "counters": ("starts", "serials", "kinds", "segments", "born", "newest", "reported"),
+    "gauges": ("weights", "trust", "drifting", "offset", "size", "spread", "rewarded"),
+}
+"""What the rewards of every arm say together, by store; those of one store lie in a row."""
 OF_SMALL_MODELS = {"vectors": 2 * SMOOTH, "matrices": 3 * SMOOTH + 1}
 """What only they have, at the end of the stores."""

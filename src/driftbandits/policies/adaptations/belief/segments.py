@@ -14,6 +14,7 @@ from driftbandits.jit import inlined, internal
 from driftbandits.linalg import copy, copy_matrix
 from driftbandits.policies.adaptations.belief.drifts import begin_as
 from driftbandits.policies.adaptations.belief.gaussians import (
+    FIRST_REFIT,
     MOST_LEARNED_AGAIN,
     MOST_REFITTED,
     fit_anew,
@@ -57,6 +58,43 @@ def begin(model: Model, state: State, belief: Belief) -> None:
 
 
 @internal
+def align(model: Model, state: State, belief: Belief, common: Belief) -> None:
+    """Let the segments of an arm be those of all arms; those it does not know are new to it."""
+    known = belief.segments[0]
+    after = 0
+    for r in range(common.segments[0]):
+        while after < known and belief.serials[after] < common.serials[r]:
+            after += 1
+        if after < known and belief.serials[after] == common.serials[r]:
+            if after > r:
+                belief.counts[r], belief.bases[r] = belief.counts[after], belief.bases[after]
+                copy(belief.theta[after], belief.theta[r])
+                copy_matrix(belief.P[after], belief.P[r])
+        else:
+            _empty(model, belief, r)
+
+
+@internal
+def begin_arm(model: Model, state: State, belief: Belief) -> None:
+    """Let an arm that is new know the segments of all arms, and nothing of its own."""
+    for r in range(belief.segments[0]):
+        _empty(model, belief, r)
+        if belief.starts[r] == FIRST_OF_ALL:
+            make_covariance(model, state, belief, belief.kinds[r], False, belief.P[r])
+
+
+@inlined
+def _empty(model: Model, belief: Belief, r: int) -> None:
+    """Let segment r be what is believed before any reward."""
+    belief.counts[r] = 0
+    belief.bases[r] = belief.base[0]
+    for j in range(model.d):
+        belief.theta[r, j] = 0.0
+    belief.theta[r, model.d - 1] += belief.base[0]
+    copy_matrix(belief.newborn, belief.P[r])
+
+
+@internal
 def learn_by_segments(
     model: Model, state: State, belief: Belief, reward: float, s: int, phi: float
 ) -> None:
@@ -88,7 +126,7 @@ def fit_segments(model: Model, state: State, belief: Belief, s: int, phi: float)
         if model.fast:
             if holds_everything and n <= MOST_LEARNED_AGAIN:
                 learn_again(model, state, belief, r, phi)
-        elif n <= MOST_REFITTED:
+        elif n <= MOST_REFITTED and (holds_everything or n >= FIRST_REFIT):
             fit_anew(model, state, belief, r)
         if holds_everything and belief.kinds[r] == likely and n <= _DRIFTS_BEGIN:
             begin_as(model, belief, r)
@@ -114,7 +152,7 @@ def _likely_kind(belief: Belief) -> int:
 @internal
 def give_birth(model: Model, state: State, belief: Belief, start: int) -> None:
     """Let a segment begin with round `start`, and merge one if there are too many."""
-    r, last = belief.segments[0], model.d - 1
+    r = belief.segments[0]
     rounds = 1 if belief.starts[r - 1] == FIRST_OF_ALL else start - belief.starts[r - 1]
     for h in range(CHAINS):
         stays = (1.0 - HAZARDS[h]) ** rounds
@@ -122,12 +160,7 @@ def give_birth(model: Model, state: State, belief: Belief, start: int) -> None:
             belief.weights[h * ROOM + i] *= stays
         belief.weights[h * ROOM + r] = 1.0 - stays
     belief.starts[r], belief.serials[r], belief.kinds[r] = start, belief.born[0], belief.kind[0]
-    belief.counts[r] = 0
-    belief.bases[r] = belief.base[0]
-    for j in range(model.d):
-        belief.theta[r, j] = 0.0
-    belief.theta[r, last] += belief.base[0]
-    copy_matrix(belief.newborn, belief.P[r])
+    _empty(model, belief, r)
     belief.segments[0] += 1
     belief.born[0] += 1
     if belief.segments[0] > SEGMENTS:
