@@ -125,7 +125,7 @@ def begin_as_new(handle: Handle) -> None:
 
 @compiled
 def measure_arm(handle: Handle, number: int, row: Floats, table: Floats) -> None:
-    """What an arm believes of its row (1, p), for `score_arms`; its clock goes on as by `decide`."""
+    """What an arm believes of its row (1, p); its clock goes on as by `decide`."""
     numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
     d, fast = int(numbers[0]), int(numbers[FAST])
     model, scoring, state = model_of(numbers, d, fast), scoring_of(numbers), state_of(handle, d)

@@ -59,4 +59,4 @@ def _size_of(model: Model, state: State, belief: Belief, before: int, after: int
         then = links.mean(model.link, model.m, forecast_of(model, belief.theta[before], row))
         now = links.mean(model.link, model.m, forecast_of(model, belief.theta[after], row))
         total += abs(now - then)
-    return total / max(state.counters[TAIL] - first, 1)
+    return float(total / max(state.counters[TAIL] - first, 1))

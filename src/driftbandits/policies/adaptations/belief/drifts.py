@@ -119,9 +119,9 @@ def begin_as(model: Model, belief: Belief, r: int) -> None:
 def _wandered(i: int, age: float) -> float:
     """Variance of what drift i moves in so many rounds, over that of its prior."""
     if i < ROUGH:
-        return 2.0 * (1.0 - (1.0 - ROUGH_SPEED[i]) ** (0.5 * age))
+        return float(2.0 * (1.0 - (1.0 - ROUGH_SPEED[i]) ** (0.5 * age)))
     way = _STEADY / SMOOTH_SCALE[i - ROUGH] * age
-    return 2.0 * (1.0 - (1.0 + way) * math.exp(-way))
+    return float(2.0 * (1.0 - (1.0 + way) * math.exp(-way)))
 
 
 @internal

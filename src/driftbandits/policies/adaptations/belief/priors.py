@@ -87,7 +87,7 @@ def _asleep(belief: Belief, j: int) -> bool:
 @inlined
 def _slopes(model: Model, belief: Belief) -> int:
     """Features but the constant."""
-    return model.d - belief.constant[0]
+    return int(model.d - belief.constant[0])
 
 
 @inlined
@@ -110,12 +110,12 @@ def variance_of_feature(belief: Belief, j: int) -> float:
 @inlined
 def _slope_precision(model: Model, belief: Belief, lam: float, n: float, j: int) -> float:
     """Of one slope by itself. A rare feature is believed in as one of n that share its peak."""
-    return lam * max(n * variance_of_feature(belief, j), _RARE * belief.peaks[j])
+    return float(lam * max(n * variance_of_feature(belief, j), _RARE * belief.peaks[j]))
 
 
 @inlined
 def base_precision(kind: int, is_new: bool) -> float:
-    precision = BASE_PRECISION[kind]
+    precision = float(BASE_PRECISION[kind])
     return max(precision, NEW_BASE_PRECISION) if is_new else precision
 
 

@@ -136,10 +136,10 @@ def dispersion(model: Model, belief: Belief) -> float:
     """phi: of a linear model the variance of the noise, whatever the unit of rewards."""
     seen, expected = belief.spread[0], belief.spread[1]
     if not model.linear:
-        return links.dispersion(model.link, model.m, _FIRST_REWARDS, seen, expected)
+        return float(links.dispersion(model.link, model.m, _FIRST_REWARDS, seen, expected))
     variance = belief.rewarded[2]
     found = (_FIRST_REWARDS * variance + seen) / (_FIRST_REWARDS + expected)
-    return max(found, _LEAST_DISPERSION * variance)
+    return float(max(found, _LEAST_DISPERSION * variance))
 
 
 @internal
