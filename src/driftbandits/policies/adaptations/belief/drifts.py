@@ -57,7 +57,8 @@ def drifts_of(model: Model) -> int:
 def move(model: Model, belief: Belief, rounds: int) -> None:
     """Let time pass."""
     for i in range(ROUGH):
-        _move_rough(model, belief, i, (1.0 - ROUGH_SPEED[i]) ** rounds)
+        kept = 1.0 - ROUGH_SPEED[i]
+        _move_rough(model, belief, i, kept if rounds == 1 else kept**rounds)
     if not model.fast:
         for i in range(SMOOTH):
             _move_smooth(model, belief, i, _STEADY / SMOOTH_SCALE[i] * rounds)

@@ -38,13 +38,13 @@ from driftbandits.policies.adaptations.filters import evidence_at, settled
 
 MOST_REFITTED = 2048
 """A segment is fitted anew until it holds so many rewards; so many rows are kept."""
-FIRST_REFIT = 16
-"""A segment that begins later has the prior of now, and is fitted from so many on."""
+LATER_FITS = (16, 64, 256, 1024)
+"""The same for one that began later, with the prior of then: some of the powers of two."""
 MOST_LEARNED_AGAIN = 256
 """The same for a large model, which learns its rows again one by one."""
-_MOST_STEPS = 12
+_MOST_STEPS = 30
+_NEAR = 0.5
 _DECREMENT = 1e-6  # of a fit: the next rewards move it more
-_FLAT = 1e-10
 
 
 @inlined
@@ -108,33 +108,25 @@ def fit_anew(model: Model, state: State, belief: Belief, r: int) -> None:
     is_new, base = belief.starts[r] > FIRST_OF_ALL, belief.bases[r]
     make_precision(model, belief, belief.kinds[r], is_new, precision)
     first = _first_row(model, state, belief.starts[r])
-    least = math.inf
     for _ in range(_MOST_STEPS):
         theta[last] -= base
         multiply(precision, theta, pull)
-        loss = 0.5 * dot(theta, pull)
         theta[last] += base
         copy_matrix(precision, hessian)
         for i in range(first, state.counters[TAIL]):
             load_row(model, state, i)
             z, reward = dot(scratch.row, theta), state.rows[d, i]
-            loss -= reward * z - links.log_partition(model.link, model.m, z)
             add_scaled(pull, links.mean(model.link, model.m, z) - reward, scratch.row)
             add_outer(hessian, links.slope(model.link, model.m, z), scratch.row)
-        if loss > least + 1e-9 * abs(least):  # too far: half the step
-            for j in range(d):
-                step[j] *= 0.5
-                theta[j] += step[j]
-            continue
-        least = loss
         cholesky(hessian, scratch.factor)
         inverse(scratch.factor, P)
         multiply(P, pull, step)
         decrement = dot(step, pull)
-        if decrement > _FLAT:
+        if model.linear or decrement < _DECREMENT:
             add_scaled(theta, -1.0, step)
-        if decrement < _DECREMENT or model.linear:
             break
+        far = math.sqrt(decrement)  # damped as for self-concordant functions, until it is near
+        add_scaled(theta, -1.0 / (1.0 + far) if far > _NEAR else -1.0, step)
     _let_sleep(model, belief, P)
 
 

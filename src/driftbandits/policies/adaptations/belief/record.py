@@ -53,6 +53,7 @@ class Belief(NamedTuple):
     reported: Annotated[Ints, Share("counters")]  # where the last reported change was
     weights: Annotated[Floats, Share("gauges", CHAINS * ROOM)]  # of the segments in each chain
     trust: Annotated[Floats, Share("gauges", CHAINS + 1)]  # in each chain, and in the drifts
+    held: Annotated[Floats, Share("gauges", ROOM)]  # weights of the segments over all chains
     drifting: Annotated[Floats, Share("gauges", DRIFTS)]  # weights of the drifts
     offset: Annotated[Floats, Share("gauges")]  # the first reward of a linear model
     size: Annotated[Floats, Share("gauges")]  # of the last reported change, in rewards
@@ -88,7 +89,7 @@ class Belief(NamedTuple):
 LAYOUT = layout_beyond(Belief)
 IN_COMMON = {
     "counters": ("starts", "serials", "kinds", "segments", "born", "newest", "reported"),
-    "gauges": ("weights", "trust", "drifting", "offset", "size", "spread", "rewarded"),
+    "gauges": ("weights", "trust", "held", "drifting", "offset", "size", "spread", "rewarded"),
 }
 """What the rewards of every arm say together, by store; those of one store lie in a row."""
 OF_SMALL_MODELS = {"vectors": 2 * SMOOTH, "matrices": 3 * SMOOTH + 1}

@@ -14,7 +14,7 @@ from driftbandits.jit import inlined, internal
 from driftbandits.linalg import copy, copy_matrix
 from driftbandits.policies.adaptations.belief.drifts import begin_as
 from driftbandits.policies.adaptations.belief.gaussians import (
-    FIRST_REFIT,
+    LATER_FITS,
     MOST_LEARNED_AGAIN,
     MOST_REFITTED,
     fit_anew,
@@ -35,13 +35,14 @@ from driftbandits.policies.adaptations.belief.record import (
 _DRIFTS_BEGIN = 64  # rewards up to which drifts are started again with the prior of now
 
 
-@inlined
-def weight_of(belief: Belief, r: int) -> float:
-    """Of segment r over all chains."""
-    total = 0.0
-    for h in range(CHAINS):
-        total += belief.trust[h] * belief.weights[h * ROOM + r]
-    return total
+@internal
+def hold(belief: Belief) -> None:
+    """held := weights of the segments over all chains."""
+    for r in range(belief.segments[0]):
+        total = 0.0
+        for h in range(CHAINS):
+            total += belief.trust[h] * belief.weights[h * ROOM + r]
+        belief.held[r] = total
 
 
 @internal
@@ -54,6 +55,7 @@ def begin(model: Model, state: State, belief: Belief) -> None:
         for h in range(CHAINS):
             belief.weights[h * ROOM + kind] = 1.0 / KINDS
     belief.segments[0] = belief.born[0] = KINDS
+    hold(belief)
     begin_as(model, belief, 0)
 
 
@@ -115,7 +117,8 @@ def learn_by_segments(
 def fit_segments(model: Model, state: State, belief: Belief, s: int, phi: float) -> None:
     """Fit segments anew that hold 1, 2, 4, 8, ... rewards, after one of round s.
 
-    So the prior of a young segment is that of now, and no fit is more than half a recursion.
+    So the prior of a young belief is that of now, and no fit is more than half a recursion. Those
+    that began later are fitted at fewer of these.
     """
     likely = _likely_kind(belief)
     for r in range(belief.segments[0]):
@@ -126,7 +129,7 @@ def fit_segments(model: Model, state: State, belief: Belief, s: int, phi: float)
         if model.fast:
             if holds_everything and n <= MOST_LEARNED_AGAIN:
                 learn_again(model, state, belief, r, phi)
-        elif n <= MOST_REFITTED and (holds_everything or n >= FIRST_REFIT):
+        elif n <= MOST_REFITTED and (holds_everything or n in LATER_FITS):
             fit_anew(model, state, belief, r)
         if holds_everything and belief.kinds[r] == likely and n <= _DRIFTS_BEGIN:
             begin_as(model, belief, r)
@@ -143,7 +146,7 @@ def _likely_kind(belief: Belief) -> int:
         total = 0.0
         for r in range(belief.segments[0]):
             if belief.kinds[r] == kind:
-                total += weight_of(belief, r)
+                total += belief.held[r]
         if total > most:
             likely, most = kind, total
     return likely
@@ -163,6 +166,7 @@ def give_birth(model: Model, state: State, belief: Belief, start: int) -> None:
     _empty(model, belief, r)
     belief.segments[0] += 1
     belief.born[0] += 1
+    hold(belief)
     if belief.segments[0] > SEGMENTS:
         _merge(model, state, belief, _least_missed(belief, start))
 
@@ -176,7 +180,7 @@ def _least_missed(belief: Belief, now: int) -> int:
         if belief.starts[r] > FIRST_OF_ALL and belief.starts[r - 1] > FIRST_OF_ALL:
             before = belief.starts[r - 1]
             gap = (belief.starts[r + 1] - before) / float(now - before)
-        loss = gap * (weight_of(belief, r) + 1e-12)
+        loss = gap * (belief.held[r] + 1e-12)
         if least < 0.0 or loss < least:
             chosen, least = r, loss
     return chosen
@@ -199,5 +203,6 @@ def _merge(model: Model, state: State, belief: Belief, r: int) -> None:
         for h in range(CHAINS):
             belief.weights[h * ROOM + i] = belief.weights[h * ROOM + i + 1]
     belief.segments[0] -= 1
+    hold(belief)
     if belief.starts[0] > FIRST_OF_ALL:
         state.counters[BEGUN] = belief.starts[0] - 1

@@ -16,7 +16,7 @@ from driftbandits.policies.adaptations.belief.record import (
     ROOM,
     Belief,
 )
-from driftbandits.policies.adaptations.belief.segments import weight_of
+from driftbandits.policies.adaptations.belief.segments import hold
 
 _IN_DRIFT = 0.5  # trust in the drifts before anything is seen
 _SHARE_OF_DRIFTS = 5e-5  # of the weights of the drifts that is shared evenly in a round
@@ -50,13 +50,16 @@ def weigh(model: Model, belief: Belief, s: int) -> None:
             best = max(best, evidence[r])
     for i in range(drifts):
         best = max(best, evidence[ROOM + i])
-    _speak_for_the_young(belief, s, best)
+    if belief.starts[n - 1] > s:
+        _speak_for_the_young(belief, s, best)
+    for r in range(n):
+        evidence[r] = math.exp(evidence[r] - best)
     total = 0.0
     for h in range(CHAINS):
         first = h * ROOM
         found = 0.0
         for r in range(n):
-            belief.weights[first + r] *= math.exp(evidence[r] - best)
+            belief.weights[first + r] *= evidence[r]
             found += belief.weights[first + r]
         for r in range(n):
             belief.weights[first + r] /= found
@@ -74,6 +77,7 @@ def weigh(model: Model, belief: Belief, s: int) -> None:
     for which in range(CHAINS + 1):
         kept = (1.0 - _SHARE_OF_TRUST) * belief.trust[which] / total
         belief.trust[which] = kept + _SHARE_OF_TRUST * prior_trust(which)
+    hold(belief)
 
 
 @inlined
@@ -82,8 +86,8 @@ def _speak_for_the_young(belief: Belief, s: int, best: float) -> None:
     weight, found = 0.0, 0.0
     for r in range(belief.segments[0]):
         if belief.starts[r] <= s:
-            weight += weight_of(belief, r)
-            found += weight_of(belief, r) * math.exp(belief.evidence[r] - best)
+            weight += belief.held[r]
+            found += belief.held[r] * math.exp(belief.evidence[r] - best)
     for r in range(belief.segments[0]):
         if belief.starts[r] > s:
             belief.evidence[r] = best + math.log(found / weight) if found > 0.0 else best
@@ -96,7 +100,7 @@ def make_mean(model: Model, state: State, belief: Belief) -> None:
     for j in range(model.d):
         theta_hat[j] = 0.0
     for r in range(belief.segments[0]):
-        add_scaled(theta_hat, weight_of(belief, r), belief.theta[r])
+        add_scaled(theta_hat, belief.held[r], belief.theta[r])
     for i in range(drifts_of(model)):
         add_scaled(theta_hat, belief.trust[CHAINS] * belief.drifting[i], belief.places[i])
     copy(theta_hat, state.theta)
@@ -108,7 +112,7 @@ def make_mixture(model: Model, state: State, belief: Belief, phi: float) -> None
     bonus = state.scratch.bonus
     set_to_identity(bonus, 0.0)
     for r in range(belief.segments[0]):
-        _add_gaussian(model, state, weight_of(belief, r), belief.theta[r], belief.P[r], phi)
+        _add_gaussian(model, state, belief.held[r], belief.theta[r], belief.P[r], phi)
     for i in range(drifts_of(model)):
         weight = belief.trust[CHAINS] * belief.drifting[i]
         _add_gaussian(model, state, weight, belief.places[i], belief.place_P[i], phi)
@@ -148,7 +152,7 @@ def measure_dispersion(model: Model, state: State, belief: Belief, reward: float
     row = state.scratch.row
     z = 0.0
     for r in range(belief.segments[0]):
-        z += weight_of(belief, r) * forecast_of(model, belief.theta[r], row)
+        z += belief.held[r] * forecast_of(model, belief.theta[r], row)
     for i in range(drifts_of(model)):
         weight = belief.trust[CHAINS] * belief.drifting[i]
         z += weight * forecast_of(model, belief.places[i], row)
