@@ -11,6 +11,7 @@ PLAYED = {
     "D-GLUCB": {"discount": 0.97},
     "D-LinUCB": {"discount": 0.97},
     "auto": {},
+    "pool": {},
     "CD-GLUCB": {},
     "GLM-FPL": {"bonus_scale": 0.1},
     "SCB-WeightUCB": {"discount": 0.97},

@@ -85,6 +85,11 @@ def pooled(name: str) -> bool:
     return row_of(name).memory == POOL
 
 
+def believing(name: str) -> bool:
+    """One belief over segments and drifts, whose prior follows the features that are offered."""
+    return row_of(name).adaptation == "belief"
+
+
 def looks_for_changes(name: str) -> bool:
     return row_of(name).false_alarm_rate > 0
 

@@ -251,7 +251,7 @@ def check_works_before_any_reward(case: Case, folder: Path) -> None:
     assert agent.pending == ()
     assert not agent.theta_hat.any()
     assert not agent.theta.any()
-    assert agent.theta.shape == (case.given["dim"] + case.given.get("intercept", False),)
+    assert agent.theta.shape == (agent.policy.model_dim,)
     for t, actions in enumerate(World(case, 20).sets, start=1):
         decision = agent.decide(actions)
         assert decision.id == decision.round == agent.clock == t
@@ -259,7 +259,9 @@ def check_works_before_any_reward(case: Case, folder: Path) -> None:
         assert np.isfinite(decision.scores).all()
         assert np.ptp(decision.means) == 0.0  # nothing is known: every action has the same mean
         lengths = np.linalg.norm(case_rows(case, actions), axis=1)
-        if kinds.optimistic(case.name):
+        if kinds.believing(case.name):
+            assert (decision.widths > 0.0).all() or agent.policy.link.linear  # in no unit so far
+        elif kinds.optimistic(case.name):
             # the shortest action has the score from which z can be told best
             link, optimistic = agent.policy.link, decision.scores - agent.policy.centre
             per_length = (argument_of_mean(link, optimistic) / lengths)[lengths.argmin()]

@@ -45,7 +45,8 @@ PUBLISHED = {
     "dLinUCB": {"linear", "looks_for_changes", "judges_models"},
     "BOB-GLUCB": {"draws_windows"},
     "mixture": {"pooled"},
-    "auto": {"pooled", "looks_for_changes"},
+    "auto": {"pooled", "believing", "looks_for_changes"},
+    "pool": {"pooled", "looks_for_changes"},
     "greedy": {"remembers_as_told", "greedy"},
     "random": {"linear", "indifferent"},
 }

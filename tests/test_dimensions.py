@@ -23,7 +23,7 @@ LINEAR = {
     "D-RandLinUCB": {"discount": 0.999},
 }
 linear = pytest.mark.parametrize("name", LINEAR)
-POOL = {"auto": {}, "mixture": {}}
+POOL = {"pool": {}, "mixture": {}}
 EVERY = {**LINEAR, **POOL}
 BESIDE = {**EVERY, "D-LinTS": {"discount": 0.99}, "dLinUCB": {}, "CD-LinUCB": {}}
 
@@ -172,7 +172,7 @@ def test_an_intercept_is_one_more_dimension(name):
 @pytest.mark.parametrize("delay", [0, 7])
 def test_a_run_of_the_pool_is_the_plain_one(d, rounds, delay):
     sets, waiting = Sets(d), []
-    agent = db.Agent(db.policy("auto", dim=d, false_alarm_rate=math.exp(-3.0)))
+    agent = db.Agent(db.policy("pool", dim=d, false_alarm_rate=math.exp(-3.0)))
     plain = PlainPool(d, threshold=3.0)
     for t, actions in zip(range(rounds), sets, strict=False):
         expected = plain.scores(actions)

@@ -105,7 +105,7 @@ def test_processes_that_start_together_compile_once_and_the_next_not_at_all(tmp_
     )
     assert notice.count(NOTICE) == 1
     assert "driftbandits.estimator.solve" in compiler["modules"]
-    for other in ("pool", "change_test", "windows", "dlinucb"):
+    for other in ("pool", "belief", "change_test", "windows", "dlinucb"):
         assert f"driftbandits.policies.adaptations.{other}" not in compiler["modules"], (
             "of another family"
         )
@@ -127,7 +127,7 @@ def test_a_kernel_does_not_wait_for_another(tmp_path):
     assert report["compiled"] != []
 
 
-@pytest.mark.parametrize("family", ["pooled", "large-pooled"])
+@pytest.mark.parametrize("family", ["believing", "large-believing"])
 def test_a_service_lets_others_compile(family, tmp_path):
     code = REPORT.format(
         body=f"""

@@ -11,6 +11,7 @@ import driftbandits as db
 import kinds
 import policy_checks
 from driftbandits import policies, theory
+from driftbandits.policies import recorded_policy
 from kinds import both, either, no, those
 from policy_checks import CHECKS, Case, World, all_same, assert_follows, digest, play
 
@@ -397,8 +398,7 @@ def test_linear_policies_are_never_projected(name):
 @pytest.mark.parametrize("case", PLAIN, ids=str)
 def test_a_policy_can_be_written_down_and_made_again(case):
     made = case.policy(horizon=50, epsilon=0.1, intercept=True)
-    arguments = dict(made.arguments)
-    assert db.policy(arguments.pop("name"), **arguments) == made
+    assert recorded_policy(made.arguments) == made
 
 
 BAD_ARGUMENTS = [

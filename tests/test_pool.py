@@ -150,7 +150,7 @@ def jumping_world(rounds: int, seed: int = 4) -> tuple[np.ndarray, np.ndarray, n
 def test_a_run_is_the_plain_one(delay):
     rounds = 160
     actions, levels, theta = jumping_world(rounds)
-    agent = db.Agent(db.policy("auto", dim=2, false_alarm_rate=math.exp(-3.0)))
+    agent = db.Agent(db.policy("pool", dim=2, false_alarm_rate=math.exp(-3.0)))
     plain = PlainPool(2, threshold=3.0)
     waiting = []
     for t in range(rounds):
@@ -218,7 +218,7 @@ def test_the_filter_that_keeps_everything_is_close_to_the_exact_fit():
 def test_dispersion_is_learned(link, m):
     """Rewards that vary more or less than their model says are weighed as they vary."""
     rng = np.random.default_rng(5)
-    agent = db.Agent(db.policy("auto", dim=1, link=link, m=m))
+    agent = db.Agent(db.policy("pool", dim=1, link=link, m=m))
     for _ in range(3000):
         noise = {"binomial": rng.choice([1.5, 3.5]), "poisson": 2.0 + 0 * rng.random()}.get(
             link, 1.0 + rng.choice([-0.1, 0.1])
@@ -235,7 +235,7 @@ def test_dispersion_is_learned(link, m):
 def test_it_needs_only_the_dimension():
     """Long actions and a long parameter, none of them announced."""
     rng = np.random.default_rng(2)
-    agent = db.Agent(db.policy("auto", dim=3))
+    agent = db.Agent(db.policy("pool", dim=3))
     theta = np.array([5.0, -3.0, 1.0]) / 100
     regret = []
     for _ in range(600):
@@ -250,27 +250,27 @@ def test_it_needs_only_the_dimension():
 @pytest.mark.compiled  # thousands of rounds
 def test_a_change_is_found_and_reported():
     result = db.simulate(
-        {"auto": db.policy("auto", dim=2)},
+        {"pool": db.policy("pool", dim=2)},
         db.environment("abrupt2d"),
         runs=4,
         seed=77,
         record=("regret", "detections"),
     )
-    found = [d.round for run in result.detections["auto"] for d in run]
+    found = [d.round for run in result.detections["pool"] for d in run]
     assert 10 <= len(found) <= 16
     for change in (1001, 2001, 3001):
         assert sum(change <= t <= change + 300 for t in found) >= 3
-    assert result.regret["auto"][:, -1].mean() < 110
+    assert result.regret["pool"][:, -1].mean() < 110
 
 
 @pytest.mark.compiled  # thousands of rounds
 def test_nothing_is_found_where_nothing_changes():
     result = db.simulate(
-        {"auto": db.policy("auto", dim=2)},
+        {"pool": db.policy("pool", dim=2)},
         db.environment("stationary", horizon=5000),
         runs=4,
         seed=78,
         record=("regret", "detections"),
     )
-    assert sum(map(len, result.detections["auto"])) == 0
-    assert result.regret["auto"][:, -1].mean() < 20
+    assert sum(map(len, result.detections["pool"])) == 0
+    assert result.regret["pool"][:, -1].mean() < 20

@@ -177,13 +177,13 @@ def test_a_shared_model_takes_no_arms_and_names_none():
 
 
 def test_shared_policies_are_recorded_as_before():
-    shared = db.policy("auto", dim=2)
+    shared = db.policy("mixture", dim=2)
     assert "arms" not in shared.arguments
     assert shared.arguments["intercept"] is False
-    own = db.policy("auto", dim=2, arms="separate")
+    own = db.policy("mixture", dim=2, arms="separate")
     assert own.arguments["arms"] == "separate"
     assert own.intercept
-    assert not db.policy("auto", dim=2, arms="separate", intercept=False).intercept
+    assert not db.policy("mixture", dim=2, arms="separate", intercept=False).intercept
     assert db.policy(**own.arguments) == own
 
 

@@ -6,6 +6,7 @@ from driftbandits.policies.configuration import Policy, policy, recorded_policy
 from driftbandits.policies.detection import Detection, last_detection, record_detection
 from driftbandits.policies.kernels import (
     ANY,
+    BELIEVING,
     FAMILIES,
     LARGE_FAMILY,
     PLAIN,
@@ -28,6 +29,7 @@ __all__ = [
     "ACCEPTED",
     "ALIASES",
     "ANY",
+    "BELIEVING",
     "FAMILIES",
     "LARGE_FAMILY",
     "NOT_FINITE",

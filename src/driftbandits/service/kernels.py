@@ -19,6 +19,7 @@ from driftbandits.agent.separate import SeparateLearner
 from driftbandits.jit import is_kept
 from driftbandits.jit.cache import say_that_it_compiles
 from driftbandits.policies import (
+    BELIEVING,
     LARGE_FAMILY,
     PLAIN,
     POOLED,
@@ -33,10 +34,15 @@ from driftbandits.policies.separate import change_threshold
 
 logger = logging.getLogger("driftbandits.service")
 
-USUAL_FAMILIES = (PLAIN, POOLED)
+USUAL_FAMILIES = (PLAIN, BELIEVING)
 """What a service without policies is ready for."""
 
-_EXAMPLES: Mapping[str, str] = {PLAIN: "LogisticUCB", POOLED: "auto", SPECIAL: "CD-GLUCB"}
+_EXAMPLES: Mapping[str, str] = {
+    PLAIN: "LogisticUCB",
+    POOLED: "pool",
+    SPECIAL: "CD-GLUCB",
+    BELIEVING: "auto",
+}
 _USES: Mapping[str, Callable[[Agent], object]] = {
     "decide": lambda agent: agent.decide(np.eye(2, agent.policy.dim)),
     "update": lambda agent: agent.learn(np.eye(1, agent.policy.dim), [1.0], ages=[0]),
