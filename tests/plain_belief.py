@@ -235,7 +235,7 @@ class PlainBelief:
         losses = []
         for i, segment in enumerate(self.segments[:-1]):
             gap = 1.0
-            if segment.start > EARLY and self.segments[i - 1].start > EARLY:
+            if i > 0 and self.segments[i - 1].start > EARLY:
                 before = self.segments[i - 1].start
                 gap = (self.segments[i + 1].start - before) / (now - before)
             losses.append(gap * (self.held(segment) + 1e-12))

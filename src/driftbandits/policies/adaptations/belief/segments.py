@@ -177,7 +177,7 @@ def _least_missed(belief: Belief, now: int) -> int:
     chosen, least = 0, -1.0
     for r in range(belief.segments[0] - 1):
         gap = 1.0
-        if belief.starts[r] > FIRST_OF_ALL and belief.starts[r - 1] > FIRST_OF_ALL:
+        if r > 0 and belief.starts[r - 1] > FIRST_OF_ALL:
             before = belief.starts[r - 1]
             gap = (belief.starts[r + 1] - before) / float(now - before)
         loss = gap * (belief.held[r] + 1e-12)
