@@ -52,6 +52,7 @@ FORECASTS = 2 * FILTERS - 2  # the filters, and the lines through neighbours tha
 MIXTURES = 2
 DISCOUNTS = np.array([1.0 - 1.0 / n for n in MEMORIES])
 _MOST_ROOT_STEPS = 60
+_QUICK_ROOT_STEPS = 8
 _ROOT_TOLERANCE = 1e-12
 
 
@@ -92,12 +93,13 @@ def empty(model: Model, pool: Pool, j: int) -> None:
 def settled(model: Model, reward: float, z: float, q: float, weight: float) -> float:
     """The root t of t = weight (X - mu(z + q t)): the reward moves theta_j by t Lambda_j^-1 a.
 
-    Newton's method within the bracket that the monotone mu gives.
+    Newton's method within the bracket that the monotone mu gives, which is halved now and then
+    where it does not get on: where q is large it may go to and fro between the flat ends of mu.
     """
     surprise = weight * (reward - links.mean(model.link, model.m, z))
     low, high = min(surprise, 0.0), max(surprise, 0.0)
     t: float = surprise / (1.0 + q * weight * links.slope(model.link, model.m, z))
-    for _ in range(_MOST_ROOT_STEPS):
+    for step_number in range(_MOST_ROOT_STEPS):
         rise = t - weight * (reward - links.mean(model.link, model.m, z + q * t))
         if rise > 0.0:
             high = t
@@ -107,7 +109,8 @@ def settled(model: Model, reward: float, z: float, q: float, weight: float) -> f
         if abs(step) <= _ROOT_TOLERANCE * model.m:
             break
         t -= step
-        if not low < t < high:
+        is_slow = step_number >= _QUICK_ROOT_STEPS and step_number % 2 == 0
+        if is_slow or not low < t < high:
             t = 0.5 * (low + high)
     return t
 
