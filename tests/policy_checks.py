@@ -622,7 +622,7 @@ REACH: dict[str, list[tuple[dict, dict, kinds.Kind]]] = {
     ],
     "delta": [({}, {"delta": 0.2}, both(with_bonus, confident))],
     "bonus_scale": [({}, {"bonus_scale": 0.25}, with_bonus)],
-    "intercept": [({}, {"intercept": True}, informed)],
+    "intercept": [({"intercept": False}, {"intercept": True}, informed)],
     "projection": [
         ({"S": 0.05}, {"projection": "radial"}, kinds.projected),
         ({"S": 0.05}, {"projection": "none"}, kinds.projected),
