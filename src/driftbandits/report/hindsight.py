@@ -270,7 +270,9 @@ def _false_alarms(resting: Sequence[Recording], policy: str) -> list[Goal]:
     for recording in resting:
         if label := recording.labelled(policy):
             mine = recording.runs.filter(pl.col("policy") == label)["detections"]
-            what = f"false restarts in {recording.horizon:,} stationary rounds"
+            variant = recording.spec.get("variant")
+            of_it = f" ({variant})" if variant else ""
+            what = f"false restarts in {recording.horizon:,} stationary rounds{of_it}"
             goals.append(Goal(what, estimate(mine.cast(pl.Float64).to_numpy()), 0.5, 0.05))
     return goals
 
