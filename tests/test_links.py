@@ -131,6 +131,20 @@ def test_logistic_derivatives_of_every_order_agree_with_two_hundred_digits(z):
             assert abs(values[n] - m * want) <= 4e-15 * m * condition + 1e-320
 
 
+@pytest.mark.parametrize("m", [1.0, 5.0])
+def test_the_quick_derivatives_of_large_models_agree_with_scipy(m):
+    z = np.linspace(-30.0, 30.0, 4000)
+    got, scratch = np.empty((3, z.size)), np.empty((3, z.size))
+    code = link("binomial", m=m).code
+    links.quick_derivatives(code, m, z, z.size, 2, scratch, got)
+    slope = m * special.expit(z) * special.expit(-z)
+    bend = slope * (special.expit(-z) - special.expit(z))
+    for mine, exact in zip(got, (m * special.expit(z), slope, bend), strict=True):
+        np.testing.assert_allclose(
+            mine, exact, rtol=0, atol=1e-15 * m
+        )  # absolute, as large sums are
+
+
 @given(z=st.floats(-300.0, 300.0))
 def test_the_derivatives_of_the_other_models(z):
     flat = all_derivatives(MODELS["identity"], z)

@@ -18,8 +18,8 @@ and kernels
                                             out[n, lane] = mu^(n)(z[lane]), in loops that vectorise;
                                             scratch has three rows of lanes
     quick_derivatives(m, z, size, order, scratch, out)
-                                            the same for order <= 2 and to twelve digits, if there
-                                            is a quicker way; large models use it
+                                            the same for order <= 2 to within 1e-15 m, if there is
+                                            a quicker way; large models use it
     derivative_bound(m, order, largest_z)   an upper bound of |mu^(order)(z)| over z <= largest_z
     growth(reach)                           by what that bound may grow as z does by `reach`
     spread(m, reward, mean)                 what a reward tells of the dispersion: seen, expected
