@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from driftbandits.agent import Agent, BadSaveFile, Decision, Explanation, UnknownDecision
     from driftbandits.environments import Trace, as_gymnasium, environment, environment_names
     from driftbandits.features import Features
-    from driftbandits.policies import Detection, Policy, policy, policy_names
+    from driftbandits.policies import Detection, Hypothesis, Policy, policy, policy_names
     from driftbandits.simulation import Restarted, Result, simulate
 
     __version__: str
@@ -16,7 +16,7 @@ _HOMES = {
     "agent": ("Agent", "BadSaveFile", "Decision", "Explanation", "UnknownDecision"),
     "environments": ("Trace", "as_gymnasium", "environment", "environment_names"),
     "features": ("Features",),
-    "policies": ("Detection", "Policy", "policy", "policy_names"),
+    "policies": ("Detection", "Hypothesis", "Policy", "policy", "policy_names"),
     "simulation": ("Restarted", "Result", "simulate"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -28,6 +28,7 @@ __all__ = [
     "Detection",
     "Explanation",
     "Features",
+    "Hypothesis",
     "Policy",
     "Restarted",
     "Result",

@@ -266,6 +266,7 @@ class Detection(Answer):
     statistic: float
     threshold: float
     change: int | None
+    size: float | None = None
 
 
 class PolicyAnswer(Answer, omit_defaults=True):

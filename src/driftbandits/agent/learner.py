@@ -31,7 +31,7 @@ from driftbandits.estimator.state import (
     revived,
 )
 from driftbandits.jit import handle_of
-from driftbandits.policies import Detection, Policy, last_detection
+from driftbandits.policies import Detection, Hypothesis, Policy, last_detection, rows_of
 from driftbandits.policies.carrying import Move, carried_over
 
 KEPT_DETECTIONS = 1000
@@ -119,7 +119,7 @@ class Learner(HeldBuffers):
         if self._counters.item(DETECTIONS_AT) == self._detected:
             return False
         self._detected += 1
-        self.detections.append(last_detection(self.buffers))
+        self.detections.append(last_detection(self.policy, self.buffers))
         return True
 
     def tick(self, rounds: int) -> None:
@@ -153,6 +153,11 @@ class Learner(HeldBuffers):
         return estimates_from(self._shown)
 
     @property
+    def hypotheses(self) -> list[Hypothesis]:
+        """What a belief holds to be possible."""
+        return self.policy.hypotheses(self.buffers)
+
+    @property
     def certificate(self) -> dict[str, float]:
         return certificate_of(self.policy, self._fitted_copy())
 
@@ -179,7 +184,7 @@ class Learner(HeldBuffers):
 
     def shown(self) -> dict[str, Any]:
         """Detections, and the estimates of the last decision if nothing has happened since."""
-        arrays = {"detections": np.array(self.detections, dtype=np.float64).reshape(-1, 4)}
+        arrays: dict[str, Any] = {"detections": rows_of(self.detections)}
         if self._shown is not None and self._shown_was_used:
             arrays["shown"] = estimates_from(self._shown)
         return arrays

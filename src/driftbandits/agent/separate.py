@@ -36,7 +36,7 @@ from driftbandits.estimator.state import (
     estimates_of,
     revived,
 )
-from driftbandits.policies import Detection, Policy, last_detection
+from driftbandits.policies import Detection, Hypothesis, Policy, last_detection, rows_of
 from driftbandits.policies.carrying import Move, carried_over
 from driftbandits.policies.separate import (
     align_with,
@@ -270,7 +270,7 @@ class SeparateLearner:
             self.forget_before_change(winner)
         found = winner > 0 or model.detections > before
         if found and winner == 0:
-            self.detections.append(last_detection(model.buffers))
+            self.detections.append(last_detection(self.policy, model.buffers))
         return found
 
     def forget_before_change(self, winner: int) -> None:
@@ -278,7 +278,7 @@ class SeparateLearner:
             model.catch_up(self._common, self.clock)
             model.forget_before_change(winner, self._threshold)
         self._common.forget_before_change(winner, self._threshold)
-        self.detections.append(last_detection(self._common.buffers))
+        self.detections.append(last_detection(self.policy, self._common.buffers))
 
     def tick(self, rounds: int) -> None:
         """Let time pass without a decision."""
@@ -323,6 +323,11 @@ class SeparateLearner:
         if model.clock > self._shown_at:  # it has counted the decision that is shown
             return estimates_of(model.buffers)
         return estimates_of(self._fitted(self._shown_at, model))
+
+    @property
+    def hypotheses(self) -> list[Hypothesis]:
+        """What a belief holds to be possible."""
+        return self.policy.hypotheses(self._common.buffers)
 
     @property
     def certificate(self) -> dict[str, float]:
@@ -377,7 +382,7 @@ class SeparateLearner:
 
     def shown(self) -> dict[str, Any]:
         """Detections; which estimates are shown follows from the labels."""
-        return {"detections": np.array(self.detections, dtype=np.float64).reshape(-1, 4)}
+        return {"detections": rows_of(self.detections)}
 
     def labels(self) -> dict[str, Any]:
         """What is kept beside the arrays."""

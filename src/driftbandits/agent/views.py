@@ -19,7 +19,7 @@ from driftbandits.agent.ledger import EXPLAINED_DECISIONS, Ledger
 from driftbandits.agent.separate import SeparateLearner
 from driftbandits.agent.tables import Tables
 from driftbandits.features import Report, report_on
-from driftbandits.policies import Detection, Policy
+from driftbandits.policies import Detection, Hypothesis, Policy
 from driftbandits.rewards import Reward
 
 
@@ -137,6 +137,12 @@ class Views:
         """The changes that the policy has detected, oldest first; the last 1000 are kept."""
         with self._lock:
             return tuple(self._learner.detections)
+
+    @property
+    def beliefs(self) -> list[Hypothesis]:
+        """What `auto` holds to be possible and how probable that is; of other policies nothing."""
+        with self._lock:
+            return self._learner.hypotheses
 
     def explain(self, decision: Decision | int) -> Explanation:
         """Why a decision was made: mean, width and score of every action as they were."""

@@ -1,9 +1,15 @@
 """The policies: a catalogue of rows, and the kernels that play them."""
 
+from driftbandits.policies.adaptations.belief import Hypothesis
 from driftbandits.policies.arguments import USED_BY, takes, uses
 from driftbandits.policies.catalogue import ALIASES, ROWS, Row, policy_names
 from driftbandits.policies.configuration import Policy, policy, recorded_policy
-from driftbandits.policies.detection import Detection, last_detection, record_detection
+from driftbandits.policies.detection import (
+    Detection,
+    last_detection,
+    record_detection,
+    rows_of,
+)
 from driftbandits.policies.kernels import (
     ANY,
     BELIEVING,
@@ -41,6 +47,7 @@ __all__ = [
     "UCB",
     "USED_BY",
     "Detection",
+    "Hypothesis",
     "Kernels",
     "Policy",
     "Row",
@@ -53,6 +60,7 @@ __all__ = [
     "policy_names",
     "record_detection",
     "recorded_policy",
+    "rows_of",
     "takes",
     "uses",
 ]

@@ -21,6 +21,7 @@ from driftbandits.estimator.model import (
 )
 from driftbandits.features import Features
 from driftbandits.policies.adaptations import ADAPTATIONS, arm_tests
+from driftbandits.policies.adaptations.belief import Hypothesis
 from driftbandits.policies.arguments import (
     SEPARATE,
     SHARED,
@@ -211,6 +212,17 @@ class Policy:
         """What remembered rows of these ages weigh."""
         weights: Floats = self.adaptation.weights_of_ages(self, buffers, ages)
         return weights
+
+    def size_of_change(self, buffers: Buffers) -> float:
+        """Of the last that was detected, in the units of rewards; NaN: this is not measured."""
+        measured = getattr(self.adaptation, "size_of_change", None)
+        unit = 1.0 if self.reward is None else self.reward.unit
+        return math.nan if measured is None else unit * float(measured(buffers))
+
+    def hypotheses(self, buffers: Buffers) -> list[Hypothesis]:
+        """What a belief holds to be possible; of all other policies none."""
+        found = getattr(self.adaptation, "hypotheses", None)
+        return [] if found is None else list(found(self, buffers))
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -7,7 +7,11 @@ numbers of the last detection.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from driftbandits.estimator.model import Floats
 from driftbandits.estimator.state import (
@@ -22,18 +26,22 @@ from driftbandits.estimator.state import (
 )
 from driftbandits.jit import inlined
 
+if TYPE_CHECKING:
+    from driftbandits.policies.configuration import Policy
+
 
 class Detection(NamedTuple):
     """A change that a policy has detected."""
 
     round: int  # the clock when it was detected
     change: int  # estimate of the first round after the change
-    statistic: float
+    statistic: float  # of `auto` the probability that there was a change
     threshold: float  # that the statistic exceeded
+    size: float = math.nan  # by how much mean rewards have changed, of `auto`
 
     @classmethod
     def from_row(cls, row: Floats) -> Detection:
-        return cls(int(row[0]), int(row[1]), float(row[2]), float(row[3]))
+        return cls(int(row[0]), int(row[1]), *map(float, row[2:]))
 
     def later(self, rounds: int) -> Detection:
         """The same in a count of rounds that began earlier."""
@@ -51,11 +59,18 @@ def record_detection(state: State, change: int, statistic: float, threshold: flo
     gauges[THRESHOLD] = threshold
 
 
-def last_detection(buffers: Buffers) -> Detection:
+def rows_of(detections: Collection[Detection]) -> Floats:
+    """One row for each; without their sizes, as records were before there were any, if none has."""
+    rows = np.array(detections, dtype=np.float64).reshape(-1, len(Detection._fields))
+    return rows if np.isfinite(rows[:, -1]).any() else rows[:, :-1]
+
+
+def last_detection(policy: Policy, buffers: Buffers) -> Detection:
     counters, gauges = buffers.counters, buffers.gauges
     return Detection(
         int(counters[DETECTED_IN]),
         int(counters[CHANGED_IN]),
         float(gauges[STATISTIC]),
         float(gauges[THRESHOLD]),
+        policy.size_of_change(buffers),
     )

@@ -38,6 +38,7 @@ from driftbandits.policies.adaptations.belief import optimism
 from driftbandits.policies.adaptations.belief.changes import least_probability, look_for_change
 from driftbandits.policies.adaptations.belief.drifts import learn_by_drifts, move
 from driftbandits.policies.adaptations.belief.gaussians import MOST_REFITTED
+from driftbandits.policies.adaptations.belief.hypotheses import Hypothesis, hypotheses_in
 from driftbandits.policies.adaptations.belief.priors import observe
 from driftbandits.policies.adaptations.belief.record import (
     CHAINS,
@@ -113,6 +114,16 @@ def weights_of_ages(policy: Policy, buffers: Buffers, ages: Floats) -> Floats:
     for weight, faded in zip(belief.drifting, fading, strict=False):
         weights += belief.trust[CHAINS] * weight * faded
     return weights
+
+
+def hypotheses(policy: Policy, buffers: Buffers) -> list[Hypothesis]:
+    """What may be true, the most probable first."""
+    return hypotheses_in(buffers, fast=policy.fast)
+
+
+def size_of_change(buffers: Buffers) -> float:
+    """Of the last that was reported, in the units that the model is given."""
+    return float(LAYOUT.in_python(buffers).size[0])
 
 
 def carry_over(policy: Policy, old: Buffers, new: Buffers, move: Move) -> None:
