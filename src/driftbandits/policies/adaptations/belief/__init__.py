@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from driftbandits.policies.carrying import Move
     from driftbandits.policies.configuration import Policy
 
-__all__ = ["IN_COMMON", "LAYOUT", "window_for"]
+__all__ = ["IN_COMMON", "LAYOUT", "Hypothesis", "window_for"]
 
 FAMILY = "believing"
 
