@@ -211,12 +211,17 @@ class PlainBelief:
             self.newborn = np.linalg.inv(self.prior(likely, True))
 
     def look_for_change(self) -> None:
-        weights = np.array([s.weights[2] for s in self.segments])
-        since = np.array([s.start > self.reported for s in self.segments])
-        if weights[since].sum() > self.threshold:
-            likely = int(np.argmax(np.where(since, weights, -1.0)))
+        held = np.array([self.held(segment) for segment in self.segments])
+        since = np.array([segment.start > self.reported for segment in self.segments])
+        if held[since].sum() > self.threshold * held.sum():
+            likely = int(np.argmax(np.where(since, held, -1.0)))
             self.reported = self.segments[likely].start
             self.detections.append((self.clock, self.reported))
+            for i, segment in enumerate(self.segments):
+                segment.weights[0] = float(i == likely)
+            chains = self.trust[:4].sum()
+            self.trust[1:4] *= 0.75 * chains / self.trust[1:4].sum()
+            self.trust[0] = chains / 4
 
     def give_birth(self, start: int) -> None:
         last = self.segments[-1].start

@@ -1,10 +1,13 @@
 """When a change is reported.
 
-In a chain with hazard h the odds that a segment began since the last report, over h, are the
-statistic of Shiryaev and Roberts: while nothing changes it exceeds A no sooner than after A rounds
-in the mean (Pollak 1985), as far as rewards are distributed as the segments before say. They are
-not quite: a fit is not the truth, and where rewards are rare it stays uncertain for long. So a
-report comes when the odds exceed MARGIN h / false_alarm_rate. docs/auto.md has what was measured.
+A change is reported when it is probable enough that some segment began since the last report. Its
+odds are those of chains in which changes come against the one in which none comes, so that time
+alone makes no change probable: while nothing changes they are a ratio of likelihoods, which
+exceeds c times what it began with in at most 1/c of all runs, however long (Ville 1939), as far as
+rewards are distributed as the segments before say. They are not quite: a fit is not the truth. The
+limit grows like 1 / false_alarm_rate; docs/auto.md has what was measured.
+
+After a report the chain without changes begins again, with the segment that was reported.
 """
 
 from __future__ import annotations
@@ -15,16 +18,17 @@ from driftbandits.estimator.memory import load_row
 from driftbandits.estimator.state import HEAD, TAIL
 from driftbandits.jit import inlined, internal
 from driftbandits.policies.adaptations.belief.gaussians import forecast_of
-from driftbandits.policies.adaptations.belief.record import HAZARDS, ROOM, TESTED_CHAIN, Belief
+from driftbandits.policies.adaptations.belief.record import CHAINS, Belief
+from driftbandits.policies.adaptations.belief.segments import hold
 from driftbandits.policies.detection import record_detection
 
 _MEASURED_ROWS = 64
-MARGIN = 20.0
+_ODDS = 0.006  # that are asked for, times false_alarm_rate
 
 
 def least_probability(false_alarm_rate: float) -> float:
     """That a change must have to be reported."""
-    odds = MARGIN * float(HAZARDS[TESTED_CHAIN]) / false_alarm_rate
+    odds = _ODDS / false_alarm_rate
     return odds / (1.0 + odds)
 
 
@@ -34,20 +38,36 @@ def look_for_change(model: Model, state: State, belief: Belief, threshold: float
     since, before = 0.0, 0.0
     latest, likely = -1, -1
     for r in range(belief.segments[0]):
-        weight = belief.weights[TESTED_CHAIN * ROOM + r]
         if belief.starts[r] > belief.reported[0]:
-            since += weight
-            if likely < 0 or weight > belief.weights[TESTED_CHAIN * ROOM + likely]:
+            since += belief.held[r]
+            if likely < 0 or belief.held[r] > belief.held[likely]:
                 likely = r
         else:
-            before += weight
-            if latest < 0 or weight > belief.weights[TESTED_CHAIN * ROOM + latest]:
+            before += belief.held[r]
+            if latest < 0 or belief.held[r] > belief.held[latest]:
                 latest = r
     if likely < 0 or since <= threshold * (since + before):
         return
     belief.reported[0] = belief.starts[likely]
     belief.size[0] = _size_of(model, state, belief, max(latest, 0), likely)
     record_detection(state, belief.starts[likely], since / (since + before), threshold)
+    _begin_without_changes(belief, likely)
+
+
+@inlined
+def _begin_without_changes(belief: Belief, likely: int) -> None:
+    """Let the chain in which nothing changes hold one segment, and be trusted as at first."""
+    for r in range(belief.segments[0]):
+        belief.weights[r] = 1.0 if r == likely else 0.0
+    in_chains = 0.0
+    for h in range(CHAINS):
+        in_chains += belief.trust[h]
+    others = in_chains - belief.trust[0]
+    kept = in_chains * (1.0 - 1.0 / CHAINS) / others if others > 0.0 else 0.0
+    belief.trust[0] = in_chains / CHAINS
+    for h in range(1, CHAINS):
+        belief.trust[h] *= kept
+    hold(belief)
 
 
 @inlined

@@ -15,10 +15,8 @@ SEGMENTS = 8
 ROOM = SEGMENTS + 1  # one more while a new one is weighed against the others
 
 HAZARDS = np.array([0.0, 1 / 5000, 1 / 800, 1 / 150])
-"""Chances of a change in a round, in four chains over the same segments."""
+"""Chances of a change in a round, in four chains over the same segments; in the first none."""
 CHAINS = len(HAZARDS)
-TESTED_CHAIN = 2
-"""The chain whose weights are the statistic of the test for a change."""
 
 TIGHTNESS = np.array([1.0, 0.25, 0.0625])
 """Priors that compete: what each multiplies lam with, ..."""
