@@ -37,3 +37,155 @@ def test_a_run_is_the_plain_one(delay):
     assert len(plain.detections) >= 1
     assert [(d.round, d.change) for d in agent.detections] == plain.detections
     np.testing.assert_allclose(agent.theta_hat, plain.theta(), rtol=1e-5, atol=1e-7)
+
+
+SCALES = np.array([1e3, 1e-3, 1.0])
+
+
+def choices(agent, actions, levels, theta, *, scales=1.0, shift=0.0):
+    """What is chosen in a world that is told in other units."""
+    made = []
+    for t, offered in enumerate(actions):
+        choice = agent.decide(scales * offered + shift)
+        z = offered[choice.index] @ theta[t]
+        agent.update(choice, agent_reward(agent, levels[t], z))
+        made.append(choice.index)
+    return made
+
+
+def agent_reward(agent, level, z):
+    link = agent.policy.link
+    if link.name == "identity":
+        return float(np.clip(0.5 + 0.2 * z + 0.1 * (level - 0.5), 0.0, 1.0))
+    if link.name == "poisson":
+        return float(np.floor(2 * level * np.exp(0.5 * z)))
+    return float(np.floor((link.m + 1) * level * mean(z))) if link.m > 1 else float(level < mean(z))
+
+
+def three_features(rounds=250, seed=3):
+    rng = np.random.default_rng(seed)
+    theta = np.where(np.arange(rounds)[:, None] < rounds // 2, [1.5, -1.0, 0.5], [-1.0, 0.5, 1.5])
+    return rng.uniform(-1.0, 1.0, (rounds, 5, 3)), rng.random(rounds), theta
+
+
+@pytest.mark.parametrize("link", ["logistic", "binomial", "poisson", "identity"])
+@pytest.mark.parametrize("units", [{"scales": SCALES}, {"shift": np.array([10.0, 0.0, -300.0])}])
+def test_units_of_features_change_no_choice(link, units):
+    world = three_features()
+    m = {"binomial": {"m": 4}, "poisson": {"m": 50}}.get(link, {})
+    plain, other = (db.Agent(db.policy("auto", dim=3, link=link, **m)) for _ in range(2))
+    same = np.array(choices(plain, *world)) == choices(other, *world, **units)
+    assert same.mean() > 0.95  # rounding may turn one, from which on the two learn other things
+
+
+def test_collinear_features_matter_little():
+    """Products of features are believed as actions are offered: other choices at first."""
+    actions, levels, theta = three_features(400)
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0] * [1.0, 0.03, 0.001]
+    plain, other = db.Agent(db.policy("auto", dim=3)), db.Agent(db.policy("auto", dim=3))
+    one = np.array(choices(plain, actions, levels, theta))
+    two = []
+    for t, offered in enumerate(actions):
+        choice = other.decide(offered @ turn)
+        other.update(choice, agent_reward(other, levels[t], offered[choice.index] @ theta[t]))
+        two.append(choice.index)
+    assert (one == two)[50:].mean() > 0.8
+
+
+@pytest.mark.parametrize("dim", [3, 20])
+def test_large_models_do_not_care_about_units_either(dim):
+    rng = np.random.default_rng(5)
+    actions, levels = rng.normal(size=(120, 4, dim)), rng.random(120)
+    theta = np.tile(rng.normal(size=dim), (120, 1))
+    scales, shift = np.geomspace(1e-3, 1e3, dim), rng.normal(size=dim) * 10
+    plain, other = (db.Agent(db.policy("auto", dim=dim)) for _ in range(2))
+    one = choices(plain, actions, levels, theta)
+    assert one == choices(other, actions, levels, theta, scales=scales, shift=shift * scales)
+
+
+@pytest.mark.parametrize(("factor", "more"), [(1000.0, 0.0), (1e-3, 0.0), (1.0, 50.0), (-1.0, 0.0)])
+def test_units_of_rewards_change_no_choice(factor, more):
+    """Of amounts without a range; a cost is an amount that counts the other way."""
+    actions, levels, theta = three_features()
+    kind = "cost" if factor < 0 else "amount"
+    plain, other = db.policy("auto", dim=3, reward="amount"), db.policy("auto", dim=3, reward=kind)
+    one, two = db.Agent(plain), db.Agent(other)
+    for t, offered in enumerate(actions):
+        choice, same = one.decide(offered), two.decide(offered)
+        assert choice.index == same.index
+        z = float(offered[choice.index] @ theta[t] + levels[t] - 0.5)
+        one.update(choice, z)
+        two.update(same, factor * z + more)
+
+
+@pytest.mark.parametrize("first", [100.0, 0.01, 0.0])
+def test_a_strange_first_set_is_forgotten(first):
+    actions, levels, theta = three_features(400)
+    strange = actions.copy()
+    strange[0] *= first
+    found = []
+    for sets in (actions, strange):
+        agent = db.Agent(db.policy("auto", dim=3))
+        made = choices(agent, sets, levels, theta)
+        gains = np.einsum("tkd,td->tk", actions, theta)
+        found.append((gains.max(axis=1) - gains[np.arange(400), made])[50:].mean())
+    assert found[1] < 1.3 * found[0]
+
+
+@pytest.mark.parametrize("dim", [2, 20])
+def test_what_is_believed_can_be_seen(dim):
+    agent, rng = db.Agent(db.policy("auto", dim=dim), seed=1), np.random.default_rng(2)
+    assert agent.beliefs == []
+    theta = np.zeros(dim)
+    theta[0] = 3.0
+    while not agent.detections:
+        offered = rng.uniform(-1.0, 1.0, (4, dim))
+        choice = agent.decide(offered)
+        way = 1.0 if agent.clock < 300 else -1.0
+        agent.update(choice, float(rng.random() < mean(way * offered[choice.index] @ theta)))
+        assert agent.clock < 600
+    found = agent.detections[-1]
+    assert 280 <= found.change <= found.round
+    assert found.threshold < found.statistic <= 1.0
+    assert 0.1 < found.size < 1.0  # rates near 0 and 1 have changed places
+    beliefs = agent.beliefs
+    assert sum(one.probability for one in beliefs) == pytest.approx(1.0)
+    assert {one.path for one in beliefs} == {"constant", "wandering"} | (
+        {"turning"} if dim < 16 else set()
+    )
+    again = db.Agent.from_bytes(agent.to_bytes())
+    assert (again.beliefs, again.detections) == (beliefs, agent.detections)
+
+
+def test_fixed_arms_do_not_get_stuck():
+    rng = np.random.default_rng(11)
+    wrong = 0
+    for run in range(12):
+        agent, rates = db.Agent(db.policy("auto", dim=4), seed=run), np.array([0.6, 0.5, 0.5, 0.5])
+        played = np.zeros(4)
+        for t in range(2500):
+            choice = agent.decide(np.eye(4))
+            agent.update(choice, float(rng.random() < rates[choice.index]))
+            played[choice.index] += t >= 2000
+        wrong += played.argmax() != 0
+    assert wrong <= 2  # of twelve; the pool had four in the mean
+
+
+def test_arms_that_come_late_know_the_common_segments():
+    agent, rng = (
+        db.Agent(db.policy("auto", dim=2, arms="separate"), seed=0),
+        np.random.default_rng(1),
+    )
+    rates = {"a": 0.2, "b": 0.5, "c": 0.9}
+    for t in range(400):
+        arms = ["a", "b"] if t < 150 else ["a", "b", "c"]
+        choice = agent.decide(rng.normal(size=2), arms=arms)
+        agent.update(choice, float(rng.random() < rates[choice.arm]))
+    context = rng.normal(size=2)
+    copy = db.Agent.from_bytes(agent.to_bytes())
+    one, other = (
+        agent.decide(context, arms=["a", "b", "c"]),
+        copy.decide(context, arms=["a", "b", "c"]),
+    )
+    assert one.arm == "c"
+    np.testing.assert_array_equal(one.table, other.table)

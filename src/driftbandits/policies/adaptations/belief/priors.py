@@ -43,16 +43,17 @@ def observe(model: Model, scoring: Scoring, state: State, belief: Belief, action
     for j in range(d):
         mean[j] = square[j] = 0.0
     if not model.fast:
-        set_to_identity(state.scratch.J, 0.0)
+        set_to_identity(belief.moments[1], 0.0)
     for i in range(n):
-        _add_action(model, scoring, state, actions, i)
+        _add_action(model, scoring, state, belief, actions, i)
     for j in range(d):
         belief.centre[j] += rate * (mean[j] / n - belief.centre[j])
         belief.squares[j] += rate * (square[j] / n - belief.squares[j])
         belief.peaks[j] *= 1.0 - rate
         if not model.fast:
             for k in range(d):
-                belief.moments[j, k] += rate * (state.scratch.J[j, k] / n - belief.moments[j, k])
+                change = belief.moments[1, j, k] / n - belief.moments[0, j, k]
+                belief.moments[0, j, k] += rate * change
     for i in range(n):
         shrink = shrinkage(scoring, actions, i)
         for j in range(d):
@@ -65,8 +66,10 @@ def observe(model: Model, scoring: Scoring, state: State, belief: Belief, action
 
 
 @inlined
-def _add_action(model: Model, scoring: Scoring, state: State, actions: Floats, i: int) -> None:
-    """Add action i to the sums in scratch: point, pull and, of small models, J."""
+def _add_action(
+    model: Model, scoring: Scoring, state: State, belief: Belief, actions: Floats, i: int
+) -> None:
+    """Add action i to the sums of this set: point and pull in scratch, and moments[1]."""
     scratch = state.scratch
     shrink = shrinkage(scoring, actions, i)
     for j in range(model.d):
@@ -75,7 +78,7 @@ def _add_action(model: Model, scoring: Scoring, state: State, actions: Floats, i
         scratch.pull[j] += a * a
         if not model.fast:
             for k in range(model.d):
-                scratch.J[j, k] += a * feature(scoring, actions, i, k, shrink)
+                belief.moments[1, j, k] += a * feature(scoring, actions, i, k, shrink)
 
 
 @inlined
@@ -131,7 +134,7 @@ def make_precision(model: Model, belief: Belief, kind: int, is_new: bool, out: F
     about = float(belief.constant[0])
     for j in range(slopes):
         for k in range(slopes):
-            product = belief.moments[j, k] - about * belief.centre[j] * belief.centre[k]
+            product = belief.moments[0, j, k] - about * belief.centre[j] * belief.centre[k]
             out[j, k] = lam * n * (1.0 - doubted) * product
         if _asleep(belief, j):
             out[j, j] = 1.0

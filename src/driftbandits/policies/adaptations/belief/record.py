@@ -81,7 +81,7 @@ class Belief(NamedTuple):
     velocity: Annotated[Floats, Share("vectors", SMOOTH)]
     cross_P: Annotated[Floats, Share("matrices", SMOOTH)]  # of place and velocity
     velocity_P: Annotated[Floats, Share("matrices", SMOOTH)]
-    moments: Annotated[Floats, Share("matrices")]  # means of the products of the features
+    moments: Annotated[Floats, Share("matrices", 2)]  # mean products of features; of the last set
 
 
 LAYOUT = layout_beyond(Belief)
@@ -90,5 +90,5 @@ IN_COMMON = {
     "gauges": ("weights", "trust", "held", "drifting", "offset", "size", "spread", "rewarded"),
 }
 """What the rewards of every arm say together, by store; those of one store lie in a row."""
-OF_SMALL_MODELS = {"vectors": 2 * SMOOTH, "matrices": 3 * SMOOTH + 1}
+OF_SMALL_MODELS = {"vectors": 2 * SMOOTH, "matrices": 3 * SMOOTH + 2}
 """What only they have, at the end of the stores."""
