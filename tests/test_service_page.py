@@ -130,6 +130,19 @@ def news(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield service
 
 
+@pytest.fixture(scope="module")
+def believing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Policies that say what they believe: one has seen a change, one little at all."""
+    with Served(f"sqlite:///{tmp_path_factory.mktemp('believing')}/log.db") as service:
+        configure(service, "turning", name="auto", discount=None)
+        turn(service, "turning")
+        configure(service, "young", name="auto", discount=None)
+        for number in range(20):
+            decide(service, "young", number)
+            reward(service, "young", number, number % 2)
+        yield service
+
+
 def tile(page: Page, name: str) -> str:
     return page.locator(".tile", has_text=name).locator("dd").inner_text()
 
@@ -174,32 +187,96 @@ def test_tiles_tell_what_the_service_knows(opened: Opener, news: Served) -> None
         expect(page.locator("#detections")).to_contain_text("None.")
 
 
+def turn(service: Served, policy: str) -> Any:
+    """Six hundred rounds, after half of which the other arms pay; what is then told of it."""
+    path = f"/v1/policies/{policy}"
+    for first in range(0, 600, 20):
+        decisions = [{"event_id": f"e{n}", "arms": arms(n)} for n in range(first, first + 20)]
+        made = ok(service.client.post(f"{path}/decisions:batch", json={"decisions": decisions}))
+        chosen = [
+            decision["arms"][result["decision"]["index"]]["x"][0]
+            for decision, result in zip(decisions, made["results"], strict=True)
+        ]
+        rewards = [
+            {"event_id": decision["event_id"], "value": float((x > 0) == (first < 300))}
+            for decision, x in zip(decisions, chosen, strict=True)
+        ]
+        ok(service.client.post(f"{path}/rewards:batch", json={"rewards": rewards}))
+    told = ok(service.client.get(path))
+    assert told["detections"]
+    assert told["detections"][0]["round"] > 300
+    return told
+
+
 def test_changes_that_were_detected_are_listed_and_marked(opened: Opener, tmp_path: Path) -> None:
     with Served(f"sqlite:///{tmp_path}/log.db") as service:
         configure(service, "turning", name="CD-GLUCB", discount=None)
-        for first in range(0, 600, 20):
-            decisions = [{"event_id": f"e{n}", "arms": arms(n)} for n in range(first, first + 20)]
-            path = "/v1/policies/turning"
-            made = ok(service.client.post(f"{path}/decisions:batch", json={"decisions": decisions}))
-            chosen = [
-                decision["arms"][result["decision"]["index"]]["x"][0]
-                for decision, result in zip(decisions, made["results"], strict=True)
-            ]
-            rewards = [
-                {"event_id": decision["event_id"], "value": float((x > 0) == (first < 300))}
-                for decision, x in zip(decisions, chosen, strict=True)
-            ]
-            ok(service.client.post(f"{path}/rewards:batch", json={"rewards": rewards}))
-        told = ok(service.client.get("/v1/policies/turning"))["detections"]
-        assert told
-        assert told[0]["round"] > 300
+        told = turn(service, "turning")["detections"]
         with opened(service.address) as page:
             rows = page.locator("#detections tbody tr")
             expect(rows).to_have_count(len(told))
             assert rows.last.locator("td").first.inner_text() == f"{told[0]['round']}"
+            heads = page.locator("#detections th[scope=col]").all_inner_texts()
+            assert heads[3:] == ["Statistic", "Threshold"]
             for chart in ("flow", "rate", "path"):
                 expect(page.locator(f"#{chart} .moment.detection")).to_have_count(len(told))
                 expect(page.locator(f"#{chart} .legend")).to_contain_text("change detected")
+            expect(page.get_by_role("heading", name="What it believes")).to_be_hidden()
+
+
+@pytest.mark.parametrize("width", list(WIDTHS))
+def test_changes_of_a_belief_have_a_probability_and_a_size(
+    opened: Opener, believing: Served, width: str
+) -> None:
+    told = ok(believing.client.get("/v1/policies/turning"))
+    with opened(f"{believing.address}/#/turning", width=width) as page:
+        heads = page.locator("#detections th[scope=col]").all_inner_texts()
+        assert heads[3:] == ["Probability", "Threshold", "Size"]
+        probability, threshold, size = (
+            page.locator("#detections tbody tr").last.locator("td").all_inner_texts()[2:]
+        )
+        first = told["detections"][0]
+        assert float(threshold.removesuffix(" %")) == pytest.approx(
+            100 * first["threshold"], abs=0.05
+        )
+        shown = re.fullmatch(r"(> )?(\d+\.\d) %", probability)
+        assert shown
+        assert float(shown[2]) == pytest.approx(100 * first["statistic"], abs=0.1)
+        assert float(size) == pytest.approx(first["size"], rel=0.01)
+        table = page.locator("#detections .scroll")
+        assert table.evaluate("e => e.scrollWidth - e.clientWidth") <= 0
+
+
+@pytest.mark.parametrize("width", list(WIDTHS))
+@pytest.mark.parametrize("policy", ["turning", "young"])
+def test_what_is_believed_is_told_in_words(
+    opened: Opener, believing: Served, policy: str, width: str
+) -> None:
+    told = ok(believing.client.get(f"/v1/policies/{policy}"))
+    with opened(f"{believing.address}/#/{policy}", width=width) as page:
+        expect(page.get_by_role("heading", name="What it believes")).to_be_visible()
+        words: dict[str, float] = {}
+        for one in told["beliefs"]:
+            if one["path"] != "constant":
+                said = f"{one['path']}, within {one['rounds']:,.0f} rounds"
+            elif "since" in one:
+                said = f"constant since round {one['since']}"
+            else:
+                said = "always been the same"
+            words[said] = words.get(said, 0.0) + one["probability"]
+        likely = sorted((-p, said) for said, p in words.items() if p >= 0.01)
+        lines = page.locator("#beliefs li")
+        assert lines.locator("span").all_inner_texts() == [f"{said}:" for _, said in likely]
+        for line, (negative, _) in zip(lines.all(), likely, strict=True):
+            percentage = float(line.locator("strong").inner_text().strip("> %"))
+            assert percentage == pytest.approx(-100 * negative, abs=1.0)
+            bar, whole = line.locator("rect").bounding_box(), line.locator("svg").bounding_box()
+            assert bar
+            assert whole
+            assert bar["width"] / whole["width"] == pytest.approx(-negative, abs=0.01)
+        if policy == "young":
+            assert {said.split()[0] for _, said in likely} >= {"always", "wandering,", "turning,"}
+        assert_it_fits(page)
 
 
 def test_charts_tell_the_history(opened: Opener, news: Served) -> None:
@@ -502,6 +579,19 @@ def test_many_policies_can_be_filtered(opened: Opener, tmp_path: Path) -> None:
             expect(page.locator("#policies li")).to_have_count(3)
 
 
+def assert_it_fits(page: Page) -> None:
+    """Nothing is cut off or too faint."""
+    assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+    outside = page.evaluate(
+        """() => [...document.querySelectorAll("body *:not(.skip)")]
+            .filter((e) => !e.closest(".scroll, pre, svg"))
+            .filter((e) => e.getBoundingClientRect().right > window.innerWidth + 1)
+            .map((e) => e.outerHTML.slice(0, 120))"""
+    )
+    assert outside == []
+    assert page.evaluate(FAINT_TEXTS) == []
+
+
 @pytest.mark.parametrize("width", list(WIDTHS))
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_and_can_be_read(opened: Opener, news: Served, width: str, scheme: str) -> None:
@@ -509,15 +599,7 @@ def test_it_fits_and_can_be_read(opened: Opener, news: Served, width: str, schem
         expect(page.locator(".decision").first).to_be_visible()
         page.evaluate("for (const e of document.querySelectorAll('details')) e.open = true")
         expect(page.locator("#path tbody tr").first).to_be_visible()
-        assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
-        outside = page.evaluate(
-            """() => [...document.querySelectorAll("body *:not(.skip)")]
-                .filter((e) => !e.closest(".scroll, pre, svg"))
-                .filter((e) => e.getBoundingClientRect().right > window.innerWidth + 1)
-                .map((e) => e.outerHTML.slice(0, 120))"""
-        )
-        assert outside == []
-        assert page.evaluate(FAINT_TEXTS) == []
+        assert_it_fits(page)
         assert page.evaluate(NAMELESS) == []
 
 

@@ -33,6 +33,7 @@ Value = Annotated[float, Meta(ge=-LARGEST_MAGNITUDE, le=LARGEST_MAGNITUDE)]
 Seconds = Annotated[float, Meta(gt=0, le=10 * 366 * 86400)]
 Mode = Literal["online", "apprentice", "frozen"]
 RewardStatus = Literal["learned", "late", "duplicate", "recorded"]
+Path = Literal["constant", "wandering", "turning"]
 
 
 def _one_of(words: Any) -> Meta:
@@ -259,7 +260,11 @@ class Counts(Answer, omit_defaults=True):
 
 
 class Detection(Answer):
-    """A change that the policy noticed in `round`, and believes to have come before `change`."""
+    """A change that the policy noticed in `round`, and believes to have come before `change`.
+
+    Of `auto` the statistic is the probability of a change, and `size` by how much mean rewards have
+    changed.
+    """
 
     round: int
     at: str
@@ -269,11 +274,26 @@ class Detection(Answer):
     size: float | None = None
 
 
+class Hypothesis(Answer, omit_defaults=True):
+    """What may be true of the parameter, and how probable that is.
+
+    A constant one is what it is since the round `since`, or always, and `prior` says how tight its
+    prior was, as a share of lam. One that is wandering or turning goes its own way within `rounds`.
+    """
+
+    path: Annotated[str, _one_of(Path)]
+    probability: float
+    since: int | None = None
+    rounds: float | None = None
+    prior: float | None = None
+
+
 class PolicyAnswer(Answer, omit_defaults=True):
     """A policy as of its event `seq`.
 
     The estimate of separate arms is given by their ids, up to a hundred of them. `names` are those
-    of its coordinates, where the policy has features.
+    of its coordinates, where the policy has features. `beliefs` are those of `auto`, the most
+    probable first; separate arms have them in common.
     """
 
     policy: str
@@ -290,6 +310,7 @@ class PolicyAnswer(Answer, omit_defaults=True):
     pending: int
     counts: Counts
     names: list[str] | None = None
+    beliefs: list[Hypothesis] = []
 
 
 class PolicySummary(Answer):

@@ -3,8 +3,11 @@
 import time
 
 import apsw
-from calls import NEWS, configure, counts, decide, ok, play, reward
+import numpy as np
+from calls import NEWS, arms, configure, counts, decide, digest, ok, play, reward, verified
 
+import driftbandits as db
+from driftbandits.client import Client, Hypothesis
 from servers import Served
 
 PATHS = (
@@ -62,3 +65,27 @@ def test_a_reader_sees_what_was_answered_elsewhere(store_url):
             assert counts(one.client)["rewards"] == i + 1
             (listed,) = ok(one.client.get("/v1/policies"))["policies"]
             assert listed["counts"] == counts(two.client)
+
+
+def test_what_is_believed_is_told_and_changes_nothing(tmp_path):
+    agent = db.Agent(db.policy("auto", dim=2, epsilon=0.2), seed=3)
+    url = f"sqlite:///{tmp_path}/log.db"
+    with Served(url) as service:
+        configure(service.client, name="auto", discount=None)
+        assert "beliefs" not in ok(service.client.get(NEWS))
+        for i in range(40):
+            ok(decide(service.client, f"e{i}", i))
+            choice = agent.decide(np.array([arm["x"] for arm in arms(i)]))
+            if i % 4:
+                agent.update(choice, i % 2)
+                ok(reward(service.client, f"e{i}", i % 2))
+        before = digest(service.client)
+        with Client(service.address) as client:
+            told = client.policy("news").beliefs
+        assert told == [Hypothesis(*one) for one in agent.beliefs]
+        assert {one.path for one in told} == {"constant", "wandering", "turning"}
+        assert digest(service.client) == before
+        configure(service.client, name="LinUCB")
+        assert "beliefs" not in ok(service.client.get(NEWS))
+        live = digest(service.client)
+    assert verified(url) == {"news": live}

@@ -43,6 +43,10 @@ def test_the_service_decides_as_an_agent_with_separate_arms(store_url, name):
         shown = ok(client.get(OWN))
         expected = {arm: theta.tolist() for arm, theta in agent.theta_hat.items()}
         assert shown["theta_hat"] == expected
+        assert [one["probability"] for one in shown.get("beliefs", [])] == [
+            one.probability for one in agent.beliefs
+        ]
+        assert ("beliefs" in shown) == (name == "auto")
         first = events(client, OWN)[1]
         assert (first["context"], first["arms"][0]) == (context(0), {"id": "a"})
         assert client.get(f"{OWN}/history").is_success

@@ -10,6 +10,7 @@ from driftbandits.wire import (
     Counts,
     Detection,
     ExplainedDecision,
+    Hypothesis,
     Place,
     PolicySummary,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "Events",
     "ExplainedDecision",
     "Health",
+    "Hypothesis",
     "Place",
     "PolicyState",
     "PolicySummary",

@@ -87,6 +87,7 @@ def policy_answer(fold: Fold) -> wire.PolicyAnswer:
         pending=len(fold.pending),
         counts=counts(fold),
         names=names(agent),
+        beliefs=[wire.Hypothesis(**found._asdict()) for found in agent.beliefs],
     )
 
 

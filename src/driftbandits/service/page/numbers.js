@@ -18,6 +18,14 @@ export function short(number) {
 /** The same without zeros at the end. */
 export const plain = (number) => short(number).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
 
+/** A probability; one that is not quite 1 is not rounded to it. */
+export function percent(probability, digits = 0) {
+  const highest = 100 - 10 ** -digits;
+  const value = 100 * probability;
+  return value > highest && value < 100
+    ? `> ${highest.toFixed(digits)} %` : `${value.toFixed(digits)} %`;
+}
+
 export function duration(seconds) {
   const units = [[86400, "d"], [3600, "h"], [60, "min"]];
   for (const [size, unit] of units) if (seconds >= size) return `${plain(seconds / size)} ${unit}`;

@@ -1,12 +1,13 @@
 // What is known of one policy, panel by panel.
 
 import { sparkline, TimeChart } from "./charts.js";
-import { byId, element } from "./dom.js";
-import { count, dayMinute, duration, hourMinute, interval, plain, short } from "./numbers.js";
+import { byId, element, shape } from "./dom.js";
+import { count, dayMinute, duration, hourMinute, interval, percent, plain, short } from "./numbers.js";
 
 const MINUTE = 60000;
 const MOST_LINES = 8;
 const MOST_FAINT_LINES = 42;
+const LEAST_PROBABILITY = 0.01; // of what is shown of a belief
 
 /** The times to choose from, shorter where there is less to show. */
 export const RANGES = [
@@ -74,6 +75,7 @@ export function showPolicy({ detail, minutes, range, now, rates, samples }) {
   showRate(parts, frame);
   showPath(detail, [...minutes, ...samples, { at: now, theta: detail.theta_hat }], frame);
   showDetections(detail.detections);
+  showBeliefs(detail.beliefs ?? []);
 }
 
 function showTitle(detail) {
@@ -260,16 +262,42 @@ function showDetections(detections) {
       "None. A policy that looks for changes lists here those that it found, and the charts mark them."));
     return;
   }
-  const heads = ["Noticed", "Round", "Change before", "Statistic", "Threshold"];
+  const measured = ({ size }) => size !== null; // then the statistic is a probability
+  const level = (found, value) => (measured(found) ? percent(value, 1) : short(value));
+  const withSizes = detections.some(measured);
+  const heads = ["Noticed", "Round", "Change before",
+    detections.every(measured) ? "Probability" : "Statistic", "Threshold", ...(withSizes ? ["Size"] : [])];
   const lines = detections.toReversed().map((found) => element("tr", {},
     element("th", { scope: "row" }, element("time", { datetime: found.at }, dayMinute(new Date(found.at)))),
     element("td", {}, count(found.round)),
     element("td", {}, found.change === null ? "–" : count(found.change)),
-    element("td", {}, short(found.statistic)),
-    element("td", {}, short(found.threshold))));
+    element("td", {}, level(found, found.statistic)),
+    element("td", {}, level(found, found.threshold)),
+    withSizes ? element("td", {}, short(found.size)) : null));
   box.replaceChildren(
     element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Detections" },
       element("table", {},
         element("thead", {}, element("tr", {}, ...heads.map((name) => element("th", { scope: "col" }, name)))),
-        element("tbody", {}, ...lines))));
+        element("tbody", {}, ...lines))),
+    ...(withSizes
+      ? [element("p", { class: "note" }, "Size: by how much the mean rewards of recent actions changed.")] : []));
+}
+
+const inWords = ({ path, since, rounds }) => {
+  if (path !== "constant") return `${path}, within ${count(rounds)} rounds`;
+  return since === undefined ? "always been the same" : `constant since round ${count(since)}`;
+};
+
+/** What reads the same is one line: that the prior was tighter or wider is of no interest here. */
+function showBeliefs(beliefs) {
+  byId("believing").hidden = beliefs.length === 0;
+  const known = new Map();
+  for (const one of beliefs) known.set(inWords(one), (known.get(inWords(one)) ?? 0) + one.probability);
+  const shown = [...known]
+    .filter(([, probability]) => probability >= LEAST_PROBABILITY)
+    .sort(([, a], [, b]) => b - a);
+  byId("beliefs").replaceChildren(...shown.map(([words, probability]) => element("li", {},
+    element("span", {}, `${words}:`), " ",
+    shape("svg", { "aria-hidden": "true" }, shape("rect", { width: `${100 * probability}%`, height: "100%" })),
+    element("strong", {}, percent(probability)))));
 }
