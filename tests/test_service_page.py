@@ -230,6 +230,7 @@ def test_changes_of_a_belief_have_a_probability_and_a_size(
 ) -> None:
     told = ok(believing.client.get("/v1/policies/turning"))
     with opened(f"{believing.address}/#/turning", width=width) as page:
+        expect(page.locator("#detections tbody tr")).to_have_count(len(told["detections"]))
         heads = page.locator("#detections th[scope=col]").all_inner_texts()
         assert heads[3:] == ["Probability", "Threshold", "Size"]
         probability, threshold, size = (
@@ -266,7 +267,7 @@ def test_what_is_believed_is_told_in_words(
             words[said] = words.get(said, 0.0) + one["probability"]
         likely = sorted((-p, said) for said, p in words.items() if p >= 0.01)
         lines = page.locator("#beliefs li")
-        assert lines.locator("span").all_inner_texts() == [f"{said}:" for _, said in likely]
+        expect(lines.locator("span")).to_have_text([f"{said}:" for _, said in likely])
         for line, (negative, _) in zip(lines.all(), likely, strict=True):
             percentage = float(line.locator("strong").inner_text().strip("> %"))
             assert percentage == pytest.approx(-100 * negative, abs=1.0)
