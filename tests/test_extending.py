@@ -41,7 +41,7 @@ EDITS = {
         ("_local_radius,\n", '_local_radius,\n    "practical": _practical_radius,\n'),
     ],
     "policies/adaptations/__init__.py": [
-        ("dlinucb, fixed, pool, windows", "dlinucb, fixed, page_hinkley, pool, windows"),
+        ("    pool,\n    windows,\n", "    page_hinkley,\n    pool,\n    windows,\n"),
         (": pool,\n", ': pool,\n    "page": page_hinkley,\n'),
     ],
     "policies/catalogue.py": [

@@ -213,11 +213,11 @@ class Policy:
         weights: Floats = self.adaptation.weights_of_ages(self, buffers, ages)
         return weights
 
-    def size_of_change(self, buffers: Buffers) -> float:
-        """Of the last that was detected, in the units of rewards; NaN: this is not measured."""
+    def size_of_change(self, buffers: Buffers) -> float | None:
+        """Of the last that was detected, in the units of rewards; None: this is not measured."""
         measured = getattr(self.adaptation, "size_of_change", None)
         unit = 1.0 if self.reward is None else self.reward.unit
-        return math.nan if measured is None else unit * float(measured(buffers))
+        return None if measured is None else unit * float(measured(buffers))
 
     def hypotheses(self, buffers: Buffers) -> list[Hypothesis]:
         """What a belief holds to be possible; of all other policies none."""

@@ -37,11 +37,12 @@ class Detection(NamedTuple):
     change: int  # estimate of the first round after the change
     statistic: float  # of `auto` the probability that there was a change
     threshold: float  # that the statistic exceeded
-    size: float = math.nan  # by how much mean rewards have changed, of `auto`
+    size: float | None = None  # by how much mean rewards have changed, of `auto`
 
     @classmethod
     def from_row(cls, row: Floats) -> Detection:
-        return cls(int(row[0]), int(row[1]), *map(float, row[2:]))
+        size = float(row[4]) if len(row) > 4 and math.isfinite(row[4]) else None
+        return cls(int(row[0]), int(row[1]), float(row[2]), float(row[3]), size)
 
     def later(self, rounds: int) -> Detection:
         """The same in a count of rounds that began earlier."""

@@ -106,7 +106,7 @@ def _detections(fold: Fold) -> list[wire.Detection]:
             statistic=found.statistic,
             threshold=found.threshold,
             change=found.change,
-            size=None if math.isnan(found.size) else found.size,
+            size=found.size,
         )
         for found in fold.playing.detections
     ]
