@@ -307,7 +307,7 @@ class Reference:
 
     def _count_radius(self, n):
         if self.memory == "discount":
-            n = sum(self.discount**age for age in range(n))
+            n = sum(self.discount**age for age in range(min(n, 10**5)))  # older ones weigh nothing
         weight = {"everything": 2.0, "window": 0.6, "discount": 4 * 0.5}[self.memory]
         return self.m * np.sqrt(weight * np.log(max(n, 2)))
 

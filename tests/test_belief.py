@@ -189,3 +189,109 @@ def test_arms_that_come_late_know_the_common_segments():
     )
     assert one.arm == "c"
     np.testing.assert_array_equal(one.table, other.table)
+
+
+# -- surprises -----------------------------------------------------------------------------------
+
+
+def is_sound(agent, choice) -> bool:
+    weights = [one.probability for one in agent.beliefs]
+    return choice.index >= 0 and np.isfinite(choice.table[:3]).all() and np.isfinite(weights).all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_reward_that_nobody_expected_leaves_a_belief(seed):
+    agent, rng = (
+        db.Agent(db.policy("auto", dim=2, reward="amount"), seed=seed),
+        np.random.default_rng(seed),
+    )
+    for t in range(300):
+        choice = agent.decide(np.eye(2))
+        assert is_sound(agent, choice)
+        surprise = 300.0 if t in (150, 290) else 0.0
+        agent.update(choice, choice.index + 0.1 * rng.normal() + surprise)
+
+
+def test_amounts_that_are_all_the_same_and_then_are_not():
+    agent = db.Agent(db.policy("auto", dim=2, reward="amount"))
+    for t in range(3000):
+        choice = agent.decide(np.eye(2))
+        assert choice.index >= 0
+        agent.update(choice, 50.0 if t in (20, 2900) else 0.0)
+    assert is_sound(agent, choice)
+
+
+def test_shares_instead_of_clicks_may_change():
+    """Rewards between 0 and 1 are less dispersed than clicks, until they change."""
+    agent = db.Agent(db.policy("auto", dim=1))
+    for t in range(2600):
+        agent.update(agent.decide(np.eye(1)), 0.999 if t < 2000 else 0.5)
+    assert agent.decide(np.eye(1)).means[0] == pytest.approx(0.5, abs=0.05)
+    assert 2000 <= agent.detections[0].change <= 2050
+
+
+def test_without_a_constant_rewards_count_from_zero():
+    agent = db.Agent(db.policy("auto", dim=2, link="identity", m=10.0, intercept=False))
+    rng = np.random.default_rng(0)
+    for t in range(300):
+        offered = rng.uniform(0.2, 1.0, (3, 2)) * (5.0 if t == 0 else 1.0)
+        choice = agent.decide(offered)
+        agent.update(choice, float(np.clip(offered[choice.index] @ [3.0, 1.0], 0.0, 10.0)))
+    np.testing.assert_allclose(agent.theta_hat, [3.0, 1.0], atol=0.2)
+
+
+@pytest.mark.parametrize("dim", [3, 17])
+@pytest.mark.parametrize("awakes", [230, 231, 232, 233, 234, 235, 240])
+def test_a_feature_that_appears_has_a_variance_at_once(dim, awakes):
+    agent, rng = db.Agent(db.policy("auto", dim=dim)), np.random.default_rng(0)
+    for _ in range(awakes):
+        offered = rng.uniform(-1.0, 1.0, (4, dim))
+        offered[:, 0] = 0.0
+        choice = agent.decide(offered)
+        agent.update(choice, float(rng.random() < mean(2.0 * offered[choice.index, 1])))
+    one = np.zeros((2, dim))
+    one[0, 0] = 1.0
+    known, new = agent.decide(one).widths[::-1]
+    assert new > 1.2 * known
+
+
+def test_a_feature_that_comes_back_is_believed_in_as_before():
+    agent, rng = db.Agent(db.policy("auto", dim=2)), np.random.default_rng(0)
+    for t in range(3000):
+        offered = rng.uniform(-1.0, 1.0, (4, 2))
+        offered[:, 1] *= t < 20
+        choice = agent.decide(offered)
+        agent.update(choice, float(rng.random() < 0.5))
+    agent.decide(rng.uniform(-1.0, 1.0, (4, 2)))
+    held = belief.LAYOUT.in_python(agent._learner.buffers)
+    assert held.newborn[1, 1] < 100.0
+    assert (held.P[: held.segments[0], 1, 1] < 100.0).all()
+
+
+def test_a_list_is_one_set_of_offers():
+    agent, rng = db.Agent(db.policy("auto", dim=2)), np.random.default_rng(0)
+    for _ in range(30):
+        for choice in agent.decide(rng.normal(size=(5, 2)), n=3):
+            agent.update(choice, 1.0)
+    held = belief.LAYOUT.in_python(agent._learner.buffers)
+    assert held.sets[0] == 30
+    agent.learn(rng.normal(size=(4, 2)), np.ones(4))
+    assert held.sets[0] == 34
+
+
+def test_counts_of_actions_far_beyond_all_others_are_numbers():
+    agent, rng = db.Agent(db.policy("auto", dim=2, link="poisson", m=50)), np.random.default_rng(0)
+    for t in range(301):
+        choice = agent.decide(rng.normal(size=(4, 2)) * (30.0 if t % 100 == 99 else 1.0))
+        assert is_sound(agent, choice)
+        agent.update(choice, float(rng.poisson(2.0)))
+
+
+def test_what_is_forgotten_is_forgotten_for_all_arms():
+    agent, rng = db.Agent(db.policy("auto", dim=1, arms="separate")), np.random.default_rng(0)
+    first = agent.decide([1.0], arms=["a", "b"])
+    for t in range(900):
+        choice = agent.decide([1.0], arms=["a"])
+        agent.update(choice, float(rng.random() < (0.95 if t < 450 else 0.05)))
+    agent.decide([1.0], arms=["b", "a"])
+    assert agent.update(first, 1.0) == "late"

@@ -385,6 +385,7 @@ class Agent(Kept):
             self.late += 1
             return
         self.clipped += clipped
+        self._learner.show(rows, names and names[0])
         if self._learner.absorb(rows, 0, reward, s, names and names[0]):
             self._expire()
 

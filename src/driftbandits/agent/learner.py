@@ -33,6 +33,7 @@ from driftbandits.estimator.state import (
 from driftbandits.jit import handle_of
 from driftbandits.policies import Detection, Hypothesis, Policy, last_detection, rows_of
 from driftbandits.policies.carrying import Move, carried_over
+from driftbandits.policies.separate import believes
 
 KEPT_DETECTIONS = 1000
 
@@ -109,6 +110,13 @@ class Learner(HeldBuffers):
         return self._issued + 1 if self.counts_apart else 0
 
     # -- learning --------------------------------------------------------------------------------
+
+    def show(self, rows: Floats, arm: Any = None) -> None:
+        """Let a belief see a row of foreign data, as if it had been all that was offered."""
+        if believes(self.policy):
+            without_advance = 1
+            nothing = np.empty((4, len(rows))), np.empty((2, 0))
+            self._decide(self._handle, self.seed, without_advance, rows, *nothing)
 
     def absorb(self, actions: Floats, index: int, reward: float, s: int, arm: Any = None) -> bool:
         """Learn the reward of an action of round s; whether a change was detected by it."""

@@ -219,7 +219,8 @@ class SeparateLearner:
         frozen(table)
         self._shown_at = clock
         self._issued += n
-        self._common.set_clock(clock if number else clock + n, models[0].begun)
+        begun = common.begun if believes(self.policy) else models[0].begun
+        common.set_clock(clock if number else clock + n, begun)
         decisions = []
         indices, propensities = picks.tolist()
         for rank in range(n):
@@ -257,6 +258,14 @@ class SeparateLearner:
 
     # -- learning --------------------------------------------------------------------------------
 
+    def show(self, rows: Floats, arm: ArmId) -> None:
+        """Let a belief see a row of foreign data, as if it had been all that was offered."""
+        if believes(self.policy):
+            model = self._models_of([arm], rows)[0]
+            model.catch_up(self._common, self.clock)
+            without_advance = 1
+            model.score(self.seed, without_advance, rows, np.empty((4, 1)), self._one_pick)
+
     def absorb(self, rows: Floats, index: int, reward: float, s: int, arm: ArmId) -> bool:
         """Learn the reward of an arm in round s; whether a change was detected by it."""
         model = self._models_of([arm], rows[index : index + 1])[0]
@@ -265,6 +274,8 @@ class SeparateLearner:
         model.learn(rows, index, reward, s)
         winner = model.leading_filter(s, self._threshold) if self._threshold > 0.0 else 0
         self._common.take_over(model)
+        if believes(self.policy):
+            self._common.set_clock(self.clock, max(self._common.begun, model.begun))
         self._shown_at = self.clock
         if winner > 0:
             self.forget_before_change(winner)

@@ -29,6 +29,7 @@ from driftbandits.jit import Handle, compiled_for, handle_of, place
 from driftbandits.policies import (
     ACCEPTED,
     ANY,
+    BELIEVING,
     NOT_FINITE,
     TOO_LONG,
     Detection,
@@ -36,6 +37,7 @@ from driftbandits.policies import (
     family_of,
     kernels_of,
 )
+from driftbandits.policies.adaptations.belief import SIZE_OF_CHANGE
 from driftbandits.simulation.run import Run
 
 
@@ -72,7 +74,7 @@ def play_compiled(
     for start, end in zip(starts, [*starts[1:], T + 1], strict=True):
         part = slice(start - 1, end - 1)
         buffers = policy.new_buffers(_capacity(policy, end - start))
-        detected = np.empty((end - start if "detections" in record else 0, 4))
+        detected = np.full((end - start if "detections" in record else 0, 5), np.nan)
         before = time.perf_counter()
         verdict, t = play_trace(
             handle_of(buffers),
@@ -91,6 +93,7 @@ def play_compiled(
         seconds += time.perf_counter() - before
         for name, counter in counter_names().items():
             run.work[name] += int(buffers.counters[counter])
+        detected[:, 4] *= 1.0 if policy.reward is None else policy.reward.unit
         for row in detected[: buffers.counters[DETECTIONS]]:
             detections.append(Detection.from_row(row).later(start - 1))
         if verdict != ACCEPTED:
@@ -152,7 +155,7 @@ def _ready_player(policy: Policy) -> Callable[..., tuple[int, int]]:
             np.empty((0, policy.model_dim)),
             np.empty((0, 1)),
             np.empty((0, 1)),
-            np.empty((0, 4)),
+            np.empty((0, 5)),
         )
     return _ready[kind]
 
@@ -160,6 +163,7 @@ def _ready_player(policy: Policy) -> Callable[..., tuple[int, int]]:
 def _player(family: str, known_d: int) -> Callable[..., tuple[int, int]]:
     """The loop over the kernels of a family."""
     label, decide, update, _ = kernels_of(family, known_d)
+    believing = family.endswith(BELIEVING)
 
     @compiled_for(label)
     def play_trace(
@@ -234,6 +238,8 @@ def _player(family: str, known_d: int) -> Callable[..., tuple[int, int]]:
                 detected[detections, 1] = counters[CHANGED_IN]
                 detected[detections, 2] = gauges[STATISTIC]
                 detected[detections, 3] = gauges[THRESHOLD]
+                if believing:
+                    detected[detections, 4] = gauges[SIZE_OF_CHANGE]
         return ACCEPTED, T
 
     return play_trace

@@ -106,6 +106,9 @@ def settled(model: Model, reward: float, z: float, q: float, weight: float) -> f
         else:
             low = t
         step = rise / (1.0 + q * weight * links.slope(model.link, model.m, z + q * t))
+        if not math.isfinite(step):  # mu is beyond the range of a double there
+            t = 0.5 * (low + high)
+            continue
         if abs(step) <= _ROOT_TOLERANCE * model.m:
             break
         t -= step

@@ -24,6 +24,7 @@ base           a . theta of a typical action; what is left of a belief when tast
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -32,7 +33,7 @@ from driftbandits.estimator import Model, State
 from driftbandits.estimator.memory import insert_row
 from driftbandits.estimator.model import Floats
 from driftbandits.estimator.state import FITTED, HEAD, ROW_AT, TAIL, Buffers, N, beyond
-from driftbandits.jit import inlined, internal, reader_of
+from driftbandits.jit import inlined, internal, place, reader_of
 from driftbandits.linalg import dot
 from driftbandits.policies.adaptations.belief import optimism
 from driftbandits.policies.adaptations.belief.changes import least_probability, look_for_change
@@ -121,9 +122,14 @@ def hypotheses(policy: Policy, buffers: Buffers) -> list[Hypothesis]:
     return hypotheses_in(buffers, fast=policy.fast)
 
 
+_gauges = np.arange(LAYOUT.sizes["gauges"])
+_places: Belief = LAYOUT.in_python(SimpleNamespace(**dict.fromkeys(LAYOUT.sizes, _gauges)))
+SIZE_OF_CHANGE = place(int(_places.size[0]))
+"""The gauge that has the size of the last reported change, in the units that the model is given."""
+
+
 def size_of_change(buffers: Buffers) -> float:
-    """Of the last that was reported, in the units that the model is given."""
-    return float(LAYOUT.in_python(buffers).size[0])
+    return float(buffers.gauges[SIZE_OF_CHANGE])
 
 
 def carry_over(policy: Policy, old: Buffers, new: Buffers, move: Move) -> None:
@@ -173,12 +179,11 @@ def learn(
     s: int,
 ) -> None:
     belief, counters = _belief_of(state.stores), state.counters
-    belief.rewards[0] += 1
-    if belief.rewards[0] > belief.sets[0]:  # of foreign data nobody knows what was offered
+    if belief.sets[0] == 0:  # whoever learns foreign data shows it first
         _observe(model, scoring, state, belief, state.stores.vectors[ROW_AT : ROW_AT + 1])
     outcome = reward - scoring.centre
     if model.linear:
-        if belief.rewarded[0] == 0.0:
+        if belief.rewarded[0] == 0.0 and belief.constant[0]:
             belief.offset[0] = outcome
         outcome -= belief.offset[0]
     phi = dispersion(model, belief)

@@ -31,8 +31,11 @@ from driftbandits.linalg import (
 )
 from driftbandits.policies.adaptations.belief.gaussians import (
     direction_of,
+    finite,
     forecast_of,
     learn_reward,
+    lost_by,
+    within_range,
 )
 from driftbandits.policies.adaptations.belief.record import (
     DRIFTS,
@@ -174,13 +177,13 @@ def _learn_smoothly(
         for k in range(d):
             total += cross[k, j] * row[k]
         speeding[j] = total
-    z, q = dot(theta, row), max(dot(along, row), 0.0)
+    z, q = within_range(model, dot(theta, row)), max(dot(along, row), 0.0)
     t = settled(model, reward, z, q, weight)
     found = evidence_at(
         model, reward, z, q, phi, t if weight == 1.0 else settled(model, reward, z, q, 1.0)
     )
     slope = weight * links.slope(model.link, model.m, z + q * t)
-    lost = slope / (1.0 + q * slope)
+    lost = lost_by(q, slope)
     add_scaled(theta, t, along)
     add_scaled(belief.velocity[i], t, speeding)
     add_outer(place, -lost, along)
@@ -188,4 +191,4 @@ def _learn_smoothly(
     for j in range(d):
         for k in range(d):
             cross[j, k] -= lost * along[j] * speeding[k]
-    return found
+    return finite(found)

@@ -43,6 +43,9 @@ LATER_FITS = (16, 64, 256, 1024)
 MOST_LEARNED_AGAIN = 256
 """The same for a large model, which learns its rows again one by one."""
 _MOST_STEPS = 30
+_FARTHEST = 30.0
+_STEEPEST = 1e100
+_WORST = -1e30
 _NEAR = 0.5
 _DECREMENT = 1e-8  # from which the next step is the last: 1e-4 standard deviations from the mode
 
@@ -50,6 +53,24 @@ _DECREMENT = 1e-8  # from which the next step is the last: 1e-4 standard deviati
 @inlined
 def forecast_of(model: Model, theta: Floats, row: Floats) -> float:
     return dot_large(theta, row) if model.fast else dot(theta, row)
+
+
+@inlined
+def within_range(model: Model, z: float) -> float:
+    """z, where mu(z) is a number."""
+    return z if model.linear else min(max(z, -_FARTHEST), _FARTHEST)
+
+
+@inlined
+def lost_by(q: float, slope: float) -> float:
+    """What P loses along P a to a reward: slope / (1 + q slope), whatever the slope."""
+    return slope / (1.0 + q * slope) if slope < _STEEPEST else 1.0 / q
+
+
+@inlined
+def finite(evidence: float) -> float:
+    """Evidence, where nothing was as improbable as no number can say."""
+    return evidence if math.isfinite(evidence) else _WORST
 
 
 @inlined
@@ -74,7 +95,8 @@ def learn_reward(
     """Let a Gaussian learn the reward of scratch.row; returns the evidence of it beforehand."""
     row, along = state.scratch.row, state.scratch.step
     direction_of(model, P, row, along)
-    z, q = forecast_of(model, theta, row), max(forecast_of(model, along, row), 0.0)
+    z = within_range(model, forecast_of(model, theta, row))
+    q = max(forecast_of(model, along, row), 0.0)
     t = settled(model, reward, z, q, weight)
     if weight < 1.0:
         found = evidence_at(model, reward, z, q, phi, settled(model, reward, z, q, 1.0))
@@ -82,8 +104,8 @@ def learn_reward(
         found = evidence_at(model, reward, z, q, phi, t)
     slope = weight * links.slope(model.link, model.m, z + q * t)
     add_scaled(theta, t, along)
-    add_outer(P, -slope / (1.0 + q * slope), along)
-    return found
+    add_outer(P, -lost_by(q, slope), along)
+    return finite(found)
 
 
 @inlined
@@ -115,7 +137,7 @@ def fit_anew(model: Model, state: State, belief: Belief, r: int) -> None:
         copy_matrix(precision, hessian)
         for i in range(first, state.counters[TAIL]):
             load_row(model, state, i)
-            z, reward = dot(scratch.row, theta), state.rows[d, i]
+            z, reward = within_range(model, dot(scratch.row, theta)), state.rows[d, i]
             add_scaled(pull, links.mean(model.link, model.m, z) - reward, scratch.row)
             add_outer(hessian, links.slope(model.link, model.m, z), scratch.row)
         cholesky(hessian, scratch.factor)

@@ -26,6 +26,7 @@ from driftbandits.estimator.model import Floats
 from driftbandits.estimator.state import RADIUS
 from driftbandits.jit import inlined, internal
 from driftbandits.linalg import dot_large, multiply_rows
+from driftbandits.policies.adaptations.belief.gaussians import within_range
 from driftbandits.policies.adaptations.belief.record import Belief
 from driftbandits.policies.scoring import Scoring, feature, load_block, shrinkage
 
@@ -62,12 +63,13 @@ def score(model: Model, scoring: Scoring, offset: float, table: Floats) -> None:
     if table.shape[1] > 0 and table[1, best] > 0.0:
         even = UNEVEN * table[3, best] / table[1, best]
     for i in range(table.shape[1]):
-        z, prior, square = table[0, i], table[1, i], max(table[3, i], 0.0)
+        z, prior, square = within_range(model, table[0, i]), table[1, i], max(table[3, i], 0.0)
         c = OPTIMISM * OPTIMISM
         if even > 0.0 and prior > 0.0 and square > even * prior:
             c += 2.0 * EXPLORATION * math.log(square / (even * prior))
         mean = links.mean(model.link, model.m, z)
-        up = links.mean(model.link, model.m, z + scoring.bonus_scale * math.sqrt(c * square))
+        high = within_range(model, z + scoring.bonus_scale * math.sqrt(c * square))
+        up = links.mean(model.link, model.m, high)
         table[0, i] = scoring.centre + offset + mean
         table[1, i] = up - mean
         table[2, i] = table[0, i] + table[1, i]

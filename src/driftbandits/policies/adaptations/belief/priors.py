@@ -30,6 +30,7 @@ _RECENT = 3.0  # the moments are those of the last third of all sets
 _GROWTH = 1.2  # of the number of sets from one renewal to the next
 _RARE = 0.25  # a feature of its peak's size is believed to move a . theta by at most 2/sqrt(lam)
 _JITTER = 1e-8
+_BACK = 100.0  # times its faded peak: a feature was absent for long, or grew tenfold
 
 
 @internal
@@ -39,7 +40,7 @@ def observe(model: Model, scoring: Scoring, state: State, belief: Belief, action
     belief.sets[0] += 1
     rate = _RECENT / (belief.sets[0] - 1.0 + _RECENT)
     belief.offered[0] = min(belief.offered[0] + n, n * (belief.sets[0] / _RECENT + 1.0))
-    mean, square = state.scratch.point, state.scratch.pull
+    mean, square, faded = state.scratch.point, state.scratch.pull, state.scratch.slope
     for j in range(d):
         mean[j] = square[j] = 0.0
     if not model.fast:
@@ -50,6 +51,7 @@ def observe(model: Model, scoring: Scoring, state: State, belief: Belief, action
         belief.centre[j] += rate * (mean[j] / n - belief.centre[j])
         belief.squares[j] += rate * (square[j] / n - belief.squares[j])
         belief.peaks[j] *= 1.0 - rate
+        faded[j] = belief.peaks[j]
         if not model.fast:
             for k in range(d):
                 change = belief.moments[1, j, k] / n - belief.moments[0, j, k]
@@ -59,10 +61,10 @@ def observe(model: Model, scoring: Scoring, state: State, belief: Belief, action
         for j in range(d):
             away = feature(scoring, actions, i, j, shrink) - belief.centre[j]
             belief.peaks[j] = max(belief.peaks[j], away * away)
+    _awaken(model, state, belief)
     if belief.sets[0] >= belief.renewal[0]:
         belief.renewal[0] = max(belief.sets[0] + 1, int(_GROWTH * belief.sets[0]))
         make_newborn(model, state, belief)
-    _awaken(model, state, belief)
 
 
 @inlined
@@ -187,16 +189,33 @@ def make_newborn(model: Model, state: State, belief: Belief) -> None:
 
 @internal
 def _awaken(model: Model, state: State, belief: Belief) -> None:
-    """Give features that are new the variance of their prior, in every Gaussian."""
+    """Give features that are new, or back after long, the variance of their prior.
+
+    In every Gaussian that has learned nothing of them: the prior of a feature that was absent for
+    long has become wide, since what is small is believed to matter more.
+    """
+    faded = state.scratch.slope
     for j in range(_slopes(model, belief)):
-        if belief.newborn[j, j] == 0.0 and not _asleep(belief, j):
+        was = belief.newborn[j, j]
+        is_new = was == 0.0 and not _asleep(belief, j)
+        if is_new or (belief.sets[0] > 1 and belief.peaks[j] > _BACK * faded[j] > 0.0):
             n, lam = _awake(model, belief), model.lam * TIGHTNESS[belief.kind[0]]
             variance = 1.0 / _slope_precision(model, belief, lam, n, j)
-            belief.newborn[j, j] = variance
+            _set_variance(belief.newborn, j, variance)
             for r in range(belief.segments[0]):
-                belief.P[r, j, j] = variance
+                if belief.P[r, j, j] >= 0.5 * was:
+                    _set_variance(belief.P[r], j, variance)
             for i in range(belief.place_P.shape[0]):
-                belief.place_P[i, j, j] = variance
+                if belief.place_P[i, j, j] >= 0.5 * was:
+                    _set_variance(belief.place_P[i], j, variance)
             if not model.fast:
                 for i in range(SMOOTH):
-                    belief.velocity_P[i, j, j] = variance
+                    if belief.velocity_P[i, j, j] >= 0.5 * was:
+                        _set_variance(belief.velocity_P[i], j, variance)
+
+
+@inlined
+def _set_variance(P: Floats, j: int, variance: float) -> None:
+    for k in range(P.shape[0]):
+        P[j, k] = P[k, j] = 0.0
+    P[j, j] = variance

@@ -56,10 +56,9 @@ class Belief(NamedTuple):
     offset: Annotated[Floats, Share("gauges")]  # the first reward of a linear model
     size: Annotated[Floats, Share("gauges")]  # of the last reported change, in rewards
     spread: Annotated[Floats, Share("gauges", 2)]  # of rewards about forecasts: seen, expected
-    rewarded: Annotated[Floats, Share("gauges", 3)]  # count, mean and variance of rewards, faded
+    rewarded: Annotated[Floats, Share("gauges", 4)]  # count, mean, variance, its largest
     # the above is common to separate arms, see IN_COMMON
     counts: Annotated[Ints, Share("counters", ROOM)]  # rewards that a segment holds
-    rewards: Annotated[Ints, Share("counters")]  # that were learned
     sets: Annotated[Ints, Share("counters")]  # of actions that were offered
     renewal: Annotated[Ints, Share("counters")]  # at how many sets the prior is made again
     kind: Annotated[Ints, Share("counters")]  # of prior that `newborn` is

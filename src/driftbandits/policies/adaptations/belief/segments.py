@@ -81,8 +81,8 @@ def begin_arm(model: Model, state: State, belief: Belief) -> None:
     """Let an arm that is new know the segments of all arms, and nothing of its own."""
     for r in range(belief.segments[0]):
         _empty(model, belief, r)
-        if belief.starts[r] == FIRST_OF_ALL:
-            make_covariance(model, state, belief, belief.kinds[r], False, belief.P[r])
+        is_new = belief.starts[r] > FIRST_OF_ALL
+        make_covariance(model, state, belief, belief.kinds[r], is_new, belief.P[r])
 
 
 @inlined

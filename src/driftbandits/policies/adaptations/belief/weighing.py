@@ -24,7 +24,15 @@ _SHARE_OF_TRUST = 1e-5
 _NEGLIGIBLE = 1e-4
 _MEMORY = 1000.0  # rewards by which dispersion is measured
 _FIRST_REWARDS = 20.0  # as many count the rewards' own variance
-_LEAST_DISPERSION = 1e-8  # of the rewards' own variance
+_LEAST_DISPERSION = 1e-8  # of the largest variance that the rewards ever had
+_LEAST_OF_A_LINK = 0.02  # over that of the reward model
+_LEAST_EVIDENCE = -600.0
+
+
+@inlined
+def _likelihood(evidence: float) -> float:
+    """Over that of the best; never 0, so that no surprise leaves a chain without a weight."""
+    return math.exp(max(evidence, _LEAST_EVIDENCE))
 
 
 @inlined
@@ -53,7 +61,7 @@ def weigh(model: Model, belief: Belief, s: int) -> None:
     if belief.starts[n - 1] > s:
         _speak_for_the_young(belief, s, best)
     for r in range(n):
-        evidence[r] = math.exp(evidence[r] - best)
+        evidence[r] = _likelihood(evidence[r] - best)
     total = 0.0
     for h in range(CHAINS):
         first = h * ROOM
@@ -67,7 +75,7 @@ def weigh(model: Model, belief: Belief, s: int) -> None:
         total += belief.trust[h]
     found = 0.0
     for i in range(drifts):
-        belief.drifting[i] *= math.exp(evidence[ROOM + i] - best)
+        belief.drifting[i] *= _likelihood(evidence[ROOM + i] - best)
         found += belief.drifting[i]
     for i in range(drifts):
         kept = (1.0 - _SHARE_OF_DRIFTS) * belief.drifting[i] / found
@@ -87,7 +95,7 @@ def _speak_for_the_young(belief: Belief, s: int, best: float) -> None:
     for r in range(belief.segments[0]):
         if belief.starts[r] <= s:
             weight += belief.held[r]
-            found += belief.held[r] * math.exp(belief.evidence[r] - best)
+            found += belief.held[r] * _likelihood(belief.evidence[r] - best)
     for r in range(belief.segments[0]):
         if belief.starts[r] > s:
             belief.evidence[r] = best + math.log(found / weight) if found > 0.0 else best
@@ -95,7 +103,7 @@ def _speak_for_the_young(belief: Belief, s: int, best: float) -> None:
 
 @internal
 def make_mean(model: Model, state: State, belief: Belief) -> None:
-    """theta_hat, theta := mean of the mixture; base := what it says of a typical action."""
+    """theta_hat, theta := mean of the mixture."""
     theta_hat = state.theta_hat
     for j in range(model.d):
         theta_hat[j] = 0.0
@@ -140,10 +148,11 @@ def dispersion(model: Model, belief: Belief) -> float:
     """phi: of a linear model the variance of the noise, whatever the unit of rewards."""
     seen, expected = belief.spread[0], belief.spread[1]
     if not model.linear:
-        return float(links.dispersion(model.link, model.m, _FIRST_REWARDS, seen, expected))
+        found = links.dispersion(model.link, model.m, _FIRST_REWARDS, seen, expected)
+        return float(max(found, _LEAST_OF_A_LINK))
     variance = belief.rewarded[2]
     found = (_FIRST_REWARDS * variance + seen) / (_FIRST_REWARDS + expected)
-    return float(max(found, _LEAST_DISPERSION * variance))
+    return float(max(found, _LEAST_DISPERSION * belief.rewarded[3]))
 
 
 @internal
@@ -166,3 +175,4 @@ def measure_dispersion(model: Model, state: State, belief: Belief, reward: float
     belief.rewarded[0] = count
     belief.rewarded[1] += away / count
     belief.rewarded[2] += (away * away * (1.0 - 1.0 / count) - belief.rewarded[2]) / count
+    belief.rewarded[3] = max(belief.rewarded[3], belief.rewarded[2])
