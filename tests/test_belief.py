@@ -279,14 +279,6 @@ def test_a_list_is_one_set_of_offers():
     assert held.sets[0] == 34
 
 
-def test_counts_of_actions_far_beyond_all_others_are_numbers():
-    agent, rng = db.Agent(db.policy("auto", dim=2, link="poisson", m=50)), np.random.default_rng(0)
-    for t in range(301):
-        choice = agent.decide(rng.normal(size=(4, 2)) * (30.0 if t % 100 == 99 else 1.0))
-        assert is_sound(agent, choice)
-        agent.update(choice, float(rng.poisson(2.0)))
-
-
 def test_what_is_forgotten_is_forgotten_for_all_arms():
     agent, rng = db.Agent(db.policy("auto", dim=1, arms="separate")), np.random.default_rng(0)
     first = agent.decide([1.0], arms=["a", "b"])

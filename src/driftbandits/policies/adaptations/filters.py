@@ -53,6 +53,7 @@ MIXTURES = 2
 DISCOUNTS = np.array([1.0 - 1.0 / n for n in MEMORIES])
 _MOST_ROOT_STEPS = 60
 _QUICK_ROOT_STEPS = 8
+_FARTHEST = 60.0
 _ROOT_TOLERANCE = 1e-12
 
 
@@ -98,6 +99,8 @@ def settled(model: Model, reward: float, z: float, q: float, weight: float) -> f
     """
     surprise = weight * (reward - links.mean(model.link, model.m, z))
     low, high = min(surprise, 0.0), max(surprise, 0.0)
+    if not model.linear and q > 0.0:  # the mode is no farther out than mu can be told there
+        low, high = max(low, (-_FARTHEST - z) / q), min(high, (_FARTHEST - z) / q)
     t: float = surprise / (1.0 + q * weight * links.slope(model.link, model.m, z))
     for step_number in range(_MOST_ROOT_STEPS):
         rise = t - weight * (reward - links.mean(model.link, model.m, z + q * t))

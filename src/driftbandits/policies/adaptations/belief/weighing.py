@@ -10,7 +10,7 @@ from driftbandits.estimator.model import Floats
 from driftbandits.jit import inlined, internal
 from driftbandits.linalg import add_outer, add_scaled, copy, set_to_identity
 from driftbandits.policies.adaptations.belief.drifts import drifts_of
-from driftbandits.policies.adaptations.belief.gaussians import forecast_of
+from driftbandits.policies.adaptations.belief.gaussians import forecast_of, within_range
 from driftbandits.policies.adaptations.belief.record import (
     CHAINS,
     ROOM,
@@ -27,6 +27,7 @@ _FIRST_REWARDS = 20.0  # as many count the rewards' own variance
 _LEAST_DISPERSION = 1e-8  # of the largest variance that the rewards ever had
 _LEAST_OF_A_LINK = 0.02  # over that of the reward model
 _LEAST_EVIDENCE = -600.0
+_MOST_SEEN = 1000.0  # times what is expected, that one reward may add
 
 
 @inlined
@@ -165,8 +166,10 @@ def measure_dispersion(model: Model, state: State, belief: Belief, reward: float
     for i in range(drifts_of(model)):
         weight = belief.trust[CHAINS] * belief.drifting[i]
         z += weight * forecast_of(model, belief.places[i], row)
-    mean = links.mean(model.link, model.m, z)
+    mean = links.mean(model.link, model.m, within_range(model, z))
     seen, expected = links.spread(model.link, model.m, reward, mean)
+    if not model.linear:
+        seen = min(seen, _MOST_SEEN * expected)
     decay = 1.0 - 1.0 / _MEMORY
     belief.spread[0] = decay * belief.spread[0] + seen
     belief.spread[1] = decay * belief.spread[1] + expected
