@@ -389,7 +389,7 @@ def test_every_policy_of_the_catalogue_is_reported(tmp_path: Path) -> None:
     head, *rows = page.tables["table-catalogue-summary"]
     assert [row[0] for row in rows] == list(ROWS)
     regret = recorded_regret(tmp_path / "catalogue")
-    way = head.index("from random to best")
+    way = head.index("random to best")
     for row in rows:
         share = 1.0 - regret[row[0]] / regret["random"]
         shown = row[way].replace("\N{MINUS SIGN}", "-").replace("\N{NO-BREAK SPACE}", "")
