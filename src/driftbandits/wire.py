@@ -81,7 +81,9 @@ class DecisionRequest(Request):
     `context` is an object of columns and values where the policy has features, and a vector that
     separate arms have in common, in place of an `x` of each; arms that need no more may be given by
     their ids alone. `n` asks for a ranked list of so many. `baseline` is the id of the arm that the
-    caller would play by itself.
+    caller would play by itself. `played` is what it has played by itself already, without an answer
+    of the service, with `propensity` if it drew it: that is recorded, learned from like a baseline,
+    and takes the place of what the service may have decided for the same request.
     """
 
     event_id: EventId
@@ -89,6 +91,8 @@ class DecisionRequest(Request):
     baseline: ArmId | None = None
     context: Vector | dict[str, Any] | None = None
     n: Annotated[int, Meta(ge=1, le=MOST_PLACES)] | None = None
+    played: ArmId | None = None
+    propensity: Annotated[float, Meta(gt=0, le=1)] | None = None
 
     @property
     def strings(self) -> int:
@@ -96,6 +100,7 @@ class DecisionRequest(Request):
         if isinstance(self.context, dict) or any(arm.features is not UNSET for arm in named):
             return -1
         more = 2 * (self.baseline is not None) + (self.context is not None) + (self.n is not None)
+        more += 2 * (self.played is not None) + (self.propensity is not None)
         vectors = sum([arm.x is not UNSET for arm in named])
         return 3 + len(self.arms) + len(named) + vectors + more
 
@@ -113,7 +118,8 @@ class Place(Answer):
 class DecisionAnswer(Answer, omit_defaults=True):
     """`propensity` is the probability the choice had, `model_seq` the last event it knew of.
 
-    Where `n` was given there is a `ranking`, whose first place is the decision itself.
+    Where `n` was given there is a `ranking`, whose first place is the decision itself. `told`: it
+    is what the caller has played by itself.
     """
 
     event_id: str
@@ -124,6 +130,7 @@ class DecisionAnswer(Answer, omit_defaults=True):
     scores: list[float]
     model_seq: int
     ranking: list[Place] | None = None
+    told: bool = False
 
 
 class DecisionsRequest(Request):
@@ -246,6 +253,8 @@ class Counts(Answer, omit_defaults=True):
     """Events of all versions, by kind; `rewards` are those that were learned or recorded.
 
     `refused` are decisions with a reward out of range, `clipped` rewards learned from its end.
+    `told` are decisions that callers had made by themselves, `corrected` those among them that the
+    service had made as well.
     """
 
     decisions: int
@@ -257,6 +266,8 @@ class Counts(Answer, omit_defaults=True):
     erased: int
     refused: int = 0
     clipped: int = 0
+    told: int = 0
+    corrected: int = 0
 
 
 class Detection(Answer):
@@ -386,7 +397,10 @@ class Outcome(Answer):
 
 
 class ExplainedDecision(Answer):
-    """`index` was played, `suggested` is what the policy would have played by itself."""
+    """`index` was played, `suggested` is what the policy would have played by itself.
+
+    `told`: the caller had played by itself.
+    """
 
     event_id: str
     seq: int
@@ -400,6 +414,7 @@ class ExplainedDecision(Answer):
     arms: list[ScoredArm]
     outcome: Outcome | None
     context: list[float] | dict[str, Any] | UnsetType = UNSET
+    told: bool = False
 
 
 class ExplanationAnswer(Answer):
@@ -438,6 +453,7 @@ class EventAnswer(Answer, omit_defaults=True):
     suggested: int | None = None
     round: int | None = None
     propensity: float | None = None
+    told: bool = False
     scores: list[float] | None = None
     place: int | None = None
     value: float | None = None

@@ -21,6 +21,10 @@ class Join:
         self._late: dict[str, float] = {}
 
     def decided(self, row: LoggedDecision) -> None:
+        """A decision, or what was really shown in its place."""
+        known = self._rows.get(row.event_id)
+        if known is not None:
+            row = known._replace(chosen=row.chosen, propensity=row.propensity)
         self._rows[row.event_id] = row
 
     def came_of(self, event_id: str, kind: str, value: float) -> None:

@@ -18,7 +18,7 @@ from driftbandits import extras
 from driftbandits.evaluate.join import Join
 from driftbandits.evaluate.log import Log, LoggedDecision, log_of
 from driftbandits.files import whole_file
-from driftbandits.store import DECISION
+from driftbandits.store import CORRECTED, DECISION
 
 REQUIRED = ("event_id", "at", "arms", "chosen", "propensity", "reward")
 
@@ -67,7 +67,7 @@ def _joined(frame: Any) -> Log:
     for event in frame.sort("seq").iter_rows(named=True):
         if event["erased"]:
             continue
-        if event["kind"] == DECISION:
+        if event["kind"] in (DECISION, CORRECTED):
             join.decided(
                 LoggedDecision(
                     event_id=event["event_id"],

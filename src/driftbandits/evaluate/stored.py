@@ -10,6 +10,7 @@ from driftbandits.evaluate.log import Log, LoggedDecision, Table
 from driftbandits.features import features_from
 from driftbandits.store import (
     CONFIGURED,
+    CORRECTED,
     DECISION,
     DEFAULT,
     LATE,
@@ -46,7 +47,7 @@ def _values(content: bytes) -> Table:
 def _take(event: Event, join: Join) -> None:
     from driftbandits.store.records import unpacked  # needs msgspec
 
-    if event.kind == DECISION:
+    if event.kind in (DECISION, CORRECTED):
         record = unpacked(DECISION, event.body)
         if record.place:
             return  # it shares the round of the first place, and has no action set of its own

@@ -22,6 +22,7 @@ from driftbandits.service.views import policy_answer
 from driftbandits.store import (
     CONFIGURED,
     CONFLICT,
+    CORRECTED,
     DECISION,
     DUPLICATE,
     LATE,
@@ -119,16 +120,27 @@ class Decide(Command):
             and len(record.ranking) == offer.n
             and not record.place
         )
-        kind = DUPLICATE if same else CONFLICT
+        if same and offer.told >= 0 and not record.told:
+            return self._correct(work, fold, record)
+        told = offer.told < 0 or (offer.told, offer.propensity) == (record.index, record.propensity)
+        kind = DUPLICATE if same and told else CONFLICT
         _note(work, fold, kind, self.event_id, Conflicted(DECISION, None, offer.key))
-        if not same:
-            return _conflict(f"event_id {self.event_id!r} has a decision about other arms")
+        if kind == CONFLICT:
+            other = "another arm as played" if same else "a decision about other arms"
+            return _conflict(f"event_id {self.event_id!r} has {other}")
         return decision_answer(self.event_id, record, event.seq)
+
+    def _correct(self, work: UnitOfWork, fold: Fold, record: Decided) -> wire.DecisionAnswer:
+        """The answer never came, or came too late: what was shown is what the caller says."""
+        work.touched.add(self.policy)
+        made = fold.correct(self.event_id, self.offer, record, work.time_for(fold))
+        work.append(fold, CORRECTED, self.event_id, made)
+        return decision_answer(self.event_id, made, fold.seq)
 
     def _check(self, fold: Fold) -> None:
         offer = self.offer
         check_offer(fold.playing, offer)
-        if fold.version.record.mode == "apprentice":
+        if fold.version.record.mode == "apprentice" and offer.told < 0:
             if offer.baseline < 0:
                 raise invalid(
                     "an apprentice needs the caller's baseline, the id of an arm", "$.baseline"
@@ -160,6 +172,7 @@ def decision_answer(event_id: str, record: Decided, seq: int) -> wire.DecisionAn
         scores=np.frombuffer(record.scores, dtype="<f8").tolist(),
         model_seq=seq - 1,
         ranking=ranking or None,
+        told=record.told,
     )
 
 

@@ -12,7 +12,7 @@ from driftbandits.agent import UnknownDecision
 from driftbandits.service.fold import Fold, offer_of
 from driftbandits.service.refusals import gone, unknown_decision, unknown_policy
 from driftbandits.service.views import clock_text
-from driftbandits.store import DECISION, Event, Known, Store
+from driftbandits.store import CORRECTED, DECISION, Event, Known, Store
 from driftbandits.store.records import Decided, unpacked
 
 MOST_EXPLANATIONS = 50
@@ -38,7 +38,11 @@ def last_decisions(store: Store, policy: str, limit: int) -> list[Logged]:
         while end > first and len(found) < limit:
             start = max(first, end - 2 * limit)
             events = session.events(policy, after=start, limit=end - start)
-            found += [e for e in reversed(events) if e.kind == DECISION and not e.is_erased]
+            made = [e for e in events if e.kind in (DECISION, CORRECTED) and not e.is_erased]
+            corrected = {e.event_id for e in (*found, *made) if e.kind == CORRECTED}
+            found += [
+                e for e in reversed(made) if e.kind == CORRECTED or e.event_id not in corrected
+            ]
             end = start
         found = found[:limit]
         known = session.known(policy, [event.event_id for event in found])
@@ -82,6 +86,7 @@ def _decision(fold: Fold, logged: Logged) -> wire.ExplainedDecision:
         arms=_arms(fold, record),
         outcome=_outcome(logged.known),
         context=_context(record),
+        told=record.told,
     )
 
 

@@ -26,6 +26,7 @@ from driftbandits.service.kernels import make_policy_ready
 from driftbandits.store import (
     CONFIGURED,
     CONFLICT,
+    CORRECTED,
     DECISION,
     DEFAULT,
     DUPLICATE,
@@ -43,6 +44,8 @@ Floats = NDArray[np.float64]
 
 CLIPPED = "clipped"
 """Counted beside the kinds of events: rewards that were learned from the end of their range."""
+TOLD = "told"
+"""Likewise: decisions that the caller had made by itself."""
 _NANOSECONDS = 1_000_000_000
 
 
@@ -70,10 +73,11 @@ class Offer(NamedTuple):
     x: Floats  # (arms, dim)
     baseline: int  # -1: none
     key: str
-    propensity: float = 1.0  # with which the caller chose the baseline, as far as is known
+    propensity: float = 1.0  # with which the caller chose by itself, as far as is known
     context: Floats | None = None  # (dim,), what separate arms have in common; then x has no rows
     n: int = 0  # places of a ranked list; 0: a decision by itself
     table: bytes = b""  # what the features are to be made of, see `Decided`
+    told: int = -1  # what the caller has played by itself; -1: it asks
 
     @property
     def context_bytes(self) -> bytes:
@@ -176,15 +180,24 @@ class Fold:
         return self.decide_all(event_id, offer, at_ns)[0]
 
     def decide_all(
-        self, event_id: str, offer: Offer, at_ns: int, *, played: Sequence[int] | None = None
+        self,
+        event_id: str,
+        offer: Offer,
+        at_ns: int,
+        *,
+        played: Sequence[int] | None = None,
+        kind: str = DECISION,
     ) -> list[Decided]:
         """Make a decision, or those of a list; what may be wrong with an offer was checked before.
 
         `played` are the arms that the log says were played.
         """
         mode = self.version.record.mode
-        self._step(DECISION, at_ns)
-        if mode == "apprentice":
+        self._step(kind, at_ns)
+        if offer.told >= 0:
+            played = [offer.told]
+            self.counts[TOLD] += 1
+        elif mode == "apprentice":
             played = [offer.baseline]
         if mode == "frozen":
             choices = self._preview(offer)
@@ -204,10 +217,28 @@ class Fold:
             if number:
                 self.learnable[id] = number
             self.pending_of_key[offer.key] += 1
-            self.history.count_decision(at_ns)
+            if kind == DECISION:
+                self.history.count_decision(at_ns)
             made.append(self._record(offer, choices, place, indices))
         self._let_go()
         return made
+
+    def correct(self, event_id: str, offer: Offer, decided: Decided, at_ns: int) -> Decided:
+        """The caller has played by itself what was `decided` here as well, and nobody was shown.
+
+        What waits for its outcome is made again with what was played. Where an outcome was learned
+        already, that stays; only the log knows better then.
+        """
+        waiting = self._close(event_id)
+        if waiting is None:
+            self._step(CORRECTED, at_ns)
+            self.counts[TOLD] += 1
+            return msgspec.structs.replace(
+                decided, index=offer.told, propensity=offer.propensity, told=True
+            )
+        if waiting.number:
+            self.playing.withdraw(waiting.number)
+        return self.decide_all(event_id, offer, at_ns, kind=CORRECTED)[0]
 
     def _choose(self, offer: Offer, played: Sequence[int] | None) -> list[Decision]:
         agent = self.playing
@@ -230,7 +261,7 @@ class Fold:
         self, offer: Offer, choices: Sequence[Decision], place: int, indices: Sequence[int]
     ) -> Decided:
         version, choice = self.version.record, choices[place]
-        told = version.mode == "apprentice"
+        told = offer.told >= 0 or version.mode == "apprentice"
         first = place == 0
         ranking = [(i, one.propensity) for i, one in zip(indices, choices, strict=True)]
         return Decided(
@@ -248,6 +279,7 @@ class Fold:
             table=offer.table if first else b"",
             ranking=tuple(ranking) if first and offer.n else (),
             place=place,
+            told=offer.told >= 0,
         )
 
     def reward(self, event_id: str, value: float, at_ns: int, *, kind: str = REWARD) -> str:
@@ -361,6 +393,9 @@ class Fold:
         record = unpacked(kind, event.body)
         if kind == DECISION:
             self._replay_decision(event, record)
+        elif kind == CORRECTED:
+            made = self.correct(event.event_id, offer_of(record), record, at_ns)
+            self.differences += made != record
         elif kind in (REWARD, DEFAULT, LATE):
             asked = REWARD if kind == LATE else kind
             done = self.reward(event.event_id, record.value, at_ns, kind=asked)
@@ -385,7 +420,15 @@ def offer_of(record: Decided) -> Offer:
     x = _numbers(record.x).reshape(len(record.arms) if record.x else 0, -1 if record.x else 0)
     n = len(record.ranking)
     return Offer(
-        record.arms, x, record.baseline, record.key, record.propensity, context, n, record.table
+        record.arms,
+        x,
+        record.baseline,
+        record.key,
+        record.propensity,
+        context,
+        n,
+        record.table,
+        record.index if record.told else -1,
     )
 
 

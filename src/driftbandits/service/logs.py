@@ -15,6 +15,7 @@ from driftbandits.service.views import clock_text, configuration
 from driftbandits.store import (
     CONFIGURED,
     CONFLICT,
+    CORRECTED,
     DECISION,
     DUPLICATE,
     ERASED,
@@ -36,7 +37,7 @@ def event_answer(event: Event) -> EventAnswer:
         answer.erased = True
         return answer
     record: Any = unpacked(event.kind, event.body)
-    if event.kind == DECISION:
+    if event.kind in (DECISION, CORRECTED):
         answer.version = record.version
         offer = offer_of(record)
         rows = offer.x.tolist() or [UNSET] * len(offer.arms)
@@ -50,7 +51,7 @@ def event_answer(event: Event) -> EventAnswer:
         answer.baseline = record.arms[record.baseline] if record.baseline >= 0 else None
         answer.arm, answer.index = record.arms[record.index], record.index
         answer.suggested, answer.round = record.suggested, record.number
-        answer.propensity = record.propensity
+        answer.propensity, answer.told = record.propensity, record.told
         answer.scores = np.frombuffer(record.scores, dtype="<f8").tolist()
     elif event.kind == CONFIGURED:
         answer.version = record.version
@@ -132,6 +133,7 @@ def _frame(events: Sequence[Event]) -> Any:
         "scores": numbers,
         "place": polars.Int64,
         "value": polars.Float64,
+        "told": polars.Boolean,
     }
     special = {
         "at_ns": [event.at_ns for event in events],

@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from driftbandits.service.fold import CLIPPED, Fold
+from driftbandits.service.fold import CLIPPED, TOLD, Fold
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -162,11 +162,17 @@ class Scrape(Collector):
             "rewards learned from the end of their range",
             labels=("policy",),
         )
+        told = CounterMetricFamily(
+            "driftbandits_decisions_told",
+            "decisions that callers had made by themselves, as a fallback",
+            labels=("policy",),
+        )
         for fold in self._folds:
             counts = dict(fold.counts)  # the writer may add one
+            told.add_metric((fold.policy,), counts.pop(TOLD, 0))
             clipped.add_metric((fold.policy,), counts.pop(CLIPPED, 0))
             for kind, count in sorted(counts.items()):
                 events.add_metric((fold.policy, kind), count)
             pending.add_metric((fold.policy,), len(fold.pending))
             differences.add_metric((fold.policy,), fold.differences)
-        yield from (events, clipped, pending, differences)
+        yield from (events, clipped, told, pending, differences)

@@ -32,6 +32,8 @@ def offer_from(request: wire.DecisionRequest, key: str) -> Offer:
         context=np.array(context) if isinstance(context, list) else None,
         n=_places(request, len(ids)),
         table=_table(context if isinstance(context, dict) else None, arms),
+        told=_told(request, ids),
+        propensity=1.0 if request.propensity is None else request.propensity,
     )
 
 
@@ -57,6 +59,20 @@ def _baseline(baseline: str | None, ids: tuple[str, ...]) -> int:
     if baseline not in ids:
         raise invalid(f"baseline must be the id of an arm; got {baseline!r}", "$.baseline")
     return ids.index(baseline)
+
+
+def _told(request: wire.DecisionRequest, ids: tuple[str, ...]) -> int:
+    """The place of what the caller has played by itself, or -1 where it asks."""
+    played = request.played
+    if played is None:
+        if request.propensity is not None:
+            raise invalid("propensity must not be given without played", "$.propensity")
+        return -1
+    if played not in ids:
+        raise invalid(f"played must be the id of an arm; got {played!r}", "$.played")
+    if request.n is not None:
+        raise invalid("played is one arm: n must not be given", "$.n")
+    return ids.index(played)
 
 
 def _places(request: wire.DecisionRequest, arms: int) -> int:

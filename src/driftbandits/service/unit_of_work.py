@@ -11,6 +11,7 @@ from driftbandits.service import snapshots
 from driftbandits.service.fold import Fold
 from driftbandits.service.refusals import Refused, unknown_policy
 from driftbandits.store import (
+    CORRECTED,
     DECISION,
     DEFAULT,
     LATE,
@@ -30,7 +31,13 @@ PORTION_S = 0.01
 
 NOTHING = Known()
 
-_PARTS = {DECISION: "decision", REWARD: "outcome", DEFAULT: "outcome", LATE: "late"}
+_PARTS = {
+    DECISION: "decision",
+    CORRECTED: "decision",
+    REWARD: "outcome",
+    DEFAULT: "outcome",
+    LATE: "late",
+}
 
 
 class UnitOfWork:

@@ -52,6 +52,8 @@ def counts(fold: Fold) -> wire.Counts:
         erased=count["erased"],
         refused=count["refused"],
         clipped=count["clipped"],
+        told=count["told"],
+        corrected=count["corrected"],
     )
 
 

@@ -16,6 +16,7 @@ from driftbandits.store.backups import backup
 from driftbandits.store.events import (
     CONFIGURED,
     CONFLICT,
+    CORRECTED,
     DECISION,
     DEFAULT,
     DUPLICATE,
@@ -42,6 +43,7 @@ from driftbandits.store.session import LAST_CHARACTER, Session, Store
 __all__ = [
     "CONFIGURED",
     "CONFLICT",
+    "CORRECTED",
     "DECISION",
     "DEFAULT",
     "DUPLICATE",

@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-CONFIGURED, DECISION = "configured", "decision"
+CONFIGURED, DECISION, CORRECTED = "configured", "decision", "corrected"
 REWARD, DEFAULT, LATE = "reward", "default", "late"
 DUPLICATE, CONFLICT, REFUSED, ERASED = "duplicate", "conflict", "refused", "erased"
 
-SLOTS = {DECISION: 1, REWARD: 2, DEFAULT: 2, LATE: 3}
+SLOTS = {DECISION: 1, REWARD: 2, DEFAULT: 2, LATE: 3, CORRECTED: 4}
 """An event_id has at most one event in each slot; the other kinds may repeat."""
 
 START = bytes(16)
@@ -74,7 +74,7 @@ class Event(NamedTuple):
 class Known(NamedTuple):
     """What the log holds about an event_id."""
 
-    decision: Event | None = None
+    decision: Event | None = None  # or what corrected it
     outcome: Event | None = None  # what was learned: a reward or the default
     late: Event | None = None
 

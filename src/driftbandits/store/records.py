@@ -38,7 +38,7 @@ class Decided(Record):
     x: bytes  # (arms, dim) doubles, little-endian, row by row
     baseline: int  # index of the caller's own choice; -1: none
     index: int  # what was played
-    suggested: int  # what the policy would have played; differs from index for an apprentice only
+    suggested: int  # what the policy would have played; differs where it was told what is played
     number: int  # of the decision in its version
     propensity: float
     scores: bytes  # (arms,) doubles
@@ -47,6 +47,7 @@ class Decided(Record):
     ranking: tuple[tuple[int, float], ...] = ()  # of a list: index and propensity of each place
     place: int = 0  # in a list; those behind the first have no x, context and table of their own
     table: bytes = b""  # JSON, values as they were sent: [context, [features of each arm]]
+    told: bool = False  # whether the caller had played by itself, and said so later
 
 
 class Rewarded(Record):
@@ -76,6 +77,7 @@ _encoder = msgspec.msgpack.Encoder()
 _KINDS: dict[str, type[Record]] = {
     "configured": Configured,
     "decision": Decided,
+    "corrected": Decided,
     "reward": Rewarded,
     "default": Rewarded,
     "late": Rewarded,

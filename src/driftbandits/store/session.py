@@ -213,7 +213,7 @@ class Session(ABC):
         ):
             event = Event(policy, *values)
             found.setdefault(wanted[event.event_id], {})[slot] = event
-        return {id: Known(at.get(1), at.get(2), at.get(3)) for id, at in found.items()}
+        return {id: Known(at.get(4, at.get(1)), at.get(2), at.get(3)) for id, at in found.items()}
 
     # -- erasure ---------------------------------------------------------------------------------
 
