@@ -23,7 +23,7 @@ INSTALLED := $(VENV)/package-installed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help test install system lint types imports tests numba coverage slow bench bench-peers bench-service reproduce suite torture lock format clean
+.PHONY: help test install system lint types imports tests numba coverage slow bench bench-peers bench-service reproduce suite torture docs lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -168,6 +168,10 @@ torture: $(INSTALLED) ## kill, starve and corrupt the service for long (TORTURE=
 	@env $(addprefix TORTURE_,$(TORTURE)) $(BIN)/pytest --quiet -s tests/torture tests/test_releases.py
 	@echo "==> torture: $(SOAK_MINUTES) minutes at half load"
 	@$(BIN)/python tests/torture/soak.py --minutes $(SOAK_MINUTES)
+
+docs: $(INSTALLED) ## build the site, into build/site/ (open build/site/index.html)
+	@echo "==> docs: the pages of docs/ as a site that needs no network"
+	@$(BIN)/python docs/make/build.py
 
 # One version of each package for every Python, so that no check depends on the Python it runs on.
 lock: $(INSTALLED) ## write the pins again (LOCK_FLAGS=--upgrade for newer versions)

@@ -1,0 +1,38 @@
+"""How docstrings of the package are shown: names set in columns become a list."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import griffe
+
+_COLUMN = re.compile(r"^(\S[^\n]*?)  +(\S.*)$")
+
+
+class Columns(griffe.Extension):  # type: ignore[misc]
+    """Turns `name    what it is`, with lines that go on below, into the items of a list."""
+
+    def on_object(self, *, obj: griffe.Object, **others: Any) -> None:
+        if obj.docstring is not None:
+            paragraphs = obj.docstring.value.split("\n\n")
+            obj.docstring.value = "\n\n".join(map(_listed, paragraphs))
+
+
+def _listed(paragraph: str) -> str:
+    lines = paragraph.split("\n")
+    in_columns = all(_COLUMN.match(line) or line[:4].isspace() for line in lines)
+    if ">>>" in paragraph or not in_columns or not _COLUMN.match(lines[0]):
+        return paragraph
+    items: list[str] = []
+    for line in lines:
+        if found := _COLUMN.match(line):
+            items.append(f"- `{found[1].strip()}`: {_plain(found[2])}")
+        else:
+            items[-1] += f" {_plain(line.strip())}"
+    return "\n".join(items)
+
+
+def _plain(words: str) -> str:
+    """Without the meaning that Markdown gives to a star."""
+    return words.replace("*", "\\*")
