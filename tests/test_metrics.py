@@ -22,6 +22,7 @@ KINDS = {
     "driftbandits_events": "counter",
     "driftbandits_pending": "gauge",
     "driftbandits_rewards_clipped": "counter",
+    "driftbandits_decisions_told": "counter",
     "driftbandits_replay_differences": "gauge",
 }
 

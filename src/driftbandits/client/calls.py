@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import math
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
@@ -14,6 +15,7 @@ import msgspec
 
 from driftbandits import wire
 from driftbandits.client.errors import NoAnswer, ServiceError, error_of
+from driftbandits.client.outbox import Item
 from driftbandits.operations import Operation
 
 Answer = TypeVar("Answer")
@@ -24,7 +26,22 @@ Other = TypeVar("Other")
 _WORTH_ANOTHER_TRY = frozenset({429, 502, 503, 504})
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 
-_encoder = msgspec.json.Encoder(enc_hook=lambda value: value.tolist())
+encoded = msgspec.json.Encoder(enc_hook=lambda value: value.tolist()).encode
+
+
+@dataclass(frozen=True)
+class StandIn(Generic[Answer]):
+    """What a client does by itself where no answer comes in time.
+
+    budget   seconds that the call may take altogether
+    answer   what it answers then, and what is sent `later`
+    refused  what it answers where the service refuses the call for good
+    """
+
+    budget: float
+    answer: Answer
+    refused: Answer
+    later: Sequence[Item]
 
 
 @dataclass(frozen=True)
@@ -36,6 +53,7 @@ class Call(Generic[Answer]):
     body: bytes | None
     read: Callable[[int, bytes], Answer]
     retried: bool = True
+    stand_in: StandIn[Answer] | None = None
 
     @property
     def method(self) -> str:
@@ -63,7 +81,7 @@ def call(
     return Call(
         operation,
         f"{path}?{urlencode(given)}" if given else path,
-        None if body is None else _encoder.encode(body),
+        None if body is None else encoded(body),
         functools.partial(_read, operation.answer),
     )
 
@@ -126,6 +144,15 @@ class Tries:
         wait = at_least + self._pause * random.uniform(0.5, 1.0)
         self._pause = min(2.0 * self._pause, _LONGEST_PAUSE)
         return wait if time.monotonic() + wait < self._end else None
+
+
+def seconds(name: str, value: float, *, or_zero: bool = False) -> float:
+    """An argument that is a time."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value < 0 or (value == 0 and not or_zero):
+        allowed = "at least 0" if or_zero else "above 0"
+        raise ValueError(f"{name} must be a number of seconds {allowed}; got {value!r}")
+    return float(value)
 
 
 def _seconds(retry_after: str | None) -> float:

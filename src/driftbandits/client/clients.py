@@ -1,17 +1,26 @@
-"""The two clients: the same calls, one waiting and one to be awaited."""
+"""The two clients: the same calls, one waiting and one to be awaited.
+
+Event loops and HTTP are imported late: who imports this module may never need them.
+"""
 
 from __future__ import annotations
 
-import math
+import os
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from driftbandits.client.calls import Call, Tries
+from driftbandits.client.calls import Call, Tries, seconds
+from driftbandits.client.desk import Desk
+from driftbandits.client.errors import NoAnswer
 from driftbandits.client.methods import Methods
+from driftbandits.client.outbox import Outbox
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import httpx
 
 Answer = TypeVar("Answer")
@@ -24,7 +33,20 @@ _ABOUT = """
     patience  seconds for which a call is tried again where no answer came, the service was
               overloaded or failed. That is safe: the service does nothing twice for one event_id,
               which is drawn at random where none is given. 0: never try again
+    queue     how many fallback decisions and rewards may wait for the service
+    spool     a file that keeps them when the process ends, for this client alone; without one they
+              are in memory only
+
+    Calls with a `fallback` or a `budget` have that budget in place of timeout and patience. What
+    they could not say is sent in the background. `unsent` says how much that is, `flush` waits for
+    it, and `close` gives it one more second.
     """
+
+_MARGIN_S = 0.05
+"""Beyond its budget a call waits for the thread that asks, where that has no turn."""
+
+_LAST_FLUSH_S = 1.0
+_LOOK_EVERY_S = 0.01
 
 
 def _httpx() -> Any:
@@ -44,15 +66,41 @@ def _settings(url: str, key: str | None, timeout: float) -> dict[str, Any]:
     headers = {"content-type": "application/json"}
     if key is not None:
         headers["authorization"] = f"Bearer {key}"
-    return {"base_url": url, "headers": headers, "timeout": _positive("timeout", timeout)}
+    return {"base_url": url, "headers": headers, "timeout": seconds("timeout", timeout)}
 
 
-def _positive(name: str, value: float, *, or_zero: bool = False) -> float:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value < 0 or (value == 0 and not or_zero):
-        allowed = "at least 0" if or_zero else "above 0"
-        raise ValueError(f"{name} must be a number of seconds {allowed}; got {value!r}")
-    return float(value)
+class _Background:
+    """An event loop in a thread, where calls with a budget are made for who cannot await them."""
+
+    def __init__(self, settings: dict[str, Any], desk: Desk) -> None:
+        import asyncio
+
+        from driftbandits.client.courier import Courier
+
+        self._http: httpx.AsyncClient = _httpx().AsyncClient(**settings)
+        self.courier = Courier(self._http, desk)
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self.loop.run_forever, name="driftbandits-client", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """It is not in a process that was forked from the one where it began."""
+        return self._thread.is_alive()
+
+    def run(self, work: Coroutine[Any, Any, Answer]) -> Future[Answer]:
+        import asyncio
+
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def close(self) -> None:
+        self.run(self.courier.end()).result()
+        self.run(self._http.aclose()).result()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
 
 
 class Client(Methods):
@@ -61,11 +109,23 @@ class Client(Methods):
     __doc__ += _ABOUT
 
     def __init__(
-        self, url: str, key: str | None = None, *, timeout: float = 10.0, patience: float = 60.0
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        timeout: float = 10.0,
+        patience: float = 60.0,
+        queue: int = 10_000,
+        spool: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._patience = _positive("patience", patience, or_zero=True)
-        settings = _settings(url, key, timeout)
-        self._http: httpx.Client = _httpx().Client(**settings)
+        self._patience = seconds("patience", patience, or_zero=True)
+        self._settings = _settings(url, key, timeout)
+        self._http: httpx.Client = _httpx().Client(**self._settings)
+        self._desk = Desk(Outbox(queue, spool))
+        self._lock = threading.Lock()
+        self._background: _Background | None = None
+        if self.unsent:
+            self._send_later()
 
     def __repr__(self) -> str:
         return f"Client({str(self._http.base_url)!r})"
@@ -81,11 +141,43 @@ class Client(Methods):
     ) -> None:
         self.close()
 
+    @property
+    def unsent(self) -> int:
+        """How many fallback decisions and rewards the service does not know of yet."""
+        return len(self._desk.outbox)
+
+    def flush(self, patience: float = 60.0) -> int:
+        """Wait until everything was sent, or patience ends; how many are left."""
+        end = time.monotonic() + seconds("patience", patience, or_zero=True)
+        while self.unsent and time.monotonic() < end:
+            self._send_later()
+            time.sleep(_LOOK_EVERY_S)
+        return self.unsent
+
     def close(self) -> None:
+        if self.unsent:
+            self.flush(_LAST_FLUSH_S)
+        with self._lock:
+            background, self._background = self._background, None
+        if background is not None and background.is_alive:
+            background.close()
+        self._desk.outbox.close()
         self._http.close()
+
+    def _running(self) -> _Background:
+        with self._lock:
+            if self._background is None or not self._background.is_alive:
+                self._background = _Background(self._settings, self._desk)
+            return self._background
+
+    def _send_later(self) -> None:
+        background = self._running()
+        background.loop.call_soon_threadsafe(background.courier.send)
 
     def _run(self, describe: Callable[[], Call[Answer]]) -> Answer:
         call = describe()
+        if call.stand_in is not None:
+            return self._run_within(call, call.stand_in.budget)
         httpx = _httpx()
         tries = Tries(call, patience=self._patience)
         while True:
@@ -99,6 +191,21 @@ class Client(Methods):
                 return call.read(answer.status_code, answer.content)
             time.sleep(wait)
 
+    def _run_within(self, call: Call[Answer], budget: float) -> Answer:
+        assert call.stand_in is not None
+        if self._desk.must_wait(call.stand_in):
+            answer = self._desk.stand_in(call)
+            self._send_later()
+            return answer
+        asked = self._running().run(self._running().courier.ask(call))
+        try:
+            return asked.result(budget + _MARGIN_S)
+        except TimeoutError:
+            asked.cancel()
+            answer = self._desk.stand_in(call, NoAnswer(f"no answer within {budget:g} s"))
+            self._send_later()
+            return answer
+
 
 class AsyncClient(Methods):
     """Decisions and rewards over HTTP, for asyncio: the methods of `Client`, to be awaited."""
@@ -106,11 +213,22 @@ class AsyncClient(Methods):
     __doc__ += _ABOUT
 
     def __init__(
-        self, url: str, key: str | None = None, *, timeout: float = 10.0, patience: float = 60.0
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        timeout: float = 10.0,
+        patience: float = 60.0,
+        queue: int = 10_000,
+        spool: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._patience = _positive("patience", patience, or_zero=True)
+        self._patience = seconds("patience", patience, or_zero=True)
+        from driftbandits.client.courier import Courier
+
         settings = _settings(url, key, timeout)
         self._http: httpx.AsyncClient = _httpx().AsyncClient(**settings)
+        self._desk = Desk(Outbox(queue, spool))
+        self._courier = Courier(self._http, self._desk)
 
     def __repr__(self) -> str:
         return f"AsyncClient({str(self._http.base_url)!r})"
@@ -126,22 +244,31 @@ class AsyncClient(Methods):
     ) -> None:
         await self.close()
 
+    @property
+    def unsent(self) -> int:
+        """How many fallback decisions and rewards the service does not know of yet."""
+        return len(self._desk.outbox)
+
+    async def flush(self, patience: float = 60.0) -> int:
+        """Wait until everything was sent, or patience ends; how many are left."""
+        import asyncio
+
+        end = time.monotonic() + seconds("patience", patience, or_zero=True)
+        while self.unsent and time.monotonic() < end:
+            self._courier.send()
+            await asyncio.sleep(_LOOK_EVERY_S)
+        return self.unsent
+
     async def close(self) -> None:
+        if self.unsent:
+            await self.flush(_LAST_FLUSH_S)
+        await self._courier.end()
+        self._desk.outbox.close()
         await self._http.aclose()
 
     async def _run(self, describe: Callable[[], Call[Answer]]) -> Answer:
-        import asyncio  # late, as httpx: who imports this module may never need it
-
         call = describe()
-        httpx = _httpx()
-        tries = Tries(call, patience=self._patience)
-        while True:
-            try:
-                answer = await self._http.request(call.method, call.path, content=call.body)
-            except httpx.TransportError as error:
-                await asyncio.sleep(tries.failed(error))
-                continue
-            wait = tries.answered(answer.status_code, answer.headers.get("retry-after"))
-            if wait is None:
-                return call.read(answer.status_code, answer.content)
-            await asyncio.sleep(wait)
+        self._courier.send()  # what an earlier process has left
+        if call.stand_in is not None:
+            return await self._courier.ask(call)
+        return await self._courier.tried(call, patience=self._patience)

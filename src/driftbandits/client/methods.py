@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
+
+import msgspec
 
 from driftbandits import operations, wire
 from driftbandits.client.answers import (
@@ -21,8 +24,10 @@ from driftbandits.client.answers import (
     PolicySummary,
     Reward,
 )
-from driftbandits.client.calls import Call, call, refusal
+from driftbandits.client.calls import Call, StandIn, call, encoded, refusal, seconds
+from driftbandits.client.desk import Desk
 from driftbandits.client.errors import ServiceError, SomeRefused, error_of
+from driftbandits.client.outbox import Item
 
 if TYPE_CHECKING:
     from driftbandits.client.clients import AsyncClient, Client
@@ -56,8 +61,20 @@ def method(
     return cast(Method[Given, Answer_co], run)
 
 
+BUDGET_S = 0.25
+"""Of a call with a fallback, unless another is given."""
+
+_QUEUED, _REFUSED = "queued", "refused"
+
+
 class Methods:
     """What can be asked of the service."""
+
+    _desk: Desk
+
+    def _waits(self, policy: str, event_id: str) -> bool:
+        """Whether the decision of an event is still to be sent."""
+        return self._desk.outbox.has_decision(policy, event_id)
 
     @method
     def put_policy(self, /, policy: str, name: str, **arguments: Any) -> Call[PolicyState]:
@@ -83,6 +100,8 @@ class Methods:
         n: int | None = None,
         event_id: str | None = None,
         baseline: str | None = None,
+        fallback: str | None = None,
+        budget: float | None = None,
     ) -> Call[Decision]:
         """Choose one of `arms`: {id: x, ...}, or a list of Arm or {"id": ..., "x": ...}.
 
@@ -90,9 +109,18 @@ class Methods:
         stands for the x of an arm. Separate arms may be given by their ids, with the `context` that
         they share. With n the answer has a `ranking` of so many, each place with an event_id and a
         reward of its own.
+
+        With `fallback`, the id of an arm or "baseline", this never takes longer than the `budget`,
+        .25 seconds unless given, and raises nothing that the service says: where no decision came,
+        the answer is the fallback, with `told` true, and the service learns of it later.
         """
         body = _decision(arms, event_id, baseline, context, n)
-        return call(operations.DECIDE, policy=policy, body=body)
+        asked = call(operations.DECIDE, policy=policy, body=body)
+        if fallback is None:
+            if budget is not None:
+                raise ValueError("budget must not be given without fallback")
+            return asked
+        return replace(asked, stand_in=_fallback(policy, body, fallback, budget))
 
     @method
     def decide_many(
@@ -107,16 +135,37 @@ class Methods:
         return many.then(lambda answer: _all_or_raise(answer.results, "decision"))
 
     @method
-    def reward(self, policy: str, event_id: str, value: float) -> Call[Reward]:
-        """Report what came of a decision."""
-        return call(operations.REWARD, policy=policy, body=wire.RewardRequest(event_id, value))
+    def reward(
+        self, policy: str, event_id: str, value: float, *, budget: float | None = None
+    ) -> Call[Reward]:
+        """Report what came of a decision.
+
+        With a `budget` in seconds it takes no longer than that: a reward that could not be reported
+        is `queued` and sent later, and one that the service refuses is `refused`, with a warning.
+        One whose decision is still to be sent is `queued` in any case.
+        """
+        body = wire.RewardRequest(event_id, value)
+        asked = call(operations.REWARD, policy=policy, body=body)
+        if budget is None and not self._waits(policy, event_id):
+            return asked
+        later = [Item("reward", policy, event_id, encoded(body))]
+        given = StandIn(_budget(budget), Reward(_QUEUED), Reward(_REFUSED), later)
+        return replace(asked, stand_in=given)
 
     @method
     def reward_many(self, policy: str, rewards: Mapping[str, float]) -> Call[list[Reward]]:
-        """Report what came of several decisions: {event_id: value, ...}."""
-        body = wire.RewardsRequest([wire.RewardRequest(*pair) for pair in rewards.items()])
-        many = call(operations.REWARD_MANY, policy=policy, body=body)
-        return many.then(lambda answer: _all_or_raise(answer.results, "reward"))
+        """Report what came of several decisions: {event_id: value, ...}.
+
+        If the decision of one of them is still to be sent, all are `queued` behind it.
+        """
+        each = [wire.RewardRequest(*pair) for pair in rewards.items()]
+        many = call(operations.REWARD_MANY, policy=policy, body=wire.RewardsRequest(each))
+        asked = many.then(lambda answer: _all_or_raise(answer.results, "reward"))
+        if not any(self._waits(policy, one.event_id) for one in each):
+            return asked
+        later = [Item("reward", policy, one.event_id, encoded(one)) for one in each]
+        queued = [Reward(_QUEUED) for _ in each]
+        return replace(asked, stand_in=StandIn(BUDGET_S, queued, queued, later))
 
     @method
     def policies(self) -> Call[list[PolicySummary]]:
@@ -178,6 +227,28 @@ def _decision(
 ) -> wire.DecisionRequest:
     event_id = os.urandom(16).hex() if event_id is None else event_id
     return wire.DecisionRequest(event_id, _arms(arms), baseline, context, n)
+
+
+def _fallback(
+    policy: str, body: wire.DecisionRequest, fallback: str, budget: float | None
+) -> StandIn[Decision]:
+    names = [
+        arm if isinstance(arm, str) else arm.get("id") if isinstance(arm, Mapping) else arm.id
+        for arm in body.arms
+    ]
+    arm = body.baseline if fallback == "baseline" and fallback not in names else fallback
+    if arm is None or arm not in names:
+        raise ValueError(f"fallback must be the id of an arm, or 'baseline'; got {fallback!r}")
+    if body.n is not None:
+        raise ValueError("fallback is one arm: n must not be given with it")
+    told = msgspec.structs.replace(body, played=arm)
+    answer = Decision(body.event_id, arm, names.index(arm), 0, 1.0, [], 0, told=True)
+    later = [Item("decision", policy, body.event_id, encoded(told))]
+    return StandIn(_budget(budget), answer, answer, later)
+
+
+def _budget(given: float | None) -> float:
+    return BUDGET_S if given is None else seconds("budget", given)
 
 
 def _arms(arms: Any) -> list[Any]:
