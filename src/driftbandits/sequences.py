@@ -248,7 +248,7 @@ class Comparison:
         if min(self.policy[0], self.control[0]) < FEWEST:
             return False
         of_units = [sum(1 for one in self.groups.values() if one[side]) for side in (0, 1)]
-        return not self.groups or min(of_units) >= GROUPS // 2
+        return not self.groups or min(of_units) >= 3 * GROUPS // 4
 
     def _half_width(self, of_a: float, of_b: float, *, risk: float) -> float:
         """Of the sum of A and B with these factors."""
