@@ -33,6 +33,7 @@ Value = Annotated[float, Meta(ge=-LARGEST_MAGNITUDE, le=LARGEST_MAGNITUDE)]
 Seconds = Annotated[float, Meta(gt=0, le=10 * 366 * 86400)]
 Mode = Literal["online", "apprentice", "frozen"]
 RewardStatus = Literal["learned", "late", "duplicate", "recorded"]
+How = Literal["fresh", "carried"]
 Path = Literal["constant", "wandering", "turning"]
 
 
@@ -231,10 +232,15 @@ class PolicyRequest(Request):
     half_life_s: Seconds | None = None
     window_s: Seconds | None = None
     seed: Annotated[int, Meta(ge=0, le=LARGEST_INTEGER)] | None = None
+    fresh: bool = False
 
 
-class Configuration(Answer):
-    """One version of a policy; it decided from `since_seq` on."""
+class Configuration(Answer, omit_defaults=True):
+    """One version of a policy; it decided from `since_seq` on.
+
+    `how` it began: `fresh`, without what was learned before, or with the outcomes that it had been
+    `learned_from`, all of them `carried` over as they were.
+    """
 
     version: int
     since_seq: int
@@ -247,6 +253,8 @@ class Configuration(Answer):
     half_life_s: float | None
     window_s: float | None
     fresh: bool
+    how: Annotated[str, _one_of(How)] | None = None
+    learned_from: int | None = None
 
 
 class Counts(Answer, omit_defaults=True):

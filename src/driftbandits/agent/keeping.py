@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from driftbandits.agent import savefile
+from driftbandits.agent.changing import relearned_arguments
 from driftbandits.agent.separate import SeparateLearner
 from driftbandits.agent.tables import Tables
 from driftbandits.agent.views import Views
+from driftbandits.estimator.state import FITTED
 from driftbandits.files import write_whole
 from driftbandits.policies import Policy, recorded_policy
 
@@ -47,7 +49,30 @@ class Kept(Views):
     @classmethod
     def from_bytes(cls, content: bytes, *, source: str = "the content") -> Self:
         """An agent from what `to_bytes` gave."""
-        arrays, meta = savefile.unpacked(content, source)
+        return cls._revived(*savefile.unpacked(content, source))
+
+    def with_policy(self, policy: Policy, *, seed: int | None = None) -> Self:
+        """An agent that goes on with another policy or seed, and with all that this one knows.
+
+        The policies may differ in what the estimate does not depend on, such as epsilon, delta or
+        bonus_scale; for other arguments there is nothing to carry over.
+        """
+        seed = self.seed if seed is None else seed
+        policy = policy.with_dim(self.policy.dim) if policy.features is not None else policy
+        lost = relearned_arguments(self.policy, policy, old_seed=self.seed, new_seed=seed)
+        if lost:
+            raise ValueError(
+                f"policy must not differ in {', '.join(lost)}, on which what was learned depends"
+            )
+        with self._lock:
+            arrays, meta = self._contents()
+            content = savefile.packed(arrays, {**meta, "policy": policy.arguments, "seed": seed})
+        arrays, meta = savefile.unpacked(content, "the agent")
+        arrays["counters"][..., FITTED] = 0  # so that the radius is that of the new policy
+        return type(self)._revived(arrays, meta)
+
+    @classmethod
+    def _revived(cls, arrays: savefile.Arrays, meta: dict[str, Any]) -> Self:
         apart = meta.get("apart")
         clock = "decisions" if apart is None else "ticks"
         agent = cls(recorded_policy(meta["policy"]), seed=meta["seed"], clock=clock)

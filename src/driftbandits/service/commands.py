@@ -14,7 +14,7 @@ import numpy as np
 from driftbandits import wire
 from driftbandits.policies import Policy
 from driftbandits.rewards import CLIP
-from driftbandits.service.fold import Fold, Offer, offer_of, place_ids
+from driftbandits.service.fold import Fold, Offer, changes_of_model, offer_of, place_ids
 from driftbandits.service.offering import check_offer
 from driftbandits.service.refusals import Refused, gone, invalid, unknown_decision
 from driftbandits.service.unit_of_work import UnitOfWork
@@ -311,15 +311,18 @@ def attempt(command: Command, work: UnitOfWork) -> Any:
 class Configure(Command):
     """A new policy, a new version of one, or nothing if it is as it was."""
 
-    def __init__(self, policy: str, record: Configured, *, seed: int | None) -> None:
+    def __init__(
+        self, policy: str, record: Configured, *, seed: int | None, fresh: bool = False
+    ) -> None:
         super().__init__(policy)
         self._record = record
         self._seed = seed
+        self._fresh = fresh
 
     def run(self, work: UnitOfWork) -> tuple[bool, wire.PolicyAnswer]:
         fold = work.create(self.policy)
         before = fold.version.record if fold.versions else None
-        record = self._following(before)
+        record = self._following(fold, before)
         changed = record != before
         if changed:
             work.touched.add(self.policy)
@@ -327,22 +330,20 @@ class Configure(Command):
             work.append(fold, CONFIGURED, "", record)
         return changed, policy_answer(fold)
 
-    def _following(self, before: Configured | None) -> Configured:
+    def _following(self, fold: Fold, before: Configured | None) -> Configured:
         wanted, seed = self._record, self._seed
         if before is None:
             seed = secrets.randbits(62) if seed is None else seed
             return msgspec.structs.replace(wanted, version=1, seed=seed, fresh=True)
-        model = (before.arguments, before.half_life_s, before.window_s)
-        fresh = model != (wanted.arguments, wanted.half_life_s, wanted.window_s) or (
-            seed is not None and seed != before.seed
-        )
         seed = before.seed if seed is None else seed
         same = msgspec.structs.replace(
             wanted, version=before.version, seed=seed, fresh=before.fresh, key=before.key
         )
-        if same == before:
+        if same == before and not (self._fresh and fold.has_begun):
             return before
-        return msgspec.structs.replace(wanted, version=before.version + 1, seed=seed, fresh=fresh)
+        following = msgspec.structs.replace(wanted, version=before.version + 1, seed=seed)
+        fresh = self._fresh or bool(changes_of_model(before, following))
+        return msgspec.structs.replace(following, fresh=fresh)
 
 
 # -- reading -------------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftbandits.agent import Agent, Decision
-from driftbandits.policies import recorded_policy
+from driftbandits.agent.changing import relearned_arguments
+from driftbandits.policies import Policy, recorded_policy
 from driftbandits.service.forgetting import arguments_by_time, ticks_of
 from driftbandits.service.history import History
 from driftbandits.service.kernels import make_policy_ready
@@ -42,6 +43,8 @@ from driftbandits.store.records import Configured, Decided, Erased, unpacked
 
 Floats = NDArray[np.float64]
 
+FRESH, CARRIED = "fresh", "carried"
+"""How a version began: without what was learned before, or with all of it."""
 CLIPPED = "clipped"
 """Counted beside the kinds of events: rewards that were learned from the end of their range."""
 TOLD = "told"
@@ -64,6 +67,8 @@ class Version(NamedTuple):
     seq: int
     at_ns: int
     record: Configured
+    how: str = FRESH
+    learned_from: int | None = 0  # outcomes that it began with, where that is known
 
 
 class Offer(NamedTuple):
@@ -106,12 +111,30 @@ def place_ids(event_id: str, n: int) -> list[str]:
     return [event_id, *(f"{event_id}/{place}" for place in range(2, n + 1))]
 
 
+def policy_of(record: Configured) -> Policy:
+    """The policy of a version, as its agent has it."""
+    by_time = arguments_by_time(half_life_s=record.half_life_s, window_s=record.window_s)
+    return recorded_policy({**record.arguments, **by_time})
+
+
 def new_agent(record: Configured) -> Agent:
     """The agent of a version, before its first event."""
-    by_time = arguments_by_time(half_life_s=record.half_life_s, window_s=record.window_s)
-    policy = recorded_policy({**record.arguments, **by_time})
+    by_time = record.half_life_s or record.window_s
     clock = "ticks" if by_time else "decisions"
-    return Agent(make_policy_ready(policy), seed=record.seed, clock=clock)
+    return Agent(make_policy_ready(policy_of(record)), seed=record.seed, clock=clock)
+
+
+def changes_of_model(before: Configured, after: Configured) -> list[str]:
+    """What differs between two versions that the estimate depends on."""
+    differing = [name for name in ("half_life_s", "window_s") if _differ(name, before, after)]
+    if _differ("arguments", before, after) or _differ("seed", before, after):
+        seeds = {"old_seed": before.seed, "new_seed": after.seed}
+        differing += relearned_arguments(policy_of(before), policy_of(after), **seeds)
+    return differing
+
+
+def _differ(name: str, before: Configured, after: Configured) -> bool:
+    return bool(getattr(before, name) != getattr(after, name))
 
 
 class Fold:
@@ -147,6 +170,11 @@ class Fold:
         return self.versions[-1]
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the agent has decided or learned anything."""
+        return bool(self.learned or self.playing.issued or self.playing.clock)
+
+    @property
     def playing(self) -> Agent:
         assert self.agent is not None
         return self.agent
@@ -173,7 +201,16 @@ class Fold:
             self.learnable.clear()
             self.pending_of_key.clear()
             self.history.start_weighing()
-        self.versions.append(Version(self.seq, at_ns, record))
+        else:
+            self._carry_over(record)
+        how = FRESH if record.fresh else CARRIED
+        self.versions.append(Version(self.seq, at_ns, record, how, self.learned))
+
+    def _carry_over(self, record: Configured) -> None:
+        """Go on with what was learned; its arguments differ in what the estimate has no use for."""
+        before = self.version.record
+        if _differ("arguments", before, record) or _differ("seed", before, record):
+            self.agent = self.playing.with_policy(policy_of(record), seed=record.seed)
 
     def decide(self, event_id: str, offer: Offer, at_ns: int) -> Decided:
         """Make a decision by itself."""

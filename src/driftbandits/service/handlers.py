@@ -123,7 +123,7 @@ async def configure(gate: Gate, call: Call) -> Reply:
         ]
         await asyncio.to_thread(check_cost, policy, others, gate.limits)
         await asyncio.to_thread(make_policy_ready, policy)  # the writer waits for no compiler
-    command = commands.Configure(call.policy, record, seed=call.body.seed)
+    command = commands.Configure(call.policy, record, seed=call.body.seed, fresh=call.body.fresh)
     changed, answer = await _do(gate, command)
     return Reply(answer, 201 if changed and answer.version == 1 else 200)
 

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
-from driftbandits.service.fold import Version, offer_of
+from driftbandits.service.fold import CARRIED, FRESH, Version, offer_of
 from driftbandits.service.views import clock_text, configuration
 from driftbandits.store import (
     CONFIGURED,
@@ -55,7 +55,8 @@ def event_answer(event: Event) -> EventAnswer:
         answer.scores = np.frombuffer(record.scores, dtype="<f8").tolist()
     elif event.kind == CONFIGURED:
         answer.version = record.version
-        answer.configuration = configuration(Version(event.seq, event.at_ns, record))
+        how = FRESH if record.fresh else CARRIED
+        answer.configuration = configuration(Version(event.seq, event.at_ns, record, how, None))
     elif event.kind in (DUPLICATE, CONFLICT, REFUSED):
         answer.what, answer.value = record.what, record.value
     elif event.kind == ERASED:

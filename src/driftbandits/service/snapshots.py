@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from driftbandits.agent import Agent
-from driftbandits.service.fold import Fold, Pending, Version
+from driftbandits.service.fold import CARRIED, FRESH, Fold, Pending, Version
 from driftbandits.service.kernels import make_policy_ready
 from driftbandits.store import Corrupt, Session, checked
 from driftbandits.store.records import Configured
@@ -44,6 +45,7 @@ class _State(msgspec.Struct, array_like=True):
     weighed_at: int
     detected: list[tuple[int, int]]
     refused: list[str] = []  # pending decisions of which a reward was refused
+    beginnings: list[tuple[str, int | None]] = []  # of the versions: how, and learned from how many
 
 
 def packed(fold: Fold) -> bytes:
@@ -64,6 +66,7 @@ def packed(fold: Fold) -> bytes:
         weighed_at=fold.history.clock,
         detected=fold.history.detected,
         refused=_refused(fold),
+        beginnings=[(v.how, v.learned_from) for v in fold.versions],
     )
     content = msgspec.msgpack.encode(state)
     return FORMAT + hashlib.sha256(content).digest() + content
@@ -88,7 +91,7 @@ def unpacked(data: bytes) -> Fold:
     make_policy_ready(agent.policy)
     fold = Fold(state.policy)
     fold.seq, fold.at_ns, fold.checksum = state.seq, state.at_ns, state.checksum
-    fold.versions = [Version(*version) for version in state.versions]
+    fold.versions = list(_versions(state))
     fold.agent, fold.began_ns = agent, state.began_ns
     fold.learned, fold.frozen_decisions = state.learned, state.frozen_decisions
     fold.pending = {waiting[0]: Pending(*waiting[1:]) for waiting in state.pending}
@@ -104,6 +107,13 @@ def unpacked(data: bytes) -> Fold:
     return fold
 
 
+def _versions(state: _State) -> Iterator[Version]:
+    """Snapshots from before there were beginnings do not say them."""
+    for i, (seq, at_ns, record) in enumerate(state.versions):
+        said = state.beginnings[i : i + 1] or [(FRESH if record.fresh else CARRIED, None)]
+        yield Version(seq, at_ns, record, *said[0])
+
+
 def digest(fold: Fold) -> str:
     """A fingerprint of everything that decides what this policy will do."""
     told = (
@@ -111,7 +121,7 @@ def digest(fold: Fold) -> str:
         fold.seq,
         fold.at_ns,
         fold.checksum,
-        fold.versions,
+        [version[:3] for version in fold.versions],
         fold.playing.digest,
         fold.began_ns,
         fold.frozen_decisions,

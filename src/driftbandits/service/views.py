@@ -37,6 +37,8 @@ def configuration(version: Version) -> wire.Configuration:
         half_life_s=record.half_life_s,
         window_s=record.window_s,
         fresh=record.fresh,
+        how=version.how,
+        learned_from=version.learned_from,
     )
 
 
