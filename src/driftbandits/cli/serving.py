@@ -26,6 +26,11 @@ _store = click.option(
 @_store
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True)
+@click.option(
+    "--advertise",
+    metavar="URL",
+    help="Where other processes over the same store reach this one, as http://HOST:PORT.",
+)
 @click.option("--no-auth", is_flag=True, help="No keys; on a loopback address only.")
 @click.option(
     "--rate", type=click.FloatRange(min=0, min_open=True), help="Requests a second and key."
@@ -75,6 +80,7 @@ def serve(
     url: str,
     host: str,
     port: int,
+    advertise: str | None,
     no_auth: bool,
     rate: float | None,
     max_pending: int,
@@ -92,10 +98,11 @@ def serve(
       driftbandits serve --store postgresql://bandits@db/bandits --host 0.0.0.0
     """
     from driftbandits.service.limits import Limits
-    from driftbandits.service.serving import Service, Settings, check_address
+    from driftbandits.service.serving import Service, Settings, check_address, check_advertised
 
     try:
         check_address(host, with_keys=not no_auth)
+        check_advertised(advertise)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 
@@ -113,6 +120,7 @@ def serve(
             state_bytes_per_key=max_states,
         ),
         retention_days=retention_days,
+        advertise=advertise,
     )
     service = Service(settings)
     told = service.announcement

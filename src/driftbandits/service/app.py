@@ -121,6 +121,7 @@ class Application:
             policy=policy,
             event_id=event_id,
             query_string=query,
+            target=target,
             headers=headers,
         )
 
@@ -148,6 +149,7 @@ class Application:
             for task in beside:
                 task.cancel()
             self._gate.exports.end()
+            self._gate.forwarding.end()
             await self._engine.stop()
 
 

@@ -398,3 +398,14 @@ class KeepSnapshot(Command):
         fold = work.fold(self.policy)
         work.flush(self.policy)
         work.keep_snapshot(fold)
+
+
+class HandOver(Command):
+    """A policy goes to another process, with a snapshot to go on from."""
+
+    def __init__(self, policy: str, to: str) -> None:
+        super().__init__(policy)
+        self._to = to
+
+    def run(self, work: UnitOfWork) -> None:
+        work.hand_over(self.policy, self._to)

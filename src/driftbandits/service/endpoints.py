@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,12 +17,14 @@ from driftbandits.service.bodies import decoded
 from driftbandits.service.commands import Command
 from driftbandits.service.engine import Engine
 from driftbandits.service.exports import Exports
+from driftbandits.service.forwarding import FORWARDED, Forwarding, head_for, was_moved
 from driftbandits.service.hosts import is_loopback
 from driftbandits.service.limits import Limits, Room
 from driftbandits.service.metrics import Metrics
-from driftbandits.service.refusals import Refused, too_large, unavailable
+from driftbandits.service.refusals import Elsewhere, Refused, too_large, unavailable
 from driftbandits.service.replies import Reply, refusal
 from driftbandits.store import StoreError
+from driftbandits.store.leases import Peer
 from driftbandits.wire import ID_PATTERN, NAME_PATTERN
 
 logger = logging.getLogger("driftbandits.service")
@@ -30,6 +33,8 @@ _NAME, _ID = re.compile(NAME_PATTERN), re.compile(ID_PATTERN)
 
 
 _LARGE_BODY = 64 * 1024
+_LONGEST_SEARCH_S = 8.0
+_SEARCH_EVERY_S = 0.05
 
 
 class Call(NamedTuple):
@@ -42,9 +47,11 @@ class Call(NamedTuple):
     query: Mapping[str, str]
     accept: str
     body: Any
+    envelope: Envelope
 
 
 Handler = Callable[["Gate", Call], Awaitable[Reply]]
+Answer = Callable[[Reply], None]
 
 
 class Action:
@@ -59,12 +66,14 @@ class Action:
         request: type | None = None,
         query: Collection[str] = (),
         limited: bool = True,
+        anywhere: bool = False,
     ) -> None:
         self.handler = handler
         self.command = command
         self.role = role  # None: open to all
         self.query = query  # the names of its parameters
         self.limited = limited
+        self.anywhere = anywhere  # whether any process may answer, and not only the owner
         self.decoder: msgspec.json.Decoder[Any] | None = (
             None if request is None else msgspec.json.Decoder(request)
         )
@@ -84,6 +93,8 @@ class Envelope:
         "path",
         "policy",
         "query_string",
+        "sent_on",
+        "target",
     )
 
     def __init__(
@@ -95,6 +106,7 @@ class Envelope:
         policy: str,
         event_id: str,
         query_string: bytes,
+        target: bytes,
         headers: Mapping[bytes, bytes],
     ) -> None:
         self.endpoint = endpoint
@@ -104,13 +116,33 @@ class Envelope:
         self.policy = policy  # "" where the path names none
         self.event_id = event_id  # likewise
         self.query_string = query_string
+        self.target = target  # path and query as they came
         self.headers = headers
         self.accept = headers.get(b"accept", b"").decode("latin-1")
         self.admitted: tuple[int, Caller] | None = None  # by which edition of the keys
+        self.sent_on: tuple[str, bytes] | None = None  # to whom, and what comes before the length
 
     @property
     def wants_body(self) -> bool:
         return self.action is not None and self.action.decoder is not None
+
+    @property
+    def was_sent_on(self) -> bool:
+        """Whether it comes from another process: then it is answered, and not sent on again."""
+        return FORWARDED in self.headers
+
+    @property
+    def wants_redirect(self) -> bool:
+        """Whether the caller goes to the owner by itself."""
+        return self.headers.get(b"prefer", b"").lower() == b"redirect"
+
+    def request_to(self, peer: Peer, raw: bytes) -> bytes:
+        """The same request for another process."""
+        if self.sent_on is None or self.sent_on[0] != peer.id:
+            method = "GET" if self.method == "HEAD" else self.method
+            head = head_for(peer, method=method, target=self.target, headers=self.headers)
+            self.sent_on = peer.id, head
+        return b"%b%d\r\n\r\n%b" % (self.sent_on[1], len(raw), raw)
 
 
 class Gate:
@@ -131,6 +163,9 @@ class Gate:
         self.tasks: set[asyncio.Task[None]] = set()  # the loop itself does not hold them
         self.room = Room(limits.waiting_bytes)
         self.exports = Exports()
+        self.owners = engine.owners
+        self.forwarding = Forwarding(lives=lambda id: id in engine.owners.peers)
+        engine.when_given_up = self.forwarding.drop
         rate = limits.rate_per_key
         self.rate = RateLimit(rate) if rate is not None and keyring is not None else None
 
@@ -220,38 +255,66 @@ class Endpoint:
         caller.check(action.role, envelope.policy or None)
         return caller
 
-    def begin(self, envelope: Envelope, raw: bytes, answer: Callable[[Reply], None]) -> None:
-        """Do what an admitted request asks for; `answer` is called with the reply."""
+    def begin(self, envelope: Envelope, raw: bytes, answer: Answer) -> None:
+        """Do what an admitted request asks for, or let the owner of its policy do it.
+
+        `answer` is called with the reply.
+        """
+        if self._gate.owners.peers and not envelope.was_sent_on:
+            peer = self._owner_elsewhere(envelope)
+            if peer is not None:
+                self._send_on(peer, envelope, raw, answer)
+                return
+        self._begin_here(envelope, raw, answer, partial(self._search, envelope, raw, answer))
+
+    def _begin_here(
+        self, envelope: Envelope, raw: bytes, answer: Answer, moved: Callable[[], None]
+    ) -> None:
         action = envelope.action
         assert action is not None
         if action.decoder is not None and len(raw) > _LARGE_BODY:
-            self._start(self._begin_large(action, envelope, raw, answer))
+            self._start(self._begin_large(action, envelope, raw, answer, moved))
             return
         try:
-            self._go_on(action, envelope, _call(action, envelope, raw), answer)
+            self._go_on(action, envelope, _call(action, envelope, raw), answer, moved)
         except Exception as error:
             answer(self.refusal(envelope, error))
 
     async def _begin_large(
-        self, action: Action, envelope: Envelope, raw: bytes, answer: Callable[[Reply], None]
+        self,
+        action: Action,
+        envelope: Envelope,
+        raw: bytes,
+        answer: Answer,
+        moved: Callable[[], None],
     ) -> None:
         """To look at a large body takes time, above all where something is wrong with it."""
         try:
             call = await asyncio.to_thread(_call, action, envelope, raw)
-            self._go_on(action, envelope, call, answer)
+            self._go_on(action, envelope, call, answer, moved)
         except Exception as error:
             answer(self.refusal(envelope, error))
 
     def _go_on(
-        self, action: Action, envelope: Envelope, call: Call, answer: Callable[[Reply], None]
+        self,
+        action: Action,
+        envelope: Envelope,
+        call: Call,
+        answer: Answer,
+        moved: Callable[[], None],
     ) -> None:
         def give(result: Any) -> None:
-            answer(self.refusal(envelope, result) if isinstance(result, Refused) else Reply(result))
+            if not isinstance(result, Refused):
+                answer(Reply(result))
+            elif isinstance(result, Elsewhere) and not envelope.was_sent_on:
+                moved()
+            else:
+                answer(self.refusal(envelope, result))
 
         if action.command is not None:
             self._gate.engine.begin(action.command(self._gate, call), give)
         else:
-            self._start(self._handle(action, envelope, call, answer))
+            self._start(self._handle(action, envelope, call, answer, give))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -259,14 +322,71 @@ class Endpoint:
         task.add_done_callback(self._gate.tasks.discard)
 
     async def _handle(
-        self, action: Action, envelope: Envelope, call: Call, answer: Callable[[Reply], None]
+        self,
+        action: Action,
+        envelope: Envelope,
+        call: Call,
+        answer: Answer,
+        give: Callable[[Any], None],
     ) -> None:
         assert action.handler is not None
         try:
             reply = await action.handler(self._gate, call)
+        except Refused as refused:
+            give(refused)
         except Exception as error:
-            reply = self.refusal(envelope, error)
-        answer(reply)
+            answer(self.refusal(envelope, error))
+        else:
+            answer(reply)
+
+    # -- to the owner ----------------------------------------------------------------------------
+
+    def _owner_elsewhere(self, envelope: Envelope) -> Peer | None:
+        action = envelope.action
+        if not envelope.policy or (action is not None and action.anywhere):
+            return None
+        return self._gate.owners.elsewhere(envelope.policy)
+
+    def _send_on(self, peer: Peer, envelope: Envelope, raw: bytes, answer: Answer) -> None:
+        def done(reply: Reply | None) -> None:
+            if reply is None or was_moved(reply):
+                self._search(envelope, raw, answer)
+            else:
+                answer(reply)
+
+        if envelope.wants_redirect:
+            location = peer.address.encode() + envelope.target
+            answer(Reply(b"", 307, headers=((b"location", location),)))
+        else:
+            self._gate.metrics.forwarded += 1
+            self._gate.forwarding.send(peer, envelope.request_to(peer, raw), done)
+
+    def _search(self, envelope: Envelope, raw: bytes, answer: Answer) -> None:
+        """The owner has changed, or does not answer."""
+        self._start(self._ask_until_answered(envelope, raw, answer))
+
+    async def _ask_until_answered(self, envelope: Envelope, raw: bytes, answer: Answer) -> None:
+        """Ask who owns the policy by now; this process, where it can take it.
+
+        What was done before the owner was lost is not done again: it is as if the caller had sent
+        its request a second time.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _LONGEST_SEARCH_S
+        while loop.time() < deadline:
+            await asyncio.sleep(_SEARCH_EVERY_S)
+            found: asyncio.Future[Reply | None] = loop.create_future()
+            peer = self._owner_elsewhere(envelope)
+            if peer is None:
+                self._begin_here(envelope, raw, found.set_result, partial(found.set_result, None))
+            else:
+                request = envelope.request_to(peer, raw)
+                self._gate.forwarding.send(peer, request, found.set_result)
+            reply = await found
+            if reply is not None and not was_moved(reply):
+                answer(reply)
+                return
+        answer(self.refusal(envelope, Elsewhere(envelope.policy)))
 
     def refusal(self, envelope: Envelope, error: Exception) -> Reply:
         """What to answer where something was raised."""
@@ -297,6 +417,7 @@ def _call(action: Action, envelope: Envelope, raw: bytes) -> Call:
         query,
         envelope.accept,
         body,
+        envelope,
     )
 
 

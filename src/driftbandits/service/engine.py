@@ -22,13 +22,17 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-from driftbandits.service.commands import Command, Unfinished
+import msgspec
+
+from driftbandits.service import snapshots
+from driftbandits.service.commands import Command, HandOver, Unfinished
 from driftbandits.service.fold import Fold
 from driftbandits.service.metrics import Metrics
+from driftbandits.service.owners import Listener, Owners
 from driftbandits.service.refusals import Refused, unavailable
 from driftbandits.service.transactions import Transactions
 from driftbandits.service.upkeep import DUE_EVERY_S, Upkeep
-from driftbandits.store import Store
+from driftbandits.store import Store, StoreError, leases
 
 logger = logging.getLogger("driftbandits.service")
 
@@ -60,6 +64,7 @@ class Engine:
         self,
         open_store: Callable[[], Store],
         *,
+        me: leases.Peer | None = None,
         clock: Callable[[], int] = time.time_ns,
         queue_limit: int = 2000,
         snapshot_every: int = 20_000,
@@ -67,18 +72,21 @@ class Engine:
         metrics: Metrics | None = None,
         on_death: Callable[[], None] = lambda: None,
     ) -> None:
+        self.when_given_up: Callable[[leases.Peer], None] = lambda peer: None  # another process
         self.ready = False
         self.dead = False
         self.recovered = threading.Event()
         self.metrics = metrics or Metrics()
+        self.owners = Owners(open_store, me or leases.this_process(""))
         self._open_store = open_store
-        self._transactions = Transactions(clock=clock, snapshot_every=snapshot_every)
+        self._transactions = Transactions(self.owners, clock=clock, snapshot_every=snapshot_every)
         self._upkeep = Upkeep(self._transactions, retention_days=retention_days)
         self._on_death = on_death
         self._queue_limit = queue_limit
         self._lanes = [deque[Job]() for _ in range(4)]  # who wait; see `_lane_of`
         self._last_lane = 0
         self._jobs: list[Job] = []  # those at work
+        self._given: set[str] = set()  # policies on their way to another process
         self._at_work = False
         self._slow_in_a_row = 0
         self._quick_in_a_row = 0  # in the thread
@@ -251,6 +259,7 @@ class Engine:
         self.dead = True
         self.ready = False
         self._upkeep.end()
+        self.owners.end()
         self.recovered.set()
         self._in_loop(self._refuse_waiting)
         self._on_death()
@@ -262,11 +271,41 @@ class Engine:
             waiting.clear()
         _give(jobs, [_died()] * len(jobs))
 
+    # -- in the thread that looks after owners ---------------------------------------------------
+
+    def _give(self, policy: str, to: str) -> None:
+        self._in_loop(self._begin_giving, policy, to)
+
+    def _begin_giving(self, policy: str, to: str) -> None:
+        if self.ready and policy not in self._given:
+            self._given.add(policy)
+            self.begin(HandOver(policy, to), lambda result: self._given.discard(policy))
+
+    def _fold_beside(self, policies: Sequence[str]) -> None:
+        """Make folds that are missing, in a thread of their own: nobody waits for them."""
+        missing = [policy for policy in policies if policy not in self._transactions.folds]
+        if missing:
+            threading.Thread(target=self._fold, args=(missing,), name="folds", daemon=True).start()
+
+    def _fold(self, policies: Sequence[str]) -> None:
+        for policy in policies:
+            try:
+                with self._transactions.store.read() as session:
+                    fold = snapshots.load(session, policy)
+            except (StoreError, Refused, msgspec.MsgspecError) as error:
+                logger.warning("policy %s will be folded when it is asked for: %s", policy, error)
+            else:
+                self._in_loop(self._transactions.folds.setdefault, policy, fold)
+
+    def _give_up(self, peer: leases.Peer) -> None:
+        self._in_loop(self.when_given_up, peer)
+
     # -- in the thread ---------------------------------------------------------------------------
 
     def _live(self) -> None:
         try:
-            if not self._upkeep.recover(self._open_store):
+            listener = Listener(self._give, self._fold_beside, self._give_up)
+            if not self._upkeep.recover(self._open_store, listener):
                 return
             self.ready = True
             self.recovered.set()
@@ -286,7 +325,7 @@ class Engine:
             self._loop_may_work_from = 0.0
         self._in_loop(self._end_turn, jobs, results, began)
 
-    def _in_loop(self, call: Callable[..., None], *arguments: Any) -> None:
+    def _in_loop(self, call: Callable[..., Any], *arguments: Any) -> None:
         assert self._loop is not None
         try:
             self._loop.call_soon_threadsafe(call, *arguments)

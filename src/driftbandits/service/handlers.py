@@ -6,6 +6,8 @@ import asyncio
 import functools
 from typing import Any, TypeVar
 
+import msgspec
+
 from driftbandits import operations, wire
 from driftbandits.operations import PARQUET, PROMETHEUS
 from driftbandits.service import commands, views
@@ -34,6 +36,9 @@ MOST_EVENT_BYTES = 4 * 1024 * 1024
 MOST_PARQUET_BYTES = 16 * 1024 * 1024
 """Of stored events in one answer, which says where to go on; one event may be larger."""
 
+
+_PATIENCE_S = 1.0
+"""With another process that is asked for its part of an answer."""
 
 ROUTES = Routes()
 
@@ -130,8 +135,33 @@ async def configure(gate: Gate, call: Call) -> Reply:
 
 @ROUTES.serve(operations.POLICIES)
 async def policies(gate: Gate, call: Call) -> Reply:
-    command = commands.ViewAll(views.summary, may_see=call.caller.may_see)
-    return Reply(wire.PoliciesAnswer(await _do(gate, command)))
+    """Those of this process, and what the others say about theirs."""
+    told = {} if call.envelope.was_sent_on else await _told_by_others(gate, call)
+
+    def is_wanted(policy: str) -> bool:
+        if call.envelope.was_sent_on and not gate.owners.owns(policy):
+            return False
+        return policy not in told and call.caller.may_see(policy)
+
+    for summary in await _do(gate, commands.ViewAll(views.summary, may_see=is_wanted)):
+        told[summary.policy] = summary
+    return Reply(wire.PoliciesAnswer([told[name] for name in sorted(told)]))
+
+
+async def _told_by_others(gate: Gate, call: Call) -> dict[str, wire.PolicySummary]:
+    """The policies of the other processes, as far as they answer soon."""
+    replies = await asyncio.gather(
+        *(
+            gate.forwarding.ask(peer, call.envelope.request_to(peer, b""), patience_s=_PATIENCE_S)
+            for peer in gate.owners.peers.values()
+        )
+    )
+    told = {}
+    for reply in replies:
+        if reply is not None and reply.status == 200:
+            for summary in msgspec.json.decode(reply.body, type=wire.PoliciesAnswer).policies:
+                told[summary.policy] = summary
+    return told
 
 
 @ROUTES.serve(operations.VERSIONS)
@@ -168,7 +198,7 @@ async def explanation(gate: Gate, call: Call) -> Reply:
 # -- the log -------------------------------------------------------------------------------------
 
 
-@ROUTES.serve(operations.EVENTS)
+@ROUTES.serve(operations.EVENTS, anywhere=True)
 async def events(gate: Gate, call: Call) -> Reply:
     as_parquet = call.query.get("format", "") == "parquet" or PARQUET in call.accept
     if call.query.get("format", "json") not in ("json", "parquet"):

@@ -55,6 +55,7 @@ class Metrics:
         self.batches = Histogram(BATCH_BUCKETS)
         self.transactions = Histogram(BUCKETS_S)
         self.refused_overload = 0
+        self.forwarded = 0  # requests that were handed to another process
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         self.requests[method, route, status] += 1

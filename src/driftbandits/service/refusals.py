@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from driftbandits.wire import Problem
 
+MOVED = "moved"
+
 
 class Refused(Exception):
     """An answer other than 2xx. After the last one its connection ends."""
@@ -33,6 +35,14 @@ def invalid(message: str, path: str | None = None) -> Refused:
 def unavailable(code: str, message: str, *, retry_after_s: int = 1) -> Refused:
     """Not now: the same request may be sent again, and will not count twice."""
     return Refused(503, code, message, retry_after_s=retry_after_s)
+
+
+class Elsewhere(Refused):
+    """Another process owns the policy, and has to be asked."""
+
+    def __init__(self, policy: str) -> None:
+        message = f"another process has taken over policy {policy!r}"
+        super().__init__(503, MOVED, message, retry_after_s=1)
 
 
 def unknown_policy(policy: str) -> Refused:

@@ -15,7 +15,9 @@ Serves = TypeVar("Serves", bound=Callable[[Gate, Call], Any])
 class Route(Action):
     """An operation and its handler: `async` and returning a reply, or plain with a command."""
 
-    def __init__(self, operation: Operation[Any], handler: Callable[[Gate, Call], Any]) -> None:
+    def __init__(
+        self, operation: Operation[Any], handler: Callable[[Gate, Call], Any], *, anywhere: bool
+    ) -> None:
         replies = inspect.iscoroutinefunction(handler)
         super().__init__(
             handler if replies else None,
@@ -24,6 +26,7 @@ class Route(Action):
             request=operation.request,
             query=tuple(operation.query),
             limited=operation.limited,
+            anywhere=anywhere,
         )
         self.operation = operation
 
@@ -31,11 +34,13 @@ class Route(Action):
 class Routes(dict[str, Mapping[str, Route]]):
     """The routes of each path, by method."""
 
-    def serve(self, operation: Operation[Any]) -> Callable[[Serves], Serves]:
-        """Let the function below serve an operation."""
+    def serve(
+        self, operation: Operation[Any], *, anywhere: bool = False
+    ) -> Callable[[Serves], Serves]:
+        """Let the function below serve an operation; `anywhere` if it need not be the owner."""
 
         def enter(handler: Serves) -> Serves:
-            route = Route(operation, handler)
+            route = Route(operation, handler, anywhere=anywhere)
             self[operation.path] = {**self.get(operation.path, {}), operation.method: route}
             return handler
 

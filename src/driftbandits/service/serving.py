@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 import sys
 import time
 from collections.abc import Callable
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from driftbandits import store
 from driftbandits.service.app import Application
@@ -32,6 +35,8 @@ class Settings(NamedTuple):
     retention_days: float | None = None
     vfs: str | None = None
     clock: Callable[[], int] = time.time_ns
+    advertise: str | None = None
+    """Where other processes of the same store reach this one."""
 
 
 class Announcement(NamedTuple):
@@ -51,6 +56,21 @@ def check_address(host: str, *, with_keys: bool) -> None:
         )
 
 
+def check_advertised(address: str | None) -> None:
+    """Where other processes are told to ask must be an address that they can ask."""
+    if address is None:
+        return
+    parts = urlsplit(address)
+    if parts.scheme != "http" or not parts.hostname or parts.path.strip("/") or parts.query:
+        raise ValueError(f"advertise must be like http://HOST:PORT; got {address!r}")
+
+
+def _reachable(host: str, port: int, address: str) -> str:
+    """The address itself, unless it stands for all that this machine has."""
+    is_any = ipaddress.ip_address(host).is_unspecified
+    return f"http://{socket.gethostname()}:{port}" if is_any else address
+
+
 class Service:
     """A server that listens, and is not yet running."""
 
@@ -63,8 +83,14 @@ class Service:
             keyring = Keyring(keys)
             keyring.refresh()
         listener = listen(settings.host, settings.port)
+        host, port = listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{port}"
+        check_advertised(settings.advertise)
+        me = store.leases.this_process(settings.advertise or _reachable(host, port, address))
         self.engine = Engine(
-            lambda: store.open(settings.store, vfs=settings.vfs),
+            lambda: store.open(settings.store, vfs=settings.vfs, process=me.id),
+            me=me,
             clock=settings.clock,
             queue_limit=settings.queue_limit,
             snapshot_every=settings.snapshot_every,
@@ -73,9 +99,7 @@ class Service:
         )
         application = Application(self.engine, keyring=keyring, limits=settings.limits)
         self._server = Server(application, listener)
-        host, port = listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        self.announcement = Announcement(f"http://{shown}:{port}", settings.store, first_key)
+        self.announcement = Announcement(address, settings.store, first_key)
 
     def run(self) -> int:
         """Serve until a signal or `stop` ends it; the exit code."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from driftbandits.service.commands import Command, Unfinished, attempt
 from driftbandits.service.fold import Fold
+from driftbandits.service.owners import Owners
 from driftbandits.service.refusals import Refused, unavailable
 from driftbandits.service.unit_of_work import UnitOfWork
 from driftbandits.store import Corrupt, Session, Store, StoreBusy, StoreError, StoreUnavailable
@@ -36,8 +37,9 @@ class Transactions:
 
     store: Store  # from recovery on
 
-    def __init__(self, *, clock: Callable[[], int], snapshot_every: int) -> None:
+    def __init__(self, owners: Owners, *, clock: Callable[[], int], snapshot_every: int) -> None:
         self.folds: dict[str, Fold] = {}
+        self.owners = owners
         self.clock = clock
         self._snapshot_every = snapshot_every
 
@@ -106,7 +108,11 @@ class Transactions:
 
     def _unit_of_work(self, session: Session) -> UnitOfWork:
         return UnitOfWork(
-            session, self.folds, now_ns=self.clock(), snapshot_every=self._snapshot_every
+            session,
+            self.folds,
+            self.owners,
+            now_ns=self.clock(),
+            snapshot_every=self._snapshot_every,
         )
 
     def _transaction(self, *, writing: bool, at_once: bool) -> AbstractContextManager[Session]:

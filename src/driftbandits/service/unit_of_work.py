@@ -9,7 +9,8 @@ import msgspec
 
 from driftbandits.service import snapshots
 from driftbandits.service.fold import Fold
-from driftbandits.service.refusals import Refused, unknown_policy
+from driftbandits.service.owners import Owners
+from driftbandits.service.refusals import Elsewhere, Refused, unknown_policy
 from driftbandits.store import (
     CORRECTED,
     DECISION,
@@ -22,6 +23,7 @@ from driftbandits.store import (
     NewEvent,
     Session,
     Snapshot,
+    leases,
 )
 from driftbandits.store.records import Record, Rewarded, packed
 
@@ -44,13 +46,20 @@ class UnitOfWork:
     """What commands work with. Folds change as they work; the log follows at the end."""
 
     def __init__(
-        self, session: Session, folds: dict[str, Fold], *, now_ns: int, snapshot_every: int
+        self,
+        session: Session,
+        folds: dict[str, Fold],
+        owners: Owners,
+        *,
+        now_ns: int,
+        snapshot_every: int,
     ) -> None:
         self.session = session
         self.now_ns = now_ns
         self.touched: set[str] = set()
         self._began = time.monotonic()
         self._folds = folds
+        self._owners = owners
         self._snapshot_every = snapshot_every
         self._new_events: dict[str, list[NewEvent]] = {}  # to be written, by policy
         self._known: dict[tuple[str, str], Known] = {}  # about an event_id, as stored
@@ -63,6 +72,8 @@ class UnitOfWork:
         """Lock policies, look up the event_ids that this is about, and learn what is due."""
         self.session.lock(wanted)
         for policy, event_ids in wanted.items():
+            if not self._owns(policy):
+                continue
             self._bring_up_to_date(policy)
             fold = self._folds.get(policy)
             if fold is None or policy in self._broken:
@@ -73,6 +84,33 @@ class UnitOfWork:
             for event_id, known in self.session.known(policy, ids).items():
                 self._known[policy, event_id] = known
             self.learn_defaults(fold)
+
+    def _owns(self, policy: str) -> bool:
+        """Whether this process may write; what nobody owns it takes."""
+        if self.session.head(policy) is None:
+            return True
+        owner, me = self.session.owner(policy), self._owners.me.id
+        if owner == me:
+            return True
+        if owner and leases.is_there(self.session, owner):
+            self._owners.note(policy, owner)
+            self._folds.pop(policy, None)
+            self._broken[policy] = Elsewhere(policy)
+            return False
+        self.session.set_owner(policy, me)
+        self._owners.note(policy, me)
+        return True
+
+    def hand_over(self, policy: str, to: str) -> None:
+        """Let another process own a policy, which goes on from a snapshot."""
+        fold = self.fold(policy)
+        self.flush(policy)
+        self.touched.add(policy)
+        if fold.seq > fold.snapshot_seq:
+            self.keep_snapshot(fold)
+        self.session.set_owner(policy, to)
+        self._folds.pop(policy)
+        self._broken[policy] = Elsewhere(policy)
 
     def begin_reading(self, policies: Iterable[str]) -> None:
         """Bring folds up to date without a lock."""
@@ -124,7 +162,8 @@ class UnitOfWork:
         if policy not in self._folds and policy not in self._broken:
             self.session.create(policy)
             self.session.lock([policy])
-            self._bring_up_to_date(policy)
+            if self._owns(policy):
+                self._bring_up_to_date(policy)
         if policy in self._broken:
             raise self._broken[policy]
         return self._folds[policy]

@@ -11,7 +11,9 @@ from typing import Any
 from driftbandits.service import snapshots
 from driftbandits.service.commands import Command, KeepSnapshot, LearnDefaults
 from driftbandits.service.erasing import Erase, Task
+from driftbandits.service.fold import Fold
 from driftbandits.service.kernels import USUAL_FAMILIES, make_ready
+from driftbandits.service.owners import Listener
 from driftbandits.service.transactions import Transactions
 from driftbandits.store import Session, Store, StoreBusy, StoreError, StoreUnavailable
 
@@ -39,12 +41,13 @@ class Upkeep:
 
     # -- at the beginning ------------------------------------------------------------------------
 
-    def recover(self, open_store: Callable[[], Store]) -> bool:
-        """Open the store and fold every log, as soon as it can be read; False if that never was."""
+    def recover(self, open_store: Callable[[], Store], listener: Listener) -> bool:
+        """Open the store and fold the logs that are ours, as soon as it can; False if never."""
         while not self._ending.is_set():
             try:
                 self._transactions.store = open_store()
-                self._fold_logs()
+                self._fold_logs(self._transactions.owners.free())
+                self._transactions.owners.join(listener)
             except (StoreBusy, StoreUnavailable) as error:
                 logger.warning("the store is not ready: %s", error)
                 self._ending.wait(1.0)
@@ -53,13 +56,10 @@ class Upkeep:
                 return True
         return False
 
-    def _fold_logs(self) -> None:
-        store = self._transactions.store
-        with store.read() as session:
-            names = session.policies()
+    def _fold_logs(self, names: Sequence[str]) -> None:
         if not names:
             make_ready(USUAL_FAMILIES)
-        with store.read() as session:
+        with self._transactions.store.read() as session:
             for name in names:
                 self._fold_log(session, name)
 
@@ -105,15 +105,23 @@ class Upkeep:
         now_ns = self._transactions.clock()
         return [
             LearnDefaults(name)
-            for name, fold in self._transactions.folds.items()
+            for name, fold in self._ours()
             if fold.versions and fold.due(max(now_ns, fold.at_ns)) is not None
         ]
+
+    def _ours(self) -> list[tuple[str, Fold]]:
+        """The folds of policies that this process owns; it lets go of the others."""
+        folds, owners = self._transactions.folds, self._transactions.owners
+        if owners.peers:
+            for name in [name for name in folds if owners.elsewhere(name) is not None]:
+                del folds[name]
+        return list(folds.items())
 
     def _retention(self, days: float) -> list[Command]:
         age = int(days * _DAY_NS)
         return [
             Erase(name, Task(older_than_ns=age), reason="retention", key="")
-            for name in self._transactions.folds
+            for name, _ in self._ours()
         ]
 
     # -- at the end ------------------------------------------------------------------------------
@@ -127,4 +135,5 @@ class Upkeep:
             self._transactions.perform([KeepSnapshot(name) for name in changed])
         except Exception as error:
             logger.warning("the next start will take longer: %s", error)
+        self._transactions.owners.leave()
         self._transactions.store.close()

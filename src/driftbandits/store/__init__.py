@@ -12,6 +12,7 @@ An `Event` has a gapless `seq` per policy and a checksum that continues the one 
 is a record, see `store.records`.
 """
 
+from driftbandits.store import leases
 from driftbandits.store.backups import backup
 from driftbandits.store.events import (
     CONFIGURED,
@@ -67,5 +68,6 @@ __all__ = [
     "StoreUnavailable",
     "backup",
     "checked",
+    "leases",
     "open",
 ]

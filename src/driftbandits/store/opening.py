@@ -8,8 +8,11 @@ FILE = "sqlite:///"
 _ALLOWED = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 
 
-def open(url: str, *, vfs: str | None = None) -> Store:
-    """Open a store, and make it if there is none. `vfs` names a registered SQLite VFS."""
+def open(url: str, *, vfs: str | None = None, process: str = "") -> Store:
+    """Open a store, and make it if there is none.
+
+    `vfs` names a registered SQLite VFS, `process` the one that will own policies.
+    """
     if not isinstance(url, str):
         raise ValueError(f"store must be an address like {_ALLOWED}; got {url!r}")
     scheme, _, rest = url.partition("://")
@@ -24,7 +27,7 @@ def open(url: str, *, vfs: str | None = None) -> Store:
             from driftbandits.store.postgres import PostgresStore
         except ModuleNotFoundError as error:
             raise _missing("psycopg") from error
-        return PostgresStore(url)
+        return PostgresStore(url, process=process)
     raise ValueError(f"store must be an address like {_ALLOWED}; got {url!r}")
 
 

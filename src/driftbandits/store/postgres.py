@@ -43,6 +43,19 @@ class PostgresSession(Session):
         cursor = self._connection.execute(_with_psycopg_marks(sql), tuple(values), binary=True)
         return cursor.fetchall() if cursor.description else ()
 
+    def has_column(self, table: str, column: str) -> bool:
+        found = self.run(
+            "SELECT 1 FROM information_schema.columns "
+            "WHERE table_schema = current_schema() AND table_name = ? AND column_name = ?",
+            (table, column),
+        )
+        return bool(list(found))
+
+    def now_ms(self) -> int:
+        """The database's time, and not that at which the transaction began."""
+        ((now,),) = self.run("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+        return int(now)
+
     def run_for_ids(self, sql: str, number: int, event_ids: Sequence[str]) -> Iterable[Row]:
         return self.run(sql.format(ids="event_id = ANY (?)"), (number, list(event_ids)))
 
@@ -55,11 +68,17 @@ def _with_psycopg_marks(sql: str) -> bytes:
     return sql.replace("?", "%s").encode()
 
 
+def _session_name(process: str) -> str:
+    """By which the sessions of a process are found."""
+    return f"driftbandits {process}".strip()
+
+
 class PostgresStore(Store):
     """One database."""
 
-    def __init__(self, url: str, *, lease_ms: int = LEASE_MS) -> None:
+    def __init__(self, url: str, *, process: str = "", lease_ms: int = LEASE_MS) -> None:
         self.url = url
+        self._process = process
         self._lease_ms = lease_ms
         self._writer: psycopg.Connection | None = None
         self._has_traces = False
@@ -87,6 +106,7 @@ class PostgresStore(Store):
             ("statement_timeout", "60s"),
             ("tcp_user_timeout", "10s"),
             ("client_min_messages", "warning"),
+            ("application_name", _session_name(self._process)),
         ):
             connection.execute("SELECT set_config(%s, %s, false)", (name, value))
         return connection
@@ -144,6 +164,15 @@ class PostgresStore(Store):
             except BaseException:
                 self._has_traces = True
                 raise
+
+    def cut_off(self, process: str) -> None:
+        """What its sessions had not committed is void, and others need not wait for their locks."""
+        with self._translated(), self._connect() as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND application_name = %s",
+                (_session_name(process),),
+            )
 
     def _forget_readers(self) -> None:
         """They may be of a database that is gone; the next ones are of the one that is there."""

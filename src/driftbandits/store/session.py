@@ -43,7 +43,12 @@ SCHEMA = (
     """CREATE TABLE IF NOT EXISTS api_key (
         id {text} PRIMARY KEY, hash {bytes} NOT NULL, role {text} NOT NULL, prefix {text} NOT NULL,
         label {text} NOT NULL, created_ns BIGINT NOT NULL, revoked_ns BIGINT NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS process (
+        id {text} PRIMARY KEY, address {text} NOT NULL, machine {text} NOT NULL,
+        pid BIGINT NOT NULL, until_ms BIGINT NOT NULL)""",
 )
+# What a store of an earlier release does not have, and does not mind.
+_LATER_COLUMNS = (("policy", "owner", "{text} NOT NULL DEFAULT ''"),)
 
 _EVENT_COLUMNS = "seq, at_ns, kind, event_id, body, salt, digest, checksum"
 LAST_CHARACTER = "\U0010ffff"
@@ -57,6 +62,7 @@ class _PolicyRow(NamedTuple):
     number: int
     head: Head
     erasures: int
+    owner: str
 
 
 class Outline(NamedTuple):
@@ -96,6 +102,14 @@ class Session(ABC):
     def run_for_ids(self, sql: str, number: int, event_ids: Sequence[str]) -> Iterable[Row]:
         """The rows of a statement whose `{ids}` says that event_id is one of these."""
 
+    @abstractmethod
+    def has_column(self, table: str, column: str) -> bool:
+        """Whether a table has it yet."""
+
+    @abstractmethod
+    def now_ms(self) -> int:
+        """A clock that all processes of this store share."""
+
     for_update = ""
     """What makes a SELECT lock its rows until the transaction ends."""
 
@@ -121,21 +135,31 @@ class Session(ABC):
         row = self._row(policy)
         return None if row is None else row.head
 
+    def owner(self, policy: str) -> str:
+        """The id of the process that owns a policy."""
+        return self._existing(policy).owner
+
+    def set_owner(self, policy: str, process: str) -> None:
+        """Give a locked policy to a process."""
+        row = self._existing(policy)
+        self.run("UPDATE policy SET owner = ? WHERE number = ?", (process, row.number))
+        self._rows[policy] = row._replace(owner=process)
+
     def _row(self, policy: str) -> _PolicyRow | None:
         return self._rows.get(policy) or self._read_row(policy, "")
 
     def _read_row(self, policy: str, suffix: str) -> _PolicyRow | None:
         found = list(
             self.run(
-                "SELECT number, head, at_ns, checksum, erasures FROM policy WHERE name = ?"
-                + suffix,
+                "SELECT number, head, at_ns, checksum, erasures, owner FROM policy "
+                f"WHERE name = ?{suffix}",
                 (policy,),
             )
         )
         if not found:
             return None
-        number, seq, at_ns, checksum, erasures = found[0]
-        row = _PolicyRow(number, Head(seq, at_ns, checksum), erasures)
+        number, seq, at_ns, checksum, erasures, owner = found[0]
+        row = _PolicyRow(number, Head(seq, at_ns, checksum), erasures, owner)
         self._rows[policy] = row
         return row
 
@@ -366,6 +390,10 @@ class Store(ABC):
         """Write a copy into a new file, as of now and in one go; False if this is no file."""
         return False
 
+    def cut_off(self, process: str) -> None:
+        """End the transactions of a process that was given up, where the database can."""
+        return
+
     def damage(self) -> list[str]:
         """What the database itself finds wrong with its tables and indexes."""
         return []
@@ -384,6 +412,9 @@ def prepare_tables(session: Session, types: dict[str, str]) -> bytes:
     """Make the tables where they are missing, refuse those of another release; the secret."""
     for statement in SCHEMA:
         session.run(statement.format(**types))
+    for table, column, definition in _LATER_COLUMNS:
+        if not session.has_column(table, column):  # asking first locks nobody out
+            session.run(f"ALTER TABLE {table} ADD COLUMN {column} {definition.format(**types)}")
     found = session.about("schema")
     if found is None:
         session.set_about("schema", str(SCHEMA_VERSION).encode())

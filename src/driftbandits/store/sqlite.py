@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain
@@ -38,6 +39,14 @@ class SQLiteSession(Session):
 
     def run(self, sql: str, values: Row = ()) -> Iterable[Row]:
         return self._connection.execute(sql, tuple(values))
+
+    def has_column(self, table: str, column: str) -> bool:
+        rows = self.run("SELECT name FROM pragma_table_info(?)", (table,))
+        return (column,) in rows
+
+    def now_ms(self) -> int:
+        """Since the machine has started: nobody sets it."""
+        return time.monotonic_ns() // 1_000_000
 
     def run_for_ids(self, sql: str, number: int, event_ids: Sequence[str]) -> Iterable[Row]:
         for piece in _pieces(event_ids):
@@ -224,6 +233,11 @@ class SQLiteStore(Store):
                 connection.execute("VACUUM INTO ?", (path,))
             finally:
                 connection.close()
+            copy = apsw.Connection(path)
+            try:  # who serves the one does not serve the other
+                copy.execute("DELETE FROM process; UPDATE policy SET owner = ''")
+            finally:
+                copy.close()
         return True
 
     def close(self) -> None:
