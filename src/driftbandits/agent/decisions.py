@@ -64,6 +64,21 @@ class Explanation(NamedTuple):
     contributions: dict[ArmId, dict[str, float]] | None = None
     """What each named feature adds to the a . theta of each arm, where there are features."""
 
+    @property
+    def means(self) -> Floats:
+        """What each action was expected to earn, (K,)."""
+        return self.decision.means
+
+    @property
+    def widths(self) -> Floats:
+        """What was added to each mean because too little was known, (K,)."""
+        return self.decision.widths
+
+    @property
+    def scores(self) -> Floats:
+        """Their sums, the largest of which was chosen, (K,)."""
+        return self.decision.scores
+
     def __str__(self) -> str:
         return self.table()
 
