@@ -25,6 +25,7 @@ LARGEST_MAGNITUDE = 1e9
 
 EventId = Annotated[str, Meta(pattern=ID_PATTERN, description="chosen by the caller")]
 ArmId = Annotated[str, Meta(pattern=ID_PATTERN)]
+UnitId = Annotated[str, Meta(pattern=ID_PATTERN, description="as of a user; a hash of it is kept")]
 Feature = Annotated[float, Meta(ge=-LARGEST_MAGNITUDE, le=LARGEST_MAGNITUDE)]
 Vector = Annotated[list[Feature], Meta(min_length=1, max_length=MOST_DIMENSIONS)]
 # The client sends whatever has tolist(), as arrays do.
@@ -84,7 +85,9 @@ class DecisionRequest(Request):
     their ids alone. `n` asks for a ranked list of so many. `baseline` is the id of the arm that the
     caller would play by itself. `played` is what it has played by itself already, without an answer
     of the service, with `propensity` if it drew it: that is recorded, learned from like a baseline,
-    and takes the place of what the service may have decided for the same request.
+    and takes the place of what the service may have decided for the same request. `unit` is on
+    whose behalf it is: where there are controls, all decisions of a unit are, or none is. What
+    `exclude` lists is scored, and not played.
     """
 
     event_id: EventId
@@ -94,6 +97,8 @@ class DecisionRequest(Request):
     n: Annotated[int, Meta(ge=1, le=MOST_PLACES)] | None = None
     played: ArmId | None = None
     propensity: Annotated[float, Meta(gt=0, le=1)] | None = None
+    unit: UnitId | None = None
+    exclude: Annotated[list[ArmId], Meta(max_length=MOST_ARMS)] | None = None
 
     @property
     def strings(self) -> int:
@@ -102,6 +107,8 @@ class DecisionRequest(Request):
             return -1
         more = 2 * (self.baseline is not None) + (self.context is not None) + (self.n is not None)
         more += 2 * (self.played is not None) + (self.propensity is not None)
+        more += 2 * (self.unit is not None)
+        more += 0 if self.exclude is None else 1 + len(self.exclude)
         vectors = sum([arm.x is not UNSET for arm in named])
         return 3 + len(self.arms) + len(named) + vectors + more
 
@@ -120,7 +127,8 @@ class DecisionAnswer(Answer, omit_defaults=True):
     """`propensity` is the probability the choice had, `model_seq` the last event it knew of.
 
     Where `n` was given there is a `ranking`, whose first place is the decision itself. `told`: it
-    is what the caller has played by itself.
+    is what the caller has played by itself. In a `control` the policy has no say. `reason` says by
+    what another arm was played than the policy would have played by itself.
     """
 
     event_id: str
@@ -132,6 +140,8 @@ class DecisionAnswer(Answer, omit_defaults=True):
     model_seq: int
     ranking: list[Place] | None = None
     told: bool = False
+    control: bool = False
+    reason: str | None = None
 
 
 class DecisionsRequest(Request):
@@ -233,6 +243,7 @@ class PolicyRequest(Request):
     window_s: Seconds | None = None
     seed: Annotated[int, Meta(ge=0, le=LARGEST_INTEGER)] | None = None
     fresh: bool = False
+    control: Annotated[float, Meta(ge=0, lt=1)] = 0.0
 
 
 class Configuration(Answer, omit_defaults=True):
@@ -255,6 +266,7 @@ class Configuration(Answer, omit_defaults=True):
     fresh: bool
     how: Annotated[str, _one_of(How)] | None = None
     learned_from: int | None = None
+    control: float = 0.0
 
 
 class Counts(Answer, omit_defaults=True):
@@ -423,6 +435,10 @@ class ExplainedDecision(Answer):
     outcome: Outcome | None
     context: list[float] | dict[str, Any] | UnsetType = UNSET
     told: bool = False
+    control: bool = False
+    conditional: float | None = None
+    reason: str | None = None
+    excluded: list[str] = []
 
 
 class ExplanationAnswer(Answer):
@@ -469,6 +485,10 @@ class EventAnswer(Answer, omit_defaults=True):
     configuration: Configuration | None = None
     seqs: list[int] | None = None
     reason: str | None = None
+    control: bool | None = None
+    conditional: float | None = None
+    unit: str | None = None
+    excluded: list[str] | None = None
 
 
 class EventsAnswer(Answer):

@@ -12,7 +12,7 @@ after the other, in some order.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self, overload
 
 import numpy as np
@@ -48,6 +48,9 @@ from driftbandits.policies.carrying import Move, larger
 
 CLOCKS = ("decisions", "ticks")
 """What the clock counts: decisions and ticks, or ticks alone."""
+
+Played = Callable[[list[Decision]], Sequence[int]]
+"""Which rows are played, given what was chosen."""
 
 _LARGEST_SEED = 2**63 - 1
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
@@ -100,7 +103,7 @@ class Agent(Kept):
         context: Any = None,
         arms: Any = None,
         n: None = None,
-        played: int | None = None,
+        played: int | Played | None = None,
     ) -> Decision: ...
 
     @overload
@@ -111,7 +114,7 @@ class Agent(Kept):
         context: Any = None,
         arms: Any = None,
         n: int,
-        played: Sequence[int] | None = None,
+        played: Sequence[int] | Played | None = None,
     ) -> list[Decision]: ...
 
     def decide(
@@ -121,7 +124,7 @@ class Agent(Kept):
         context: Any = None,
         arms: Any = None,
         n: int | None = None,
-        played: int | Sequence[int] | None = None,
+        played: int | Sequence[int] | Played | None = None,
     ) -> Decision | list[Decision]:
         """Choose one of `actions` (K, dim); with n, a ranked list of n of them.
 
@@ -131,7 +134,8 @@ class Agent(Kept):
 
         Separate arms are chosen from by their ids, and `actions` is the context (dim,) that they
         share, or a row for each. With `played` the caller plays that row whatever is chosen, and
-        its reward is learned; of a ranked list, one row for each place.
+        its reward is learned; of a ranked list, one row for each place. A function instead of rows
+        is shown what was chosen, as a list, and returns the rows; it must not raise.
 
         A ranked list is n decisions made at once: each place has its own round, id and
         reward, all are scored by the same estimate, and none repeats an action.
@@ -140,7 +144,9 @@ class Agent(Kept):
             offer = self._checked_offer(actions, context, arms)
             most = self._size_of(offer)
             count = 1 if n is None else checks.integer("n", n, least=1, most=most)
-            rows = checked_played([played] if n is None else played, count, most)
+            rows: Any = played
+            if not callable(played):
+                rows = checked_played([played] if n is None else played, count, most)
             decisions = self._decide(offer, count, rows)
         return decisions[0] if n is None else decisions
 
@@ -220,10 +226,14 @@ class Agent(Kept):
         """How many arms there are to choose from."""
         return len(offer[0]) if self._tables is None else len(offer.encoded.arms)
 
-    def _decide(self, offer: Any, n: int, played: Sequence[int] | None = None) -> list[Decision]:
+    def _decide(
+        self, offer: Any, n: int, played: Sequence[int] | Played | None = None
+    ) -> list[Decision]:
         actions, arms, encoded = self._rows_of(offer)
         made, estimates, radius = self._learner.decide(actions, n, arms)
         decisions = show_as_rewards(self._reward, made)
+        if callable(played):
+            played = checked_played(played(decisions), n, len(actions))
         ledger = self._ledger
         ledger.enter(decisions, estimates, radius, actions, played, encoded)
         if len(ledger.pending) > 1:  # one alone has just been made

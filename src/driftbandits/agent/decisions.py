@@ -24,7 +24,7 @@ class Decision:
     index: int
     round: int
     propensity: float
-    _rows: Floats = field(repr=False)  # of `table`, and what a kernel has used as scratch
+    _rows: Floats = field(repr=False)  # of `table`; and scratch, or scores as the model has them
     arms: tuple[ArmId, ...] | None = None  # what the actions are called, where they have ids
 
     @property
@@ -135,7 +135,8 @@ def frozen(array: Floats) -> Floats:
 def show_as_rewards(reward: Reward | None, decisions: list[Decision]) -> list[Decision]:
     """Give decisions that were made at once the units of their rewards."""
     if reward is not None:
-        table = frozen(reward.shown(decisions[0].table))
+        table = decisions[0].table
+        table = frozen(np.vstack([reward.shown(table), table[2:]]))
         for decision in decisions:
             decision._rows = table
     return decisions

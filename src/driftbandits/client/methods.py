@@ -83,7 +83,7 @@ class Methods:
         features are `db.Features`, or the plain data of them.
 
         Further ones say how it is served: mode, reward_wait_s, default_reward, half_life_s,
-        window_s, seed.
+        window_s, seed, control.
         """
         body = {"name": name, **arguments}  # the service knows which there are
         if hasattr(body.get("features"), "to_dict"):
@@ -102,19 +102,22 @@ class Methods:
         baseline: str | None = None,
         fallback: str | None = None,
         budget: float | None = None,
+        unit: str | None = None,
+        exclude: Sequence[str] | None = None,
     ) -> Call[Decision]:
         """Choose one of `arms`: {id: x, ...}, or a list of Arm or {"id": ..., "x": ...}.
 
         Where the policy has features, `context` is a dict of columns and values, and so is what
         stands for the x of an arm. Separate arms may be given by their ids, with the `context` that
         they share. With n the answer has a `ranking` of so many, each place with an event_id and a
-        reward of its own.
+        reward of its own. `unit` is on whose behalf it is, as a user: where a policy has controls,
+        all decisions of a unit are, or none is. Arms that `exclude` lists are not played.
 
         With `fallback`, the id of an arm or "baseline", this never takes longer than the `budget`,
         .25 seconds unless given, and raises nothing that the service says: where no decision came,
         the answer is the fallback, with `told` true, and the service learns of it later.
         """
-        body = _decision(arms, event_id, baseline, context, n)
+        body = _decision(arms, event_id, baseline, context, n, unit, exclude)
         asked = call(operations.DECIDE, policy=policy, body=body)
         if fallback is None:
             if budget is not None:
@@ -128,7 +131,7 @@ class Methods:
     ) -> Call[list[Decision]]:
         """Decide for several requests, one after the other.
 
-        Each is {"arms", "event_id"?, "baseline"?, "context"?, "n"?}.
+        Each is {"arms", "event_id"?, "baseline"?, "context"?, "n"?, "unit"?, "exclude"?}.
         """
         body = wire.DecisionsRequest([_one_of_many(i, one) for i, one in enumerate(requests)])
         many = call(operations.DECIDE_MANY, policy=policy, body=body)
@@ -224,9 +227,14 @@ def _decision(
     baseline: str | None,
     context: Any = None,
     n: int | None = None,
+    unit: str | None = None,
+    exclude: Sequence[str] | None = None,
 ) -> wire.DecisionRequest:
     event_id = os.urandom(16).hex() if event_id is None else event_id
-    return wire.DecisionRequest(event_id, _arms(arms), baseline, context, n)
+    excluded = None if exclude is None else list(exclude)
+    return wire.DecisionRequest(
+        event_id, _arms(arms), baseline, context, n, unit=unit, exclude=excluded
+    )
 
 
 def _fallback(
@@ -273,11 +281,11 @@ def _arm(name: str, given: Any) -> wire.OfferedArm:
 
 
 def _one_of_many(i: int, request: Mapping[str, Any]) -> wire.DecisionRequest:
-    optional = ("event_id", "baseline", "context", "n")
+    optional = ("event_id", "baseline", "context", "n", "unit", "exclude")
     if request.keys() - {"arms", *optional} or "arms" not in request:
         raise ValueError(
-            f"requests[{i}] must have arms, and may have event_id, baseline, context and n; "
-            f"got {', '.join(map(str, request))}"
+            f"requests[{i}] must have arms, and may have event_id, baseline, context, n, unit and "
+            f"exclude; got {', '.join(map(str, request))}"
         )
     return _decision(request["arms"], *(request.get(key) for key in optional))
 

@@ -72,11 +72,14 @@ class Unfinished(NamedTuple):
 class Decide(Command):
     """One decision."""
 
-    def __init__(self, policy: str, event_id: str, offer: Offer, *, most_pending: int) -> None:
+    def __init__(
+        self, policy: str, event_id: str, offer: Offer, *, unit: str = "", most_pending: int
+    ) -> None:
         super().__init__(policy)
         self.is_quick = offer.x.size <= _SMALL_OFFER
         self.event_id = event_id
         self.offer = offer
+        self._unit = unit
         self._most_pending = most_pending
 
     @property
@@ -85,6 +88,8 @@ class Decide(Command):
 
     def run(self, work: UnitOfWork) -> wire.DecisionAnswer | Refused:
         fold = work.fold(self.policy)
+        if self._unit:
+            self.offer = self.offer._replace(unit=fold.tag_of(self._unit))
         known = work.known(self.policy, self.event_id)
         if known.decision is not None:
             return self._answer_again(work, fold, known.decision)
@@ -116,6 +121,8 @@ class Decide(Command):
             and record.x == offer.x.tobytes()
             and record.context == offer.context_bytes
             and record.baseline == offer.baseline
+            and record.unit == offer.unit
+            and record.excluded == offer.excluded
             and offer_of(record).values == offer.values
             and len(record.ranking) == offer.n
             and not record.place
@@ -173,6 +180,8 @@ def decision_answer(event_id: str, record: Decided, seq: int) -> wire.DecisionAn
         model_seq=seq - 1,
         ranking=ranking or None,
         told=record.told,
+        control=record.control,
+        reason=record.reason or None,
     )
 
 

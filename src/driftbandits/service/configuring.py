@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from driftbandits import operations, wire
+from driftbandits.agent.laws import has_law
 from driftbandits.policies import Policy, policy_names, uses
 from driftbandits.policies import policy as make_policy
 from driftbandits.service.forgetting import arguments_by_time
@@ -133,7 +134,19 @@ def wanted_record(request: Any, policy: Policy, *, key: str) -> Configured:
         window_s=request.window_s,
         fresh=True,
         key=key,
+        control=_control(request, policy),
     )
+
+
+def _control(request: Any, policy: Policy) -> float:
+    share: float = request.control
+    if share and not has_law(policy):
+        raise invalid(
+            f"control must be 0 for {policy.name}, which samples: it knows the probability of its "
+            "own choice alone, and not of what is played instead",
+            "$.control",
+        )
+    return share
 
 
 def _default_reward(request: Any, policy: Policy) -> float:

@@ -87,6 +87,10 @@ def _decision(fold: Fold, logged: Logged) -> wire.ExplainedDecision:
         outcome=_outcome(logged.known),
         context=_context(record),
         told=record.told,
+        control=record.control,
+        conditional=record.conditional or None,
+        reason=record.reason or None,
+        excluded=[record.arms[i] for i in record.excluded],
     )
 
 

@@ -22,6 +22,7 @@ from driftbandits.agent import Agent, Decision
 from driftbandits.agent.changing import relearned_arguments
 from driftbandits.policies import Policy, recorded_policy
 from driftbandits.service.forgetting import arguments_by_time, ticks_of
+from driftbandits.service.guardrails import BY_CONTROL, Draws, Play, ruled, salt_of, tag
 from driftbandits.service.history import History
 from driftbandits.service.kernels import make_policy_ready
 from driftbandits.store import (
@@ -83,6 +84,8 @@ class Offer(NamedTuple):
     n: int = 0  # places of a ranked list; 0: a decision by itself
     table: bytes = b""  # what the features are to be made of, see `Decided`
     told: int = -1  # what the caller has played by itself; -1: it asks
+    unit: str = ""  # a hash of on whose behalf it is, see `Fold.tag_of`
+    excluded: tuple[int, ...] = ()
 
     @property
     def context_bytes(self) -> bytes:
@@ -232,16 +235,13 @@ class Fold:
         mode = self.version.record.mode
         self._step(kind, at_ns)
         if offer.told >= 0:
-            played = [offer.told]
             self.counts[TOLD] += 1
-        elif mode == "apprentice":
-            played = [offer.baseline]
         if mode == "frozen":
             choices = self._preview(offer)
+            plays = self._ruled(event_id, offer, choices)
         else:
             self._pass_time(at_ns)
-            choices = self._choose(offer, played)
-        indices = [choice.index for choice in choices] if played is None else played
+            choices, plays = self._choose(event_id, offer, played)
         made = []
         for place, (id, choice) in enumerate(
             zip(place_ids(event_id, offer.n), choices, strict=True)
@@ -256,7 +256,7 @@ class Fold:
             self.pending_of_key[offer.key] += 1
             if kind == DECISION:
                 self.history.count_decision(at_ns)
-            made.append(self._record(offer, choices, place, indices))
+            made.append(self._record(offer, choices, place, plays))
         self._let_go()
         return made
 
@@ -271,18 +271,57 @@ class Fold:
             self._step(CORRECTED, at_ns)
             self.counts[TOLD] += 1
             return msgspec.structs.replace(
-                decided, index=offer.told, propensity=offer.propensity, told=True
+                decided,
+                index=offer.told,
+                propensity=offer.propensity,
+                told=True,
+                control=False,
+                conditional=0.0,
+                reason="",
             )
         if waiting.number:
             self.playing.withdraw(waiting.number)
         return self.decide_all(event_id, offer, at_ns, kind=CORRECTED)[0]
 
-    def _choose(self, offer: Offer, played: Sequence[int] | None) -> list[Decision]:
-        agent = self.playing
-        asked = offer.asked_of(agent)
-        if offer.n:
-            return agent.decide(**asked, n=offer.n, played=played)
-        return [agent.decide(**asked, played=None if played is None else played[0])]
+    def _choose(
+        self, event_id: str, offer: Offer, played: Sequence[int] | None
+    ) -> tuple[list[Decision], list[Play]]:
+        """What the agent chooses and what is played; it learns from what the log says."""
+        agent, plays = self.playing, list[Play]()
+
+        def play(choices: list[Decision]) -> Sequence[int]:
+            plays.extend(self._ruled(event_id, offer, choices))
+            return [play.played for play in plays] if played is None else played
+
+        choices = agent.decide(**offer.asked_of(agent), n=max(offer.n, 1), played=play)
+        return choices, plays
+
+    def _ruled(self, event_id: str, offer: Offer, choices: Sequence[Decision]) -> list[Play]:
+        """What is played where these were chosen."""
+        record = self.version.record
+        if offer.told >= 0:
+            return [Play(offer.told, offer.propensity)]
+        if record.mode == "apprentice":
+            return [Play(offer.baseline, offer.propensity)]
+        if not record.control and not offer.excluded:
+            return [Play(choice.index, choice.propensity) for choice in choices]
+        return ruled(
+            self.playing.policy,
+            choices,
+            control=record.control,
+            baseline=offer.baseline,
+            excluded=offer.excluded,
+            draws=Draws(self._salt, event_id, offer.unit),
+        )
+
+    @property
+    def _salt(self) -> bytes:
+        """Of the first version: a unit stays on its side in all of them."""
+        return salt_of(self.policy, self.versions[0].record.seed)
+
+    def tag_of(self, unit: str) -> str:
+        """What the log has of a unit."""
+        return tag(self._salt, "unit", unit)
 
     def _preview(self, offer: Offer) -> list[Decision]:
         """Without learning or forgetting; numbered apart, so that draws differ."""
@@ -295,21 +334,20 @@ class Fold:
         return choices
 
     def _record(
-        self, offer: Offer, choices: Sequence[Decision], place: int, indices: Sequence[int]
+        self, offer: Offer, choices: Sequence[Decision], place: int, plays: Sequence[Play]
     ) -> Decided:
-        version, choice = self.version.record, choices[place]
-        told = offer.told >= 0 or version.mode == "apprentice"
+        choice, play = choices[place], plays[place]
         first = place == 0
-        ranking = [(i, one.propensity) for i, one in zip(indices, choices, strict=True)]
+        ranking = [(play.played, play.propensity) for play in plays]
         return Decided(
-            version=version.version,
+            version=self.version.record.version,
             arms=offer.arms,
             x=offer.x.tobytes() if first else b"",
             baseline=offer.baseline,
-            index=indices[place],
+            index=play.played,
             suggested=choice.index,
             number=choice.id,
-            propensity=offer.propensity if told else choice.propensity,
+            propensity=play.propensity,
             scores=choice.scores.tobytes(),
             key=offer.key,
             context=offer.context_bytes if first else b"",
@@ -317,6 +355,11 @@ class Fold:
             ranking=tuple(ranking) if first and offer.n else (),
             place=place,
             told=offer.told >= 0,
+            control=play.reason == BY_CONTROL,
+            conditional=play.conditional,
+            unit=offer.unit,
+            excluded=offer.excluded,
+            reason=play.reason,
         )
 
     def reward(self, event_id: str, value: float, at_ns: int, *, kind: str = REWARD) -> str:
@@ -466,6 +509,8 @@ def offer_of(record: Decided) -> Offer:
         n,
         record.table,
         record.index if record.told else -1,
+        record.unit,
+        record.excluded,
     )
 
 

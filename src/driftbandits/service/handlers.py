@@ -62,8 +62,13 @@ def decide(gate: Gate, call: Call) -> commands.Decide:
 
 def _decide(gate: Gate, call: Call, request: wire.DecisionRequest) -> commands.Decide:
     offer = offer_from(request, call.caller.key)
-    most_pending = gate.limits.pending_per_key
-    return commands.Decide(call.policy, request.event_id, offer, most_pending=most_pending)
+    return commands.Decide(
+        call.policy,
+        request.event_id,
+        offer,
+        unit=request.unit or "",
+        most_pending=gate.limits.pending_per_key,
+    )
 
 
 @ROUTES.serve(operations.DECIDE_MANY)

@@ -53,6 +53,9 @@ def event_answer(event: Event) -> EventAnswer:
         answer.suggested, answer.round = record.suggested, record.number
         answer.propensity, answer.told = record.propensity, record.told
         answer.scores = np.frombuffer(record.scores, dtype="<f8").tolist()
+        answer.control, answer.conditional = record.control or None, record.conditional or None
+        answer.unit, answer.reason = record.unit or None, record.reason or None
+        answer.excluded = [record.arms[i] for i in record.excluded] or None
     elif event.kind == CONFIGURED:
         answer.version = record.version
         how = FRESH if record.fresh else CARRIED
@@ -135,6 +138,11 @@ def _frame(events: Sequence[Event]) -> Any:
         "place": polars.Int64,
         "value": polars.Float64,
         "told": polars.Boolean,
+        "control": polars.Boolean,
+        "conditional": polars.Float64,
+        "unit": polars.String,
+        "excluded": polars.List(polars.String),
+        "reason": polars.String,
     }
     special = {
         "at_ns": [event.at_ns for event in events],

@@ -12,6 +12,7 @@ from msgspec import UNSET
 
 from driftbandits import wire
 from driftbandits.agent import Agent
+from driftbandits.agent.laws import has_law
 from driftbandits.policies import ACCEPTED, Policy, check_actions
 from driftbandits.service.fold import Floats, Offer, place_ids
 from driftbandits.service.refusals import invalid
@@ -34,6 +35,7 @@ def offer_from(request: wire.DecisionRequest, key: str) -> Offer:
         table=_table(context if isinstance(context, dict) else None, arms),
         told=_told(request, ids),
         propensity=1.0 if request.propensity is None else request.propensity,
+        excluded=_excluded(request, ids),
     )
 
 
@@ -84,6 +86,22 @@ def _places(request: wire.DecisionRequest, arms: int) -> int:
     return n
 
 
+def _excluded(request: wire.DecisionRequest, ids: tuple[str, ...]) -> tuple[int, ...]:
+    """The places of arms that must not be played."""
+    for i, id in enumerate(request.exclude or ()):
+        if id not in ids:
+            raise invalid(f"exclude must hold ids of arms; got {id!r}", f"$.exclude[{i}]")
+        if id == request.baseline:
+            raise invalid(f"the baseline, {id!r}, must not be excluded", f"$.exclude[{i}]")
+    wanted = set(request.exclude or ())
+    if len(ids) - len(wanted) < (request.n or 1):
+        raise invalid(
+            f"exclude must leave {request.n or 1} of the {len(ids)} arms; got {len(wanted)} ids",
+            "$.exclude",
+        )
+    return tuple([i for i, id in enumerate(ids) if id in wanted])
+
+
 def _rows(arms: list[wire.OfferedArm]) -> Floats:
     """A row for each arm, or none at all."""
     sizes = [-1 if arm.x is UNSET else len(arm.x) for arm in arms]
@@ -105,6 +123,12 @@ def _rows(arms: list[wire.OfferedArm]) -> Floats:
 def check_offer(agent: Agent, offer: Offer) -> None:
     """Refuse what the agent of a policy would refuse."""
     policy = agent.policy
+    if offer.excluded and not has_law(policy):
+        raise invalid(
+            f"exclude must not be given to {policy.name}, which samples: it knows the probability "
+            "of its own choice alone. Leave the arms out of the offer instead.",
+            "$.exclude",
+        )
     if policy.features is not None:
         _check_no_vectors(offer)
     elif offer.table:

@@ -17,7 +17,7 @@ from driftbandits.agent import Agent
 from driftbandits.service.fold import CARRIED, FRESH, Fold, Pending, Version
 from driftbandits.service.kernels import make_policy_ready
 from driftbandits.store import Corrupt, Session, checked
-from driftbandits.store.records import Configured
+from driftbandits.store.records import Configured, without_defaults
 
 FORMAT = b"driftbandits-state-1\n"
 _CHECKSUM_SIZE = 32
@@ -121,7 +121,7 @@ def digest(fold: Fold) -> str:
         fold.seq,
         fold.at_ns,
         fold.checksum,
-        [version[:3] for version in fold.versions],
+        [(*version[:2], without_defaults(version.record)) for version in fold.versions],
         fold.playing.digest,
         fold.began_ns,
         fold.frozen_decisions,

@@ -39,6 +39,7 @@ def configuration(version: Version) -> wire.Configuration:
         fresh=record.fresh,
         how=version.how,
         learned_from=version.learned_from,
+        control=record.control,
     )
 
 

@@ -28,6 +28,7 @@ class Configured(Record):
     window_s: float | None
     fresh: bool  # whether it starts without what was learned before
     key: str
+    control: float = 0.0  # share of decisions in which the policy has no say
 
 
 class Decided(Record):
@@ -38,9 +39,9 @@ class Decided(Record):
     x: bytes  # (arms, dim) doubles, little-endian, row by row
     baseline: int  # index of the caller's own choice; -1: none
     index: int  # what was played
-    suggested: int  # what the policy would have played; differs where it was told what is played
+    suggested: int  # what the policy would have played by itself
     number: int  # of the decision in its version
-    propensity: float
+    propensity: float  # of what was played, before it was known whether this is a control
     scores: bytes  # (arms,) doubles
     key: str
     context: bytes = b""  # (dim,) doubles that separate arms have in common, in place of x
@@ -48,6 +49,11 @@ class Decided(Record):
     place: int = 0  # in a list; those behind the first have no x, context and table of their own
     table: bytes = b""  # JSON, values as they were sent: [context, [features of each arm]]
     told: bool = False  # whether the caller had played by itself, and said so later
+    control: bool = False  # the policy had no say
+    conditional: float = 0.0  # the propensity, given `control`; 0: there are no controls
+    unit: str = ""  # by a keyed hash, on whose behalf it was made; decides about `control`
+    excluded: tuple[int, ...] = ()  # indices of arms that must not be played
+    reason: str = ""  # for playing anything else than `suggested`
 
 
 class Rewarded(Record):
@@ -71,6 +77,14 @@ class Erased(Record):
     seqs: tuple[int, ...]
     reason: str  # request or retention
     key: str
+
+
+def without_defaults(record: Record) -> list[Any]:
+    """The fields, less those at the end that are as they were before they were added."""
+    values, defaults = list(msgspec.structs.astuple(record)), list(record.__struct_defaults__)
+    while defaults and values[-1] == defaults.pop():
+        values.pop()
+    return values
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -1,0 +1,278 @@
+"""What is played within limits: with which probability, and that a replay comes to the same."""
+
+from collections import Counter
+from itertools import permutations
+
+import numpy as np
+import pytest
+from calls import (
+    CONFIGURATION,
+    NEWS,
+    arms,
+    configure,
+    decide,
+    digest,
+    events,
+    ok,
+    problem,
+    verified,
+)
+from calls import reward as report
+from hypothesis import given
+from hypothesis import strategies as st
+
+import driftbandits as db
+from driftbandits.agent.laws import law_of
+from driftbandits.service.guardrails import Draws, ruled, salt_of, tag
+from servers import Served
+
+SALT = salt_of("news", 3)
+
+
+def chosen(epsilon=0.3, n=1, rows=4, seed=0, **settings):
+    """A policy, and what it chooses of some arms."""
+    policy = db.policy("D-GLUCB", dim=2, discount=0.95, epsilon=epsilon, **settings)
+    actions = np.random.default_rng(5).uniform(-0.6, 0.6, (rows, 2))
+    return policy, db.Agent(policy, seed=seed).decide(actions, n=n)
+
+
+# -- laws ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{}, {"reward": "rating:1..5"}])
+def test_the_law_of_a_policy_is_how_often_it_chooses(settings):
+    """Over many seeds, which is where its draws come from."""
+    found = Counter(chosen(seed=seed, **settings)[1][0].index for seed in range(4000))
+    policy, (choice,) = chosen(**settings)
+    law = law_of(policy, choice, np.ones(4, dtype=bool))
+    assert law.sum() == pytest.approx(1.0)
+    assert law[choice.index] == choice.propensity
+    for i in range(4):
+        assert abs(found[i] / 4000 - law[i]) < 4.5 * np.sqrt(law[i] * (1 - law[i]) / 4000)
+
+
+def test_tied_arms_share():
+    policy = db.policy("D-GLUCB", dim=2, discount=0.95, epsilon=0.2)
+    choice = db.Agent(policy, seed=0).decide([[0.5, 0.0], [0.5, 0.0], [0.1, 0.0]])
+    law = law_of(policy, choice, np.array([True, True, True]))
+    np.testing.assert_allclose(law, [0.4 + 0.2 / 3, 0.4 + 0.2 / 3, 0.2 / 3])
+    np.testing.assert_allclose(law_of(policy, choice, np.array([True, False, True])), [0.9, 0, 0.1])
+
+
+# -- plays ---------------------------------------------------------------------------------------
+
+
+def frequencies(played, propensities, tries):
+    """Each outcome came about as often as its stated probability says."""
+    assert sum(propensities.values()) == pytest.approx(1.0)
+    for outcome, chance in propensities.items():
+        spread = np.sqrt(chance * (1 - chance) / tries)
+        assert abs(played[outcome] / tries - chance) <= 4.5 * spread + 1e-12, outcome
+
+
+LIMITS = [
+    {"control": 0.3, "baseline": 2, "excluded": ()},
+    {"control": 0.3, "baseline": -1, "excluded": (0,)},
+    {"control": 0.0, "baseline": -1, "excluded": (1, 3)},
+    {"control": 0.5, "baseline": 0, "excluded": (2,)},
+]
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("n", [1, 2])
+def test_what_is_played_has_the_probability_that_is_stated(limits, n):
+    tries = 6000
+    played: Counter[tuple[int, ...]] = Counter()
+    stated: dict[tuple[int, ...], float] = {}
+    for i in range(tries):
+        policy, choices = chosen(n=n, seed=i)
+        plays = ruled(policy, choices, draws=Draws(SALT, f"e{i}", ""), **limits)
+        outcome = tuple(play.played for play in plays)
+        played[outcome] += 1
+        chance = float(np.prod([play.propensity for play in plays]))
+        assert stated.setdefault(outcome, chance) == pytest.approx(chance)
+        assert not set(outcome) & set(limits["excluded"])
+        assert len(set(outcome)) == n
+        assert all(
+            (play.reason == "") == (play.played == choice.index) or play.reason == "control"
+            for play, choice in zip(plays, choices, strict=True)
+        )
+    allowed = [i for i in range(4) if i not in limits["excluded"]]
+    assert set(stated) == set(permutations(allowed, n))
+    frequencies(played, stated, tries)
+
+
+@given(
+    control=st.floats(0.0, 0.99),
+    epsilon=st.floats(0.0, 1.0),
+    excluded=st.sets(st.integers(0, 4), max_size=3),
+    baseline=st.integers(-1, 4),
+    scores=st.lists(st.sampled_from([0.0, 0.25, 0.5]), min_size=5, max_size=5),
+)
+def test_stated_probabilities_sum_to_at_most_one(control, epsilon, excluded, baseline, scores):
+    """Of one arm the probability does not depend on which way it came to be played."""
+    excluded -= {baseline}
+    policy = db.policy("D-GLUCB", dim=1, discount=0.95, epsilon=epsilon, bonus_scale=0.0)
+    stated: dict[int, float] = {}
+    for i in range(150):
+        choices = [db.Agent(policy, seed=i).decide(np.array(scores)[:, None])]
+        plays = ruled(
+            policy,
+            choices,
+            control=control,
+            baseline=baseline,
+            excluded=sorted(excluded),
+            draws=Draws(SALT, f"e{i}", ""),
+        )
+        (play,) = plays
+        assert 0.0 < play.propensity <= 1.0 + 1e-12
+        assert play.played not in excluded
+        assert stated.setdefault(play.played, play.propensity) == pytest.approx(play.propensity)
+    assert sum(stated.values()) <= 1.0 + 1e-9
+
+
+def test_a_larger_share_keeps_the_units_of_a_smaller_one():
+    units = [tag(SALT, "unit", f"user-{i}") for i in range(4000)]
+    sides = np.array([Draws(SALT, "any", unit).side() for unit in units])
+    assert abs((sides < 0.2).mean() - 0.2) < 0.03
+    assert Draws(SALT, "other", units[0]).side() == sides[0]
+    others = [
+        Draws(SALT, "any", tag(salt_of("shop", 3), "unit", f"user-{i}")).side() for i in range(4000)
+    ]
+    both = ((np.array(others) < 0.2) & (sides < 0.2)).mean()
+    assert abs(both - 0.04) < 0.015, "policies draw independently"
+
+
+# -- over HTTP -----------------------------------------------------------------------------------
+
+
+def test_a_share_of_decisions_is_a_control(store_url):
+    with Served(store_url) as service:
+        client = service.client
+        configure(client, control=0.4)
+        answers = []
+        for i in range(120):
+            answer = ok(decide(client, f"e{i}", i, baseline="stay"))
+            assert ok(decide(client, f"e{i}", i, baseline="stay")) == answer
+            ok(report(client, f"e{i}", i % 2))
+            answers.append(answer)
+        controls = [answer for answer in answers if answer.get("control")]
+        assert 0.2 * 120 < len(controls) < 0.6 * 120
+        assert {(a["arm"], a["reason"]) for a in controls} == {("stay", "control")}
+        assert {a["arm"] for a in answers if not a.get("control")} == {"left", "right", "stay"}
+        for event in events(client):
+            if event["kind"] == "decision":
+                chance = 0.8 * (event["scores"][event["index"]] == max(event["scores"])) + 0.2 / 3
+                expected = 0.4 * (event["arm"] == "stay") + 0.6 * chance
+                assert event["propensity"] == pytest.approx(expected)
+                assert event["conditional"] == pytest.approx(
+                    1.0 if event.get("control") else chance
+                )
+        told = ok(client.get(NEWS))
+        assert told["configuration"]["control"] == 0.4
+        assert told["counts"]["rewards"] == 120, "a control is learned from as well"
+        now = digest(client)
+    assert verified(store_url) == {"news": now}
+
+
+def test_a_unit_stays_on_its_side(client):
+    configure(client, control=0.5)
+    sides = {}
+    for i in range(60):
+        answer = ok(decide(client, f"e{i}", i, unit=f"user@{i % 10}"))
+        assert sides.setdefault(i % 10, answer.get("control", False)) == answer.get(
+            "control", False
+        )
+    assert set(sides.values()) == {True, False}
+    configure(client, control=0.5, mode="frozen")
+    for i in range(10):
+        answer = ok(decide(client, f"f{i}", i, unit=f"user@{i}"))
+        assert answer.get("control", False) == sides[i]
+    problem(decide(client, "e0", 0, unit="user@1"), 409)
+    logged = [event for event in events(client) if event["kind"] == "decision"]
+    assert all(len(event["unit"]) == 16 and "user" not in event["unit"] for event in logged)
+    assert len({event["unit"] for event in logged}) == 10
+
+
+def test_changing_the_share_keeps_what_was_learned(client):
+    for i in range(20):
+        ok(decide(client, f"e{i}", i))
+        ok(report(client, f"e{i}", 1))
+    before = ok(client.get(NEWS))
+    after = configure(client, control=0.25)
+    assert (after["version"], after["configuration"]["fresh"]) == (2, False)
+    assert (after["theta_hat"], after["round"]) == (before["theta_hat"], before["round"])
+
+
+def test_an_apprentice_has_no_controls(client):
+    configure(client, control=0.9, mode="apprentice")
+    for i in range(10):
+        answer = ok(decide(client, f"e{i}", i, baseline="left"))
+        assert (answer["arm"], answer["propensity"], "control" in answer) == ("left", 1.0, False)
+
+
+def test_lists_have_controls_too(store_url):
+    with Served(store_url) as service:
+        client = service.client
+        configure(client, control=0.5)
+        firsts = set()
+        for i in range(30):
+            answer = ok(decide(client, f"e{i}", i, baseline="stay", n=2))
+            firsts.add((answer.get("control", False), answer["arm"]))
+            for place in answer["ranking"]:
+                ok(report(client, place["event_id"], 1))
+        assert (True, "stay") in firsts
+        assert {arm for control, arm in firsts if control} == {"stay"}
+        now = digest(client)
+    assert verified(store_url) == {"news": now}
+
+
+def test_excluded_arms_are_logged_and_not_played(store_url):
+    with Served(store_url) as service:
+        client = service.client
+        configure(client, "/v1/policies/all")
+        configure(client)
+        reasons = set()
+        for i in range(60):
+            answer = ok(decide(client, f"e{i}", i, exclude=["left"]))
+            assert answer["arm"] != "left"
+            reasons.add(answer.get("reason"))
+            if i == 0:
+                other = ok(decide(client, "e0", 0, "/v1/policies/all"))
+                assert other["scores"] == answer["scores"]
+        assert reasons == {None, "excluded"}
+        assert ok(decide(client, "e0", 0, exclude=["left"]))["arm"] != "left"
+        problem(decide(client, "e0", 0), 409)
+        logged = [event for event in events(client) if event["kind"] == "decision"]
+        assert all(event["excluded"] == ["left"] and len(event["arms"]) == 3 for event in logged)
+        now = digest(client)
+    assert verified(store_url)["news"] == now
+
+
+def test_what_cannot_be_excluded(refusing):
+    told = problem(decide(refusing, "e", exclude=["left", "right", "stay"]), 422)
+    assert told["path"] == "$.exclude"
+    assert problem(decide(refusing, "e", exclude=["up"]), 422)["path"] == "$.exclude[0]"
+    told = problem(decide(refusing, "e", exclude=["left", "stay"], baseline="stay"), 422)
+    assert told["path"] == "$.exclude[1]"
+    assert problem(decide(refusing, "e", exclude=["left"], n=3), 422)["path"] == "$.exclude"
+
+
+def test_what_cannot_be_a_control(refusing):
+    for share in (-0.1, 1.0, "half"):
+        body = {**CONFIGURATION, "control": share}
+        assert problem(refusing.put("/v1/policies/new", json=body), 422)["path"] == "$.control"
+    body = {"name": "D-GLM-TSL", "dim": 2, "discount": 0.9, "control": 0.1}
+    told = problem(refusing.put("/v1/policies/new", json=body), 422)
+    assert told["path"] == "$.control"
+
+
+def test_a_batch_takes_units_and_exclusions(client):
+    configure(client, control=0.5)
+    bodies = [
+        {"event_id": f"e{i}", "arms": arms(i), "unit": f"u{i}", "exclude": ["right"]}
+        for i in range(8)
+    ]
+    results = ok(client.post(f"{NEWS}/decisions:batch", json={"decisions": bodies}))["results"]
+    assert {result["status"] for result in results} == {200}
+    assert all(result["decision"]["arm"] != "right" for result in results)
