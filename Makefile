@@ -23,7 +23,7 @@ INSTALLED := $(VENV)/package-installed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help test install system lint types imports tests numba coverage slow bench bench-peers bench-service reproduce suite torture docs lock format clean
+.PHONY: help test install system lint types imports tests numba typescript coverage slow bench bench-peers bench-service reproduce suite torture docs lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,25 +50,39 @@ $(INSTALLED): $(LOCKED) pyproject.toml
 	  --no-deps --no-build-isolation --editable .
 	@touch $@
 
+TYPESCRIPT := clients/typescript
+TYPESCRIPT_TOOLS := $(TYPESCRIPT)/node_modules/.package-lock.json
+$(TYPESCRIPT_TOOLS): $(TYPESCRIPT)/package-lock.json
+	@echo "==> install: the compiler of the TypeScript client"
+	@cd $(TYPESCRIPT) && npm ci --silent
+	@touch $@
+
+typescript: $(INSTALLED) $(TYPESCRIPT_TOOLS) ## the TypeScript client's types, made of the interface
+	@$(BIN)/python $(TYPESCRIPT)/generate.py
+	@cd $(TYPESCRIPT) && npm run --silent build
+
 # Root may install, and so may a user whose sudo asks no password; anyone else is told the command.
-APT_INSTALL := apt-get install --yes --no-install-recommends chromium
-system: ## install Chromium for the browser tests, where it is absent
-	@if command -v "$(CHROMIUM)" >/dev/null; then \
-	  echo "==> system: $(CHROMIUM) is installed"; exit 0; \
+APT_INSTALL := apt-get install --yes --no-install-recommends
+system: ## install what the tests need beside Python, where it is absent
+	@missing=; \
+	command -v "$(CHROMIUM)" >/dev/null || missing="chromium"; \
+	command -v node >/dev/null && command -v npm >/dev/null || missing="$$missing nodejs npm"; \
+	if [ -z "$$missing" ]; then \
+	  echo "==> system: $(CHROMIUM), node and npm are installed"; exit 0; \
 	fi; \
 	if ! command -v apt-get >/dev/null; then permitted=no; \
 	elif [ "$$(id -u)" = 0 ]; then permitted=yes; as_root=; \
 	elif sudo -n true 2>/dev/null; then permitted=yes; as_root="sudo -n"; \
 	else permitted=no; fi; \
 	if [ $$permitted = yes ]; then \
-	  echo "==> system: installing Chromium for the browser tests"; \
+	  echo "==> system: installing $$missing for the tests"; \
 	  $$as_root apt-get update -qq && \
-	  $$as_root env DEBIAN_FRONTEND=noninteractive $(APT_INSTALL) -qq >/dev/null && \
-	  command -v "$(CHROMIUM)" >/dev/null && exit 0; \
+	  $$as_root env DEBIAN_FRONTEND=noninteractive $(APT_INSTALL) -qq $$missing >/dev/null && \
+	  command -v "$(CHROMIUM)" >/dev/null && command -v npm >/dev/null && exit 0; \
 	fi; \
-	echo "The browser tests need Chromium, and it could not be installed here. Run" >&2; \
-	echo "    sudo apt-get update && sudo $(APT_INSTALL)" >&2; \
-	echo "or name an installed one: make test CHROMIUM=/path/to/chromium" >&2; \
+	echo "The tests need $$missing, and it could not be installed here. Run" >&2; \
+	echo "    sudo apt-get update && sudo $(APT_INSTALL) $$missing" >&2; \
+	echo "or name an installed Chromium: make test CHROMIUM=/path/to/chromium" >&2; \
 	exit 1
 
 lint: $(INSTALLED) ## ruff: lint and format
@@ -85,7 +99,7 @@ imports: $(INSTALLED) ## import-linter: imports go downward only
 	@echo "==> imports: the layers of pyproject.toml"
 	@$(BIN)/lint-imports --no-logo
 
-tests: $(INSTALLED) ## pytest with doctests, warnings are errors
+tests: $(INSTALLED) $(TYPESCRIPT_TOOLS) ## pytest with doctests, warnings are errors
 	@echo "==> tests: pytest and doctests on $(WORKERS) processes"
 	@$(BIN)/pytest --quiet -n $(WORKERS)
 
@@ -190,5 +204,5 @@ format: $(INSTALLED) ## let ruff format the code and mend what it can
 clean: ## remove what make has made, except results/
 	@echo "==> clean: $(VENV), caches and build outputs"
 	@rm -rf $(VENV) $(PEERS) $(BEFORE) build dist .coverage .coverage.* .hypothesis .import_linter_cache \
-	  .mypy_cache .pytest_cache .ruff_cache
+	  .mypy_cache .pytest_cache .ruff_cache $(TYPESCRIPT)/node_modules $(TYPESCRIPT)/dist
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

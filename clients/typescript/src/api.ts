@@ -1,0 +1,545 @@
+// Made by generate.py from the OpenAPI document of the service. Do not edit: `make typescript`.
+
+/** A choice and its features. */
+export interface Arm {
+  id: string;
+  x?: number[];
+  features?: Record<string, unknown>;
+}
+
+/** One version of a policy; it decided from `since_seq` on. */
+export interface Configuration {
+  version: number;
+  since_seq: number;
+  since: string;
+  arguments: Record<string, unknown>;
+  seed: number;
+  mode: "online" | "apprentice" | "frozen" | (string & {});
+  reward_wait_s: number | null;
+  default_reward: number | null;
+  half_life_s: number | null;
+  window_s: number | null;
+  fresh: boolean;
+}
+
+/**
+ * Events of all versions, by kind; `rewards` are those that were learned or recorded.
+ *
+ * `refused` are decisions with a reward out of range, `clipped` rewards learned from its end.
+ * `told` are decisions that callers had made by themselves, `corrected` those among them that the
+ * service had made as well.
+ */
+export interface Counts {
+  decisions: number;
+  rewards: number;
+  defaults: number;
+  late: number;
+  duplicates: number;
+  conflicts: number;
+  erased: number;
+  refused?: number;
+  clipped?: number;
+  told?: number;
+  corrected?: number;
+}
+
+/**
+ * `propensity` is the probability the choice had, `model_seq` the last event it knew of.
+ *
+ * Where `n` was given there is a `ranking`, whose first place is the decision itself. `told`: it
+ * is what the caller has played by itself.
+ */
+export interface DecisionAnswer {
+  event_id: string;
+  arm: string;
+  index: number;
+  round: number;
+  propensity: number;
+  scores: number[];
+  model_seq: number;
+  ranking?: Place[] | null;
+  told?: boolean;
+}
+
+/**
+ * Which of these arms?
+ *
+ * `context` is an object of columns and values where the policy has features, and a vector that
+ * separate arms have in common, in place of an `x` of each; arms that need no more may be given by
+ * their ids alone. `n` asks for a ranked list of so many. `baseline` is the id of the arm that the
+ * caller would play by itself. `played` is what it has played by itself already, without an answer
+ * of the service, with `propensity` if it drew it: that is recorded, learned from like a baseline,
+ * and takes the place of what the service may have decided for the same request.
+ */
+export interface DecisionRequest {
+  /** chosen by the caller */
+  event_id: string;
+  arms: (string | OfferedArm)[];
+  baseline?: string | null;
+  context?: number[] | Record<string, unknown> | null;
+  n?: number | null;
+  played?: string | null;
+  propensity?: number | null;
+}
+
+/** One of a batch: what the single request would have answered. */
+export interface DecisionResult {
+  status: number;
+  decision?: DecisionAnswer | null;
+  error?: Problem | null;
+}
+
+/** In the order of the request. */
+export interface DecisionsAnswer {
+  results: DecisionResult[];
+}
+
+/** Many decisions, made one after the other. */
+export interface DecisionsRequest {
+  decisions: DecisionRequest[];
+}
+
+/**
+ * A change that the policy noticed in `round`, and believes to have come before `change`.
+ *
+ * Of `auto` the statistic is the probability of a change, and `size` by how much mean rewards have
+ * changed.
+ */
+export interface Detection {
+  round: number;
+  at: string;
+  statistic: number;
+  threshold: number;
+  change: number | null;
+  size?: number | null;
+}
+
+/** A fingerprint of the state that the first `seq` events make. */
+export interface DigestAnswer {
+  policy: string;
+  seq: number;
+  digest: string;
+}
+
+/** How many events lost their content. */
+export interface ErasureAnswer {
+  erased: number;
+}
+
+/** Which events lose their content: by id, by the prefix of ids, or by age in days. */
+export interface ErasureRequest {
+  event_ids?: string[] | null;
+  prefix?: string | null;
+  older_than_days?: number | null;
+}
+
+/** What every refusal looks like. */
+export interface ErrorAnswer {
+  error: Problem;
+}
+
+/** A line of the log; which fields it has depends on its kind. */
+export interface EventAnswer {
+  seq: number;
+  at: string;
+  kind: string;
+  event_id?: string;
+  erased?: boolean;
+  version?: number | null;
+  arms?: Arm[] | null;
+  context?: number[] | Record<string, unknown> | null;
+  baseline?: string | null;
+  arm?: string | null;
+  index?: number | null;
+  suggested?: number | null;
+  round?: number | null;
+  propensity?: number | null;
+  told?: boolean;
+  scores?: number[] | null;
+  place?: number | null;
+  value?: number | null;
+  what?: string | null;
+  configuration?: Configuration | null;
+  seqs?: number[] | null;
+  reason?: string | null;
+}
+
+/** `next` is what to give as `after` for the events that follow. */
+export interface EventsAnswer {
+  events: EventAnswer[];
+  next: number;
+}
+
+/**
+ * `index` was played, `suggested` is what the policy would have played by itself.
+ *
+ * `told`: the caller had played by itself.
+ */
+export interface ExplainedDecision {
+  event_id: string;
+  seq: number;
+  at: string;
+  version: number;
+  round: number;
+  index: number;
+  suggested: number;
+  baseline: number | null;
+  propensity: number;
+  arms: ScoredArm[];
+  outcome: Outcome | null;
+  context?: number[] | Record<string, unknown>;
+  told?: boolean;
+}
+
+/** One decision of the log, as of event `seq`. */
+export interface ExplanationAnswer {
+  policy: string;
+  seq: number;
+  decision: ExplainedDecision;
+}
+
+/** Newest first, as of event `seq`. */
+export interface ExplanationsAnswer {
+  policy: string;
+  seq: number;
+  decisions: ExplainedDecision[];
+}
+
+/** `ok`, or why not. */
+export interface HealthAnswer {
+  status: string;
+}
+
+/** The last day, minutes without events left out. */
+export interface HistoryAnswer {
+  policy: string;
+  minutes: Minute[];
+}
+
+/**
+ * What may be true of the parameter, and how probable that is.
+ *
+ * A constant one is what it is since the round `since`, or always, and `prior` says how tight its
+ * prior was, as a share of lam. One that is wandering or turning goes its own way within `rounds`.
+ */
+export interface Hypothesis {
+  path: "constant" | "wandering" | "turning" | (string & {});
+  probability: number;
+  since?: number | null;
+  rounds?: number | null;
+  prior?: number | null;
+}
+
+/** `at` is when the minute began; sums are over learned values. */
+export interface Minute {
+  at: string;
+  decisions: number;
+  rewards: number;
+  reward_sum: number;
+  reward_square_sum: number;
+  theta: number[];
+}
+
+/**
+ * An arm of a request, held to the limits.
+ *
+ * It has an `x`, or `features` where the policy has them. Separate arms may have neither.
+ */
+export interface OfferedArm {
+  id: string;
+  x?: number[];
+  features?: Record<string, unknown>;
+}
+
+/** What came of a decision; `kind` is reward, default or late, and erased values are null. */
+export interface Outcome {
+  kind: string;
+  value: number | null;
+  at: string;
+}
+
+/** A place of a ranked list, which has a reward of its own. */
+export interface Place {
+  event_id: string;
+  arm: string;
+  index: number;
+  round: number;
+  propensity: number;
+}
+
+/** The policies that a key may see. */
+export interface PoliciesAnswer {
+  policies: PolicySummary[];
+}
+
+/**
+ * A policy as of its event `seq`.
+ *
+ * The estimate of separate arms is given by their ids, up to a hundred of them. `names` are those
+ * of its coordinates, where the policy has features. `beliefs` are those of `auto`, the most
+ * probable first; separate arms have them in common.
+ */
+export interface PolicyAnswer {
+  policy: string;
+  version: number;
+  seq: number;
+  at: string;
+  configuration: Configuration;
+  round: number;
+  theta_hat: number[] | Record<string, number[]>;
+  theta: number[] | Record<string, number[]>;
+  radius: number;
+  effective_sample_size: number;
+  detections: Detection[];
+  pending: number;
+  counts: Counts;
+  names?: string[] | null;
+  beliefs?: Hypothesis[];
+}
+
+/** The arguments of `driftbandits.policy`, and how they are served. */
+export interface PolicyRequest {
+  mode?: "apprentice" | "frozen" | "online";
+  reward_wait_s?: number | null;
+  default_reward?: number | null;
+  half_life_s?: number | null;
+  window_s?: number | null;
+  seed?: number | null;
+  name: string;
+  dim?: number | null;
+  link?: string;
+  window?: number | null;
+  discount?: number | null;
+  horizon?: number | null;
+  changes?: number | null;
+  path_length?: number | null;
+  lam?: number | null;
+  S?: number;
+  L?: number;
+  m?: number | null;
+  delta?: number;
+  bonus_scale?: number;
+  intercept?: boolean | null;
+  projection?: string;
+  centre?: number;
+  epsilon?: number;
+  too_long?: string;
+  false_alarm_rate?: number | null;
+  tolerance?: number | null;
+  arms?: string;
+  reward?: string | null;
+  outside?: string | null;
+  features?: {
+    context?: Record<string, string>;
+    arm?: Record<string, string>;
+    cross?: string[][];
+    extra?: "refuse" | "ignore";
+    limit?: number;
+    levels?: number;
+    fitted?: Record<string, unknown>;
+  } | null;
+}
+
+/** A line of the list of policies. */
+export interface PolicySummary {
+  policy: string;
+  name: string;
+  version: number;
+  mode: "online" | "apprentice" | "frozen" | (string & {});
+  seq: number;
+  pending: number;
+  counts: Counts;
+}
+
+/** `path` leads to the field at fault, as in `$.arms[1].x[0]`. */
+export interface Problem {
+  code: string;
+  message: string;
+  path?: string | null;
+}
+
+/** A frozen policy answers `recorded`: the outcome is kept, and nothing is learned from it. */
+export interface RewardAnswer {
+  status: "learned" | "late" | "duplicate" | "recorded" | (string & {});
+}
+
+/** What came of a decision. */
+export interface RewardRequest {
+  /** chosen by the caller */
+  event_id: string;
+  value: number;
+}
+
+/** One of a batch: what the single request would have answered. */
+export interface RewardResult {
+  status: number;
+  reward?: RewardAnswer | null;
+  error?: Problem | null;
+}
+
+/** In the order of the request. */
+export interface RewardsAnswer {
+  results: RewardResult[];
+}
+
+/** Many rewards, learned one after the other. */
+export interface RewardsRequest {
+  rewards: RewardRequest[];
+}
+
+/** Score = mean + width, null where only the log remembers; `parts` of features by name. */
+export interface ScoredArm {
+  id: string;
+  score: number;
+  mean?: number | null;
+  width?: number | null;
+  features?: Record<string, unknown>;
+  parts?: Record<string, number>;
+}
+
+/** Oldest first. */
+export interface VersionsAnswer {
+  versions: Configuration[];
+}
+
+export interface Operations {
+  /** Choose an arm; the same request again gives the same answer */
+  decide: {
+    names: { policy: string };
+    query: {};
+    body: DecisionRequest;
+    answer: DecisionAnswer;
+  };
+  /** Make many decisions, one after the other */
+  decide_many: {
+    names: { policy: string };
+    query: {};
+    body: DecisionsRequest;
+    answer: DecisionsAnswer;
+  };
+  /** Report what came of a decision */
+  reward: {
+    names: { policy: string };
+    query: {};
+    body: RewardRequest;
+    answer: RewardAnswer;
+  };
+  /** Report many rewards, one after the other */
+  reward_many: {
+    names: { policy: string };
+    query: {};
+    body: RewardsRequest;
+    answer: RewardsAnswer;
+  };
+  /** Estimate, radius, memory and counts of a policy */
+  policy: {
+    names: { policy: string };
+    query: {};
+    body: undefined;
+    answer: PolicyAnswer;
+  };
+  /** Configure a policy; a change makes a new version */
+  configure: {
+    names: { policy: string };
+    query: {};
+    body: PolicyRequest;
+    answer: PolicyAnswer;
+  };
+  /** The policies that this key may see */
+  policies: {
+    names: {};
+    query: {};
+    body: undefined;
+    answer: PoliciesAnswer;
+  };
+  /** Every configuration the policy has had */
+  versions: {
+    names: { policy: string };
+    query: {};
+    body: undefined;
+    answer: VersionsAnswer;
+  };
+  /** The fingerprint of the state, to compare with a replay */
+  digest: {
+    names: { policy: string };
+    query: {};
+    body: undefined;
+    answer: DigestAnswer;
+  };
+  /** The last day by the minute */
+  history: {
+    names: { policy: string };
+    query: { after?: number };
+    body: undefined;
+    answer: HistoryAnswer;
+  };
+  /** The last decisions with mean, width and score of every arm */
+  explanations: {
+    names: { policy: string };
+    query: { limit?: number };
+    body: undefined;
+    answer: ExplanationsAnswer;
+  };
+  /** A decision of the log, however old */
+  explanation: {
+    names: { policy: string; event_id: string };
+    query: {};
+    body: undefined;
+    answer: ExplanationAnswer;
+  };
+  /** The log */
+  events: {
+    names: { policy: string };
+    query: { after?: number; limit?: number; format?: "json" | "parquet" };
+    body: undefined;
+    answer: EventsAnswer;
+  };
+  /** Take the content out of events; what was learned stays */
+  erase: {
+    names: { policy: string };
+    query: {};
+    body: ErasureRequest;
+    answer: ErasureAnswer;
+  };
+  /** Is the process alive? */
+  health: {
+    names: {};
+    query: {};
+    body: undefined;
+    answer: HealthAnswer;
+  };
+  /** Are the kernels compiled and the log replayed? */
+  readiness: {
+    names: {};
+    query: {};
+    body: undefined;
+    answer: HealthAnswer;
+  };
+  /** Counts and times for Prometheus */
+  metrics: {
+    names: {};
+    query: {};
+    body: undefined;
+    answer: string;
+  };
+}
+
+export const OPERATIONS = {
+  decide: { method: "POST", path: "/v1/policies/{policy}/decisions" },
+  decide_many: { method: "POST", path: "/v1/policies/{policy}/decisions:batch" },
+  reward: { method: "POST", path: "/v1/policies/{policy}/rewards" },
+  reward_many: { method: "POST", path: "/v1/policies/{policy}/rewards:batch" },
+  policy: { method: "GET", path: "/v1/policies/{policy}" },
+  configure: { method: "PUT", path: "/v1/policies/{policy}" },
+  policies: { method: "GET", path: "/v1/policies" },
+  versions: { method: "GET", path: "/v1/policies/{policy}/versions" },
+  digest: { method: "GET", path: "/v1/policies/{policy}/digest" },
+  history: { method: "GET", path: "/v1/policies/{policy}/history" },
+  explanations: { method: "GET", path: "/v1/policies/{policy}/explanations" },
+  explanation: { method: "GET", path: "/v1/policies/{policy}/explanations/{event_id}" },
+  events: { method: "GET", path: "/v1/policies/{policy}/events" },
+  erase: { method: "POST", path: "/v1/policies/{policy}/erasures" },
+  health: { method: "GET", path: "/healthz" },
+  readiness: { method: "GET", path: "/readyz" },
+  metrics: { method: "GET", path: "/metrics" },
+} as const;
