@@ -7,7 +7,12 @@ export interface Arm {
   features?: Record<string, unknown>;
 }
 
-/** One version of a policy; it decided from `since_seq` on. */
+/**
+ * One version of a policy; it decided from `since_seq` on.
+ *
+ * `how` it began: `fresh`, without what was learned before, or with the outcomes that it had been
+ * `learned_from`, all of them `carried` over as they were.
+ */
 export interface Configuration {
   version: number;
   since_seq: number;
@@ -20,6 +25,9 @@ export interface Configuration {
   half_life_s: number | null;
   window_s: number | null;
   fresh: boolean;
+  how?: "fresh" | "carried" | (string & {}) | null;
+  learned_from?: number | null;
+  control?: number;
 }
 
 /**
@@ -47,7 +55,8 @@ export interface Counts {
  * `propensity` is the probability the choice had, `model_seq` the last event it knew of.
  *
  * Where `n` was given there is a `ranking`, whose first place is the decision itself. `told`: it
- * is what the caller has played by itself.
+ * is what the caller has played by itself. In a `control` the policy has no say. `reason` says by
+ * what another arm was played than the policy would have played by itself.
  */
 export interface DecisionAnswer {
   event_id: string;
@@ -59,6 +68,8 @@ export interface DecisionAnswer {
   model_seq: number;
   ranking?: Place[] | null;
   told?: boolean;
+  control?: boolean;
+  reason?: string | null;
 }
 
 /**
@@ -69,7 +80,9 @@ export interface DecisionAnswer {
  * their ids alone. `n` asks for a ranked list of so many. `baseline` is the id of the arm that the
  * caller would play by itself. `played` is what it has played by itself already, without an answer
  * of the service, with `propensity` if it drew it: that is recorded, learned from like a baseline,
- * and takes the place of what the service may have decided for the same request.
+ * and takes the place of what the service may have decided for the same request. `unit` is on
+ * whose behalf it is: where there are controls, all decisions of a unit are, or none is. What
+ * `exclude` lists is scored, and not played.
  */
 export interface DecisionRequest {
   /** chosen by the caller */
@@ -80,6 +93,8 @@ export interface DecisionRequest {
   n?: number | null;
   played?: string | null;
   propensity?: number | null;
+  unit?: string | null;
+  exclude?: string[] | null;
 }
 
 /** One of a batch: what the single request would have answered. */
@@ -162,6 +177,10 @@ export interface EventAnswer {
   configuration?: Configuration | null;
   seqs?: number[] | null;
   reason?: string | null;
+  control?: boolean | null;
+  conditional?: number | null;
+  unit?: string | null;
+  excluded?: string[] | null;
 }
 
 /** `next` is what to give as `after` for the events that follow. */
@@ -189,6 +208,10 @@ export interface ExplainedDecision {
   outcome: Outcome | null;
   context?: number[] | Record<string, unknown>;
   told?: boolean;
+  control?: boolean;
+  conditional?: number | null;
+  reason?: string | null;
+  excluded?: string[];
 }
 
 /** One decision of the log, as of event `seq`. */
@@ -305,6 +328,8 @@ export interface PolicyRequest {
   half_life_s?: number | null;
   window_s?: number | null;
   seed?: number | null;
+  fresh?: boolean;
+  control?: number;
   name: string;
   dim?: number | null;
   link?: string;
