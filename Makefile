@@ -23,10 +23,10 @@ INSTALLED := $(VENV)/package-installed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help test install system lint types imports tests numba typescript coverage slow bench bench-peers bench-service reproduce suite torture docs lock format clean
+.PHONY: help test install system lint types imports tests numba typescript coverage slow bench figures figures-status peers bench-peers bench-service reproduce suite torture docs lock format clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 test: install lint types imports system tests numba ## set up, then run every check
 	@echo "==> all checks passed"
@@ -132,11 +132,19 @@ slow: $(INSTALLED) ## the long studies, with fresh random examples
 	@echo "==> slow: the tests marked slow on $(WORKERS) processes"
 	@HYPOTHESIS_PROFILE=explore $(BIN)/pytest -n $(WORKERS) -m slow
 
+# What measures the speed of the library, in the names of benchmarks/figures.py.
+BENCH := speed dimensions other-dimensions growth
 bench: $(INSTALLED) ## every benchmark, one after the other
-	@for script in $(filter-out %/yardstick.py %/tables.py %/which_policy.py,$(wildcard benchmarks/*.py)); do \
-	  echo "==> bench: $$script"; OPENBLAS_NUM_THREADS=1 $(BIN)/python $$script || exit 1; \
+	@for script in features separate_arms neighbours; do \
+	  echo "==> bench: $$script"; OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/$$script.py || exit 1; \
 	done
-	@$(BIN)/python benchmarks/tables.py
+	@$(BIN)/python benchmarks/figures.py --only $(BENCH)
+
+figures: $(INSTALLED) ## measure the figures of README and docs again (ONLY="speed growth")
+	@$(BIN)/python benchmarks/figures.py $(if $(ONLY),--only $(ONLY))
+
+figures-status: $(INSTALLED) ## which figures are older than the code they measure
+	@$(BIN)/python benchmarks/figures.py --status $(if $(ONLY),--only $(ONLY))
 
 # Other libraries have an environment of their own, with this package as it stands beside them.
 PEERS := .venv-peers
@@ -148,12 +156,10 @@ $(PEERS_INSTALLED): benchmarks/peers/requirements.txt
 	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[experiments]'
 	@touch $@
 
-bench-peers: $(PEERS_INSTALLED) ## the paper's problem played by other libraries, side by side
-	@echo "==> bench-peers: regret and time per round of other libraries and ours"
-	@OPENBLAS_NUM_THREADS=1 $(PEERS)/bin/python benchmarks/peers/compare.py
-	@echo "==> bench-peers: real streams"
-	@OPENBLAS_NUM_THREADS=1 $(PEERS)/bin/python benchmarks/peers/compare_streams.py
-	@$(PEERS)/bin/python benchmarks/tables.py
+peers: $(PEERS_INSTALLED)
+
+bench-peers: $(INSTALLED) ## the paper's problem and real streams played by other libraries, side by side
+	@$(BIN)/python benchmarks/figures.py --only peers streams
 
 bench-service: $(INSTALLED) ## durable decide + reward pairs a second of the decision service
 	@echo "==> bench-service: a server on SQLite, d = 10, 10 arms, and its callers"
@@ -171,7 +177,7 @@ suite: $(INSTALLED) ## every policy in many worlds, into results/suite/ and docs
 	@$(BIN)/driftbandits run suite-quiet --out results/suite
 	@$(BIN)/driftbandits report results/suite --title "Forgetting in many worlds"
 	@echo "==> suite: the table and the picture of docs/which-policy.md"
-	@$(BIN)/python benchmarks/which_policy.py --policy auto
+	@$(BIN)/python benchmarks/which_policy.py --policy auto --tables
 
 # Every fault of docs/reliability.md in its long form; set a size on the command line to change it.
 TORTURE ?= KILLS=200 POSTGRES_KILLS=20 POWER_LOSSES=2000 FLIPS=2000 EVENTS=150 STEPS=10000 \

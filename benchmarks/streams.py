@@ -10,7 +10,9 @@ decision and its reward through an `Agent`, the least of all runs.
 from __future__ import annotations
 
 import argparse
+import json
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 
@@ -52,7 +54,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--policy", action="append", help="only these labels")
     parser.add_argument("--stream", help="only streams whose name contains this")
+    parser.add_argument("--out", type=Path, default=Path("results/streams.json"))
     given = parser.parse_args()
+    rows = []
     print(f"{'stream':<24}{'player':<34}{'correct':>7}{'':>9}{'us a round':>12}")
     for experiment in stream_experiments():
         name = experiment.name.removeprefix("streams-")
@@ -61,9 +65,11 @@ def main() -> None:
         for label in experiment.players:
             if given.policy and label not in given.policy:
                 continue
-            print(
-                line_of(name, label, *correct_and_time(experiment, label, given.runs)), flush=True
-            )
+            shares, seconds = correct_and_time(experiment, label, given.runs)
+            print(line_of(name, label, shares, seconds), flush=True)
+            rows.append({"stream": name, "player": label, "shares": shares.tolist()})
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps({"runs": given.runs, "rows": rows}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,45 +1,90 @@
-"""Write what was measured last into the tables of docs/speed.md.
+"""Marked places of pages, and how what was measured becomes the lines of one.
 
-The page marks where a table begins and ends; a result that is absent leaves its table as it is.
+    <!-- figures: speed commit=abc1234 -->
+    lines that a command writes
+    <!-- end figures -->
+
+The commit is the last one that had changed the code when it was measured. benchmarks/figures.py
+says which command writes which place.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
 from pathlib import Path
 from typing import Any
 
-PAGE = Path("docs/speed.md")
 RESULTS = Path("results")
+MARK = re.compile(
+    r"^<!-- figures: (?P<name>[^\n]+?) commit=(?P<commit>\S+) -->\n"
+    r"(?P<lines>.*?)^<!-- end figures -->$",
+    re.DOTALL | re.MULTILINE,
+)
 
 
-def speed_table(report: dict[str, Any]) -> list[str]:
-    lines = ["| figure | measured | reach | dream | reached |", "|---|---|---|---|---|"]
-    for f in report["figures"]:
+def places(page: str) -> dict[str, str]:
+    """The marked places of a page, and the commit of each."""
+    return {found["name"]: found["commit"] for found in MARK.finditer(page)}
+
+
+def with_table(page: str, name: str, lines: list[str] | None, *, commit: str | None = None) -> str:
+    """The page with these lines in a place; what is None stays as it is."""
+    count = 0
+
+    def write(found: re.Match[str]) -> str:
+        nonlocal count
+        if found["name"] != name:
+            return found[0]
+        count += 1
+        kept = found["lines"] if lines is None else "\n".join(lines) + "\n"
+        by = found["commit"] if commit is None else commit
+        return f"<!-- figures: {name} commit={by} -->\n{kept}<!-- end figures -->"
+
+    page = MARK.sub(write, page)
+    if count != 1:
+        raise ValueError(f"the place {name!r} was found {count} times")
+    return page
+
+
+def markdown(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def table(headings: list[str], rows: list[list[str]]) -> list[str]:
+    return [markdown(headings), "|---" * len(headings) + "|", *map(markdown, rows)]
+
+
+def result(name: str) -> Any:
+    return json.loads((RESULTS / name).read_text())
+
+
+def speed_table() -> list[str]:
+    rows = []
+    for f in result("speed.json")["figures"]:
         bound = "at least " if f["more_is_better"] else ""
-        limits = f"{bound}{f['reach']:g} | {bound}{f['dream']:g}"
-        lines.append(f"| {f['name']} | {f['measured']:.3g} | {limits} | {f['reached']} |")
-    return lines
+        limits = [f"{bound}{f['reach']:g}", f"{bound}{f['dream']:g}"]
+        rows.append([f["name"], f"{f['measured']:.3g}", *limits, f["reached"]])
+    return table(["figure", "measured", "goal", "hoped for", "reached"], rows)
 
 
-def first_use_table(report: dict[str, Any]) -> list[str]:
-    lines = ["| a new process | seconds |", "|---|---|"]
+def first_use_table() -> list[str]:
+    seconds = result("speed.json")["seconds"]
     labels = ("import driftbandits", "import of everything", "first decide, from the cache")
-    return lines + [f"| {label} | {report['seconds'][label]:.2f} |" for label in labels]
+    return table(["a new process", "seconds"], [[name, f"{seconds[name]:.2f}"] for name in labels])
 
 
-def dimensions_table(report: dict[str, Any]) -> list[str]:
-    rows = report["rows"]
-    sizes = sorted({row["d"] for row in rows})
-    lines = [f"| ms (yardsticks) | {' | '.join(f'd = {d}' for d in sizes)} | reach | dream |"]
-    lines.append("|---" * (len(sizes) + 3) + "|")
-    for name in dict.fromkeys(row["policy"] for row in rows):
-        own = {row["d"]: row for row in rows if row["policy"] == name}
-        cells = [_dimension_cell(own.get(d)) for d in sizes]
+def dimensions_table(file: str, *, goals: bool) -> list[str]:
+    found = result(file)["rows"]
+    sizes = sorted({row["d"] for row in found})
+    rows = []
+    for name in dict.fromkeys(row["policy"] for row in found):
+        own = {row["d"]: row for row in found if row["policy"] == name}
+        cells = [name, *(_dimension_cell(own.get(d)) for d in sizes)]
         limits = next(iter(own.values()))
-        lines.append(f"| {name} | {' | '.join(cells)} | {limits['reach']} | {limits['dream']} |")
-    return lines
+        rows.append([*cells, *([str(limits["reach"]), str(limits["dream"])] if goals else [])])
+    ends = ["goal", "hoped for"] if goals else []
+    return table(["ms (yardsticks)", *(f"d = {d}" for d in sizes), *ends], rows)
 
 
 def _dimension_cell(row: dict[str, Any] | None) -> str:
@@ -48,39 +93,64 @@ def _dimension_cell(row: dict[str, Any] | None) -> str:
     return f"{row['microseconds'] / 1e3:.3g} ({row['ratio']:.1f})"
 
 
-def peers_table(report: dict[str, Any]) -> list[str]:
-    lines = ["| library | setting | regret | us a round |", "|---|---|---|---|"]
-    rows = sorted(report["rows"], key=lambda row: (row["library"], row["regret"]))
-    for row in rows:
+def peers_table() -> list[str]:
+    rows = []
+    for row in sorted(
+        result("peers.json")["rows"], key=lambda row: (row["library"], row["regret"])
+    ):
         regret = f"{row['regret']:.0f} ± {row['standard_error']:.0f}"
         microseconds = row["microseconds_per_round"]
         time = f"{microseconds:,.0f}" if microseconds > 99 else f"{microseconds:.1f}"
-        lines.append(f"| {row['library']} | {row['setting']} | {regret} | {time} |")
-    return lines
+        rows.append([row["library"], row["setting"], regret, time])
+    return table(["library", "setting", "regret", "us a round"], rows)
 
 
-def with_table(page: str, name: str, lines: list[str]) -> str:
-    """The page with the lines between the two marks of a table."""
-    begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
-    before, rest = page.split(begin)
-    _, after = rest.split(end)
-    return before + begin + "\n".join(lines) + "\n" + end + after
-
-
-def main() -> None:
-    tables: list[tuple[str, str, Callable[[dict[str, Any]], list[str]]]] = [
-        ("speed", "speed.json", speed_table),
-        ("first use", "speed.json", first_use_table),
-        ("dimensions", "dimensions.json", dimensions_table),
-        ("peers", "peers.json", peers_table),
+def streams_table() -> list[str]:
+    """Streams in columns, players in rows; what was not played is a dash."""
+    found = result("peers-streams.json")["rows"] + result("streams.json")["rows"]
+    shares = {(row["player"], row["stream"]): row["shares"] for row in found}
+    streams = list(dict.fromkeys(row["stream"] for row in found))
+    rows = [
+        [player, *(_share_cell(shares.get((player, stream))) for stream in streams)]
+        for player in dict.fromkeys(row["player"] for row in found)
     ]
-    page = PAGE.read_text(encoding="utf-8")
-    for name, file, table in tables:
-        if (RESULTS / file).exists():
-            page = with_table(page, name, table(json.loads((RESULTS / file).read_text())))
-    PAGE.write_text(page, encoding="utf-8")
-    print(f"the tables of {PAGE} hold the last results")
+    return table(["share correct", *(name.replace("-", " ") for name in streams)], rows)
 
 
-if __name__ == "__main__":
-    main()
+def _share_cell(shares: list[float] | None) -> str:
+    return "–" if shares is None else f"{sum(shares) / len(shares):.3f}"
+
+
+def service_table(files: list[str]) -> list[str]:
+    rows = []
+    for file in files:
+        found = result(file)
+        runs = found["runs"]
+
+        def each(name: str, runs: list[dict[str, float]] = runs) -> str:
+            return ", ".join(f"{run[name]:.1f}" for run in runs) + " ms"
+
+        spent = sum(run["cpu_us_per_pair"] for run in runs) / len(runs)
+        asked = f"{found['asked_pairs_per_second']:,.0f} a second"
+        rows.append(
+            [asked, each("p50_ms"), each("p99_ms"), each("stood_still_ms"), f"{spent:.0f} us"]
+        )
+    heads = ["asked for", "p50 of each run", "p99 of each run", "callers stood still"]
+    return table([*heads, "server's processor time a pair"], rows)
+
+
+def shop_table(directory: Path) -> list[str]:
+    """How much of the way from random to best each policy went."""
+    from driftbandits.experiments import load
+
+    runs = load(directory).runs
+    final = {
+        str(name): part["final_regret"].to_numpy() for (name,), part in runs.group_by("policy")
+    }
+    worst = final.pop("random").mean()
+    rows = []
+    for name, regret in sorted(final.items(), key=lambda item: item[1].mean()):
+        error = regret.std(ddof=1) / len(regret) ** 0.5
+        share = f"{1 - regret.mean() / worst:.3f}".lstrip("0")
+        rows.append([name, share, f"{regret.mean():.0f} ± {error:.0f}"])
+    return table([f"{len(regret)} runs", "random to best", "final regret"], rows)

@@ -2,7 +2,7 @@
 
 python benchmarks/which_policy.py --policy D-GLUCB --bonus-scale 0.1
 
-The tables come from the results of `make suite`; where there are none, they stay as they are.
+With --tables also the tables, from the results of `make suite`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from tables import with_table
+from tables import markdown, with_table
 
 import driftbandits as db
 from driftbandits.report import hindsight
@@ -129,45 +129,40 @@ def ratios_table(worlds: list[hindsight.World]) -> list[str]:
     names = [world.name for world in worlds]
     restarted = hindsight.restarted_standing(worlds)
     heading = ["policy", "geometric mean", "worst", *names, "cost over D-GLUCB"]
-    lines = [_markdown(heading), _markdown(["---"] * len(heading))]
+    lines = [markdown(heading), markdown(["---"] * len(heading))]
     for line in [*hindsight.standings_of(worlds), *([] if restarted is None else [restarted])]:
         ratios = [ratio(line.ratios[name].mean) if name in line.ratios else "–" for name in names]
         worst = ratio(line.ratios[line.worst].mean)
-        lines.append(
-            _markdown([line.policy, ratio(line.overall), worst, *ratios, ratio(line.cost)])
-        )
+        lines.append(markdown([line.policy, ratio(line.overall), worst, *ratios, ratio(line.cost)]))
     return lines
 
 
 def worlds_table(worlds: list[hindsight.World]) -> list[str]:
     lines = [
-        _markdown(["world", "what it is", "best single memory in hindsight", "its regret"]),
-        _markdown(["---"] * 4),
+        markdown(["world", "what it is", "best single memory in hindsight", "its regret"]),
+        markdown(["---"] * 4),
     ]
     for world in worlds:
         best = " / ".join(point_words(point) for point in world.best.points)
         regret = f"{world.best.regret.mean():.3g}"
-        lines.append(_markdown([world.name, world.recording.title, best, regret]))
+        lines.append(markdown([world.name, world.recording.title, best, regret]))
     return lines
-
-
-def _markdown(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policy", default="D-GLUCB")
     parser.add_argument("--bonus-scale", type=float, help="instead of the policy's own")
+    parser.add_argument("--tables", action="store_true", help="those of the suite as well")
     given = parser.parse_args()
     page = PAGE.read_text(encoding="utf-8")
     page = with_table(page, "one run", picture(given.policy, given.bonus_scale))
-    worlds = hindsight.worlds_of(find_recordings(RESULTS)) if RESULTS.is_dir() else []
-    if worlds:
+    if given.tables:
+        worlds = hindsight.worlds_of(find_recordings(RESULTS))
         page = with_table(page, "suite", ratios_table(worlds))
         page = with_table(page, "worlds", worlds_table(worlds))
     PAGE.write_text(page, encoding="utf-8")
-    print(f"{PICTURE} and the tables of {PAGE} are written")
+    print(f"{PICTURE} and {PAGE} are written")
 
 
 if __name__ == "__main__":

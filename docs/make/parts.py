@@ -10,6 +10,10 @@ from typing import Any
 import click
 
 ROOT = Path(__file__).resolve().parents[2]
+_FIGURES = re.compile(
+    r"^<!-- figures: [^\n]+? commit=(?P<commit>\S+) -->\n(?P<lines>.*?)^<!-- end figures -->$",
+    re.DOTALL | re.MULTILINE,
+)
 _MARK = re.compile(r"^<!-- made of the code: ([a-z-]+) -->$", re.MULTILINE)
 
 
@@ -21,7 +25,12 @@ def with_parts(text: str, *, page: str) -> str:
             raise SystemExit(f"{page}: there is no part {match[1]!r}; there are {sorted(PARTS)}")
         return "\n".join(PARTS[match[1]]())
 
-    return _MARK.sub(put_in, text)
+    return _FIGURES.sub(_dated, _MARK.sub(put_in, text))
+
+
+def _dated(match: re.Match[str]) -> str:
+    """A marked place of benchmarks/figures.py, with the commit that it is of in words."""
+    return f"{match['lines']}\n<small>Measured with commit {match['commit']}.</small>\n"
 
 
 def _row(*cells: object) -> str:
