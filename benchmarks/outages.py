@@ -174,7 +174,7 @@ def run(
     trouble: Callable[[], None],
     *,
     visitors: int,
-    pause_s: float = 0.02,
+    pause_s: float = 0.05,
     asynchronous: bool = False,
 ) -> int:
     """Let visitors come while there is trouble; how many calls were not sent in the end."""

@@ -75,7 +75,7 @@ export class Client {
     this.#timeoutMs = options.timeoutMs ?? 10_000;
     this.#patienceMs = options.patienceMs ?? 60_000;
     this.#onTrouble = options.onTrouble ?? ((message) => console.warn(`driftbandits: ${message}`));
-    this.#outbox = new Outbox(options.queue ?? 10_000, {
+    this.#outbox = new Outbox(options.queue ?? 50_000, {
       send: (item) => this.#send(item),
       onEmpty: () => (this.#failures = 0),
       onTrouble: this.#onTrouble,

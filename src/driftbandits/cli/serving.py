@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -233,4 +234,28 @@ def revoke_key(*, url: str, id: str) -> None:
     click.echo(f"{id} is revoked")
 
 
-COMMANDS: tuple[click.Command, ...] = (serve, verify, backup, keys)
+@click.command()
+@click.option(
+    "--url",
+    default="http://127.0.0.1:8080",
+    envvar="DRIFTBANDITS_URL",
+    show_default=True,
+    show_envvar=True,
+    help="Of a running service.",
+)
+def mcp(*, url: str) -> None:
+    """Offer a running service to agents, as MCP tools on stdin and stdout.
+
+    The environment variable DRIFTBANDITS_KEY has the key of the service. One of the role reader can
+    look at everything; to decide and to report rewards takes a writer's.
+
+    \b
+    Example:
+      DRIFTBANDITS_KEY=dbk_... driftbandits mcp --url http://127.0.0.1:8080
+    """
+    from driftbandits.mcp import server
+
+    server(url, os.environ.get("DRIFTBANDITS_KEY") or None).run("stdio")
+
+
+COMMANDS: tuple[click.Command, ...] = (serve, verify, backup, keys, mcp)

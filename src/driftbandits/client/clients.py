@@ -33,7 +33,8 @@ _ABOUT = """
     patience  seconds for which a call is tried again where no answer came, the service was
               overloaded or failed. That is safe: the service does nothing twice for one event_id,
               which is drawn at random where none is given. 0: never try again
-    queue     how many fallback decisions and rewards may wait for the service
+    queue     how many fallback decisions and rewards may wait for the service; further ones are
+              lost, which is logged
     spool     a file that keeps them when the process ends, for this client alone; without one they
               are in memory only
 
@@ -66,7 +67,12 @@ def _settings(url: str, key: str | None, timeout: float) -> dict[str, Any]:
     headers = {"content-type": "application/json"}
     if key is not None:
         headers["authorization"] = f"Bearer {key}"
-    return {"base_url": url, "headers": headers, "timeout": seconds("timeout", timeout)}
+    return {
+        "base_url": url,
+        "headers": headers,
+        "timeout": seconds("timeout", timeout),
+        "verify": _httpx().create_ssl_context(),  # takes a while, and two clients may need it
+    }
 
 
 class _Background:
@@ -115,7 +121,7 @@ class Client(Methods):
         *,
         timeout: float = 10.0,
         patience: float = 60.0,
-        queue: int = 10_000,
+        queue: int = 50_000,
         spool: str | os.PathLike[str] | None = None,
     ) -> None:
         self._patience = seconds("patience", patience, or_zero=True)
@@ -219,7 +225,7 @@ class AsyncClient(Methods):
         *,
         timeout: float = 10.0,
         patience: float = 60.0,
-        queue: int = 10_000,
+        queue: int = 50_000,
         spool: str | os.PathLike[str] | None = None,
     ) -> None:
         self._patience = seconds("patience", patience, or_zero=True)

@@ -55,6 +55,7 @@ class Outbox:
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise ValueError(f"queue must be a whole number of at least 1; got {limit!r}")
         self.refused = self.dropped = 0
+        self._is_full = False  # what is lost is logged once, until there is room again
         self._limit = limit
         self._lock = threading.Lock()
         self._count = 0
@@ -76,11 +77,11 @@ class Outbox:
         with self._lock:
             if self._count >= self._limit:
                 self.dropped += 1
-                logger.warning(
-                    "no room for another %s of policy %s: %d calls wait for the service",
-                    *(item.kind, item.policy, self._count),
-                )
+                if not self._is_full:
+                    logger.warning("%d calls wait for the service: others are lost", self._count)
+                self._is_full = True
                 return False
+            self._is_full = False
             self._add(item)
             if self._spool:
                 self._spool.add(item)
