@@ -31,6 +31,7 @@ Vector = Annotated[list[Feature], Meta(min_length=1, max_length=MOST_DIMENSIONS)
 # The client sends whatever has tolist(), as arrays do.
 AnyVector = Annotated[Any, Meta(extra_json_schema={"type": "array", "items": {"type": "number"}})]
 Value = Annotated[float, Meta(ge=-LARGEST_MAGNITUDE, le=LARGEST_MAGNITUDE)]
+Share = Annotated[float, Meta(ge=0, le=1)]
 Seconds = Annotated[float, Meta(gt=0, le=10 * 366 * 86400)]
 Mode = Literal["online", "apprentice", "frozen"]
 RewardStatus = Literal["learned", "late", "duplicate", "recorded"]
@@ -244,6 +245,9 @@ class PolicyRequest(Request):
     seed: Annotated[int, Meta(ge=0, le=LARGEST_INTEGER)] | None = None
     fresh: bool = False
     control: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    shares: Annotated[dict[ArmId, tuple[Share, Share]], Meta(max_length=MOST_ARMS)] | None = None
+    budget: Annotated[float, Meta(gt=0, le=LARGEST_MAGNITUDE)] | None = None
+    limit_window: Annotated[int, Meta(ge=1, le=1_000_000)] = 1000
 
 
 class Configuration(Answer, omit_defaults=True):
@@ -267,6 +271,18 @@ class Configuration(Answer, omit_defaults=True):
     how: Annotated[str, _one_of(How)] | None = None
     learned_from: int | None = None
     control: float = 0.0
+    shares: dict[str, tuple[float, float]] | None = None
+    budget: float | None = None
+    limit_window: int = 1000
+
+
+class Accounts(Answer, omit_defaults=True):
+    """What the limits of a policy are kept by: the balance of its budget, and by arm how much its
+    least and its largest share have been undercut so far, in decisions.
+    """
+
+    balance: float = 0.0
+    credits: dict[str, tuple[float, float]] = {}
 
 
 class Counts(Answer, omit_defaults=True):
@@ -342,6 +358,7 @@ class PolicyAnswer(Answer, omit_defaults=True):
     counts: Counts
     names: list[str] | None = None
     beliefs: list[Hypothesis] = []
+    accounts: Accounts | None = None
 
 
 class PolicySummary(Answer):

@@ -22,8 +22,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import driftbandits as db
+from driftbandits.agent import Decision
 from driftbandits.agent.laws import law_of
-from driftbandits.service.guardrails import Draws, ruled, salt_of, tag
+from driftbandits.service.accounts import Accounts
+from driftbandits.service.guardrails import (
+    Asked,
+    Draws,
+    Guard,
+    Limits,
+    earned,
+    price_of,
+    salt_of,
+    tag,
+    within,
+    worth_range,
+)
 from servers import Served
 
 SALT = salt_of("news", 3)
@@ -34,6 +47,21 @@ def chosen(epsilon=0.3, n=1, rows=4, seed=0, **settings):
     policy = db.policy("D-GLUCB", dim=2, discount=0.95, epsilon=epsilon, **settings)
     actions = np.random.default_rng(5).uniform(-0.6, 0.6, (rows, 2))
     return policy, db.Agent(policy, seed=seed).decide(actions, n=n)
+
+
+ARMS = tuple("abcde")
+
+
+def play(policy, choices, event_id, *, baseline=-1, excluded=(), accounts=None, **limits):
+    """What is played by the rules, with accounts that nothing was done with unless given."""
+    guard = Guard(
+        policy,
+        limits=Limits(**limits),
+        asked=Asked(event_id, ARMS[: len(choices[0].scores)], baseline, excluded),
+        accounts=Accounts() if accounts is None else accounts,
+        draws=Draws(SALT, event_id, ""),
+    )
+    return guard.plays(choices)
 
 
 # -- laws ----------------------------------------------------------------------------------------
@@ -86,10 +114,10 @@ def test_what_is_played_has_the_probability_that_is_stated(limits, n):
     stated: dict[tuple[int, ...], float] = {}
     for i in range(tries):
         policy, choices = chosen(n=n, seed=i)
-        plays = ruled(policy, choices, draws=Draws(SALT, f"e{i}", ""), **limits)
-        outcome = tuple(play.played for play in plays)
+        plays = play(policy, choices, f"e{i}", **limits)
+        outcome = tuple(one.played for one in plays)
         played[outcome] += 1
-        chance = float(np.prod([play.propensity for play in plays]))
+        chance = float(np.prod([one.propensity for one in plays]))
         assert stated.setdefault(outcome, chance) == pytest.approx(chance)
         assert not set(outcome) & set(limits["excluded"])
         assert len(set(outcome)) == n
@@ -116,18 +144,13 @@ def test_stated_probabilities_sum_to_at_most_one(control, epsilon, excluded, bas
     stated: dict[int, float] = {}
     for i in range(150):
         choices = [db.Agent(policy, seed=i).decide(np.array(scores)[:, None])]
-        plays = ruled(
-            policy,
-            choices,
-            control=control,
-            baseline=baseline,
-            excluded=sorted(excluded),
-            draws=Draws(SALT, f"e{i}", ""),
+        plays = play(
+            policy, choices, f"e{i}", control=control, baseline=baseline, excluded=sorted(excluded)
         )
-        (play,) = plays
-        assert 0.0 < play.propensity <= 1.0 + 1e-12
-        assert play.played not in excluded
-        assert stated.setdefault(play.played, play.propensity) == pytest.approx(play.propensity)
+        (one,) = plays
+        assert 0.0 < one.propensity <= 1.0 + 1e-12
+        assert one.played not in excluded
+        assert stated.setdefault(one.played, one.propensity) == pytest.approx(one.propensity)
     assert sum(stated.values()) <= 1.0 + 1e-9
 
 
@@ -141,6 +164,219 @@ def test_a_larger_share_keeps_the_units_of_a_smaller_one():
     ]
     both = ((np.array(others) < 0.2) & (sides < 0.2)).mean()
     assert abs(both - 0.04) < 0.015, "policies draw independently"
+
+
+# -- shares --------------------------------------------------------------------------------------
+
+
+def decided(policy, scores, epsilon=0.0):
+    """A decision between arms of these scores, without a model behind it."""
+    table = np.stack([np.array(scores), np.zeros(len(scores)), np.array(scores)])
+    return Decision(1, int(np.argmax(scores)), 1, 1.0 - epsilon + epsilon / len(scores), table)
+
+
+SCORES = st.lists(st.integers(0, 4), min_size=5, max_size=5)
+OFFERS = st.lists(
+    st.tuples(SCORES, st.sets(st.integers(0, 4), max_size=4)), min_size=20, max_size=60
+)
+
+
+@st.composite
+def shares(draw):
+    least = draw(
+        st.lists(st.floats(0.0, 0.4), min_size=3, max_size=3).filter(lambda x: sum(x) <= 1)
+    )
+    most = [draw(st.floats(max(low, 0.01), 1.0)) for low in least]
+    return dict(zip(ARMS, zip(least, most, strict=True), strict=False))
+
+
+@given(
+    shares=shares(), offers=OFFERS, window=st.integers(1, 8), epsilon=st.sampled_from([0.0, 0.3])
+)
+def test_shares_are_kept_whatever_is_offered_and_wanted(shares, offers, window, epsilon):
+    """Over every stretch of decisions in which an arm can be played."""
+    policy = db.policy("D-GLUCB", dim=1, discount=0.95, epsilon=epsilon)
+    accounts = Accounts()
+    chances: dict[str, list[tuple[float, bool]]] = {arm: [] for arm in shares}
+    for i, (scores, excluded) in enumerate(offers):
+        free = np.array([j not in excluded for j in range(5)])
+        low, high = accounts.limits(ARMS, free, shares)
+        choice = decided(policy, scores, epsilon)
+        law = within(low, high, law_of(policy, choice, free), policy, choice)
+        assert law.sum() == pytest.approx(1.0)
+        assert (law >= -1e-12).all()
+        assert not law[~free].any()
+        (one,) = play(
+            policy,
+            [choice],
+            f"e{i}",
+            excluded=sorted(excluded),
+            accounts=accounts,
+            shares=shares,
+            window=window,
+        )
+        assert one.propensity == pytest.approx(law[one.played])
+        for j, arm in enumerate(ARMS[:3]):
+            if free[j]:
+                chances[arm].append((float(law[j]), high.sum() >= 1.0))
+    for arm, (least, most) in shares.items():
+        found = [chance for chance, _ in chances[arm]]
+        could = all(possible for _, possible in chances[arm])
+        sums = np.concatenate([[0.0], np.cumsum(found)])
+        for start in range(len(found)):
+            n = np.arange(1, len(found) - start + 1)
+            played = sums[start + 1 :] - sums[start]
+            slack = 0 if start == 0 else window
+            assert (played >= least * (n - slack) - 1e-9).all()
+            if could:
+                assert (played <= most * (n + slack) + 1e-9).all()
+
+
+def test_an_arm_below_its_largest_share_is_left_alone():
+    """Wanted in every fifth decision, and allowed in three of ten: nothing is changed."""
+    policy, accounts = db.policy("D-GLUCB", dim=1, discount=0.95), Accounts()
+    for i in range(500):
+        choice = decided(policy, [float(i % 5 == 4), 0.5])
+        (one,) = play(policy, [choice], f"e{i}", accounts=accounts, shares={"a": (0.0, 0.3)})
+        assert (one.played, one.propensity, one.reason) == (choice.index, 1.0, "")
+
+
+def test_what_an_arm_may_not_have_goes_to_the_next_best():
+    policy = db.policy("D-GLUCB", dim=1, discount=0.95)
+    choice = decided(policy, [0.9, 0.1, 0.5])
+    law = law_of(policy, choice, np.ones(3, dtype=bool))
+    low, high = np.array([0.0, 0.05, 0.0]), np.array([0.3, 1.0, 1.0])
+    np.testing.assert_allclose(within(low, high, law, policy, choice), [0.3, 0.05, 0.65])
+    raised = within(low, np.array([0.1, 0.2, 0.2]), law, policy, choice)
+    np.testing.assert_allclose(raised, [0.2, 0.4, 0.4])
+
+
+def test_shares_played_over_http(store_url):
+    with Served(store_url, snapshot_every=50) as service:
+        client = service.client
+        configure(client, shares={"stay": [0.3, 0.5], "left": [0, 0.4]}, limit_window=10)
+        played: Counter[str] = Counter()
+        expected = 0.0
+        for i in range(150):
+            answer = ok(decide(client, f"e{i}", i))
+            played[answer["arm"]] += 1
+            expected += answer["propensity"] if answer["arm"] == "stay" else 0.0
+            ok(report(client, f"e{i}", int(answer["arm"] == "left")))
+            assert answer.get("reason") in (None, "share")
+        assert 0.2 < played["stay"] / 150 < 0.6
+        assert played["left"] / 150 < 0.5
+        assert set(ok(client.get(NEWS))["accounts"]["credits"]) == {"stay", "left"}
+        kept = configure(client, shares={"left": [0, 0.4]}, limit_window=10)
+        assert kept["configuration"]["fresh"] is False
+        assert set(kept["accounts"]["credits"]) == {"left"}
+        now = digest(client)
+    assert verified(store_url) == {"news": now}
+
+
+@pytest.mark.parametrize(
+    ("shares", "path"),
+    [
+        ({"a": [0.6, 1], "b": [0.5, 1]}, "$.shares"),
+        ({"a": [0.6, 0.5]}, "$.shares.a"),
+        ({"a": [0, 0]}, "$.shares.a"),
+        ({"a": [0, 1.5]}, "$.shares[...][1]"),
+    ],
+)
+def test_shares_that_cannot_be_kept(refusing, shares, path):
+    body = {**CONFIGURATION, "shares": shares}
+    assert problem(refusing.put("/v1/policies/new", json=body), 422)["path"] == path
+
+
+# -- the budget ----------------------------------------------------------------------------------
+
+
+@given(
+    offers=st.lists(st.tuples(SCORES, st.integers(0, 4), st.booleans()), min_size=30, max_size=80),
+    budget=st.floats(0.01, 0.5),
+    window=st.integers(1, 50),
+    delay=st.integers(0, 5),
+)
+def test_the_budget_is_never_overdrawn(offers, budget, window, delay):
+    """Whatever the scores and the rewards are: by what was observed, over every stretch."""
+    policy, accounts = db.policy("D-GLUCB", dim=1, discount=0.95), Accounts()
+    lost, arriving = [0.0], {}
+    for i, (scores, baseline, won) in enumerate(offers):
+        choice = decided(policy, [score / 4 for score in scores])
+        for event_id in [id for id, at in arriving.items() if at <= i]:
+            del arriving[event_id], accounts.charged[event_id]
+            accounts.put_in(earned(policy, 1.0), budget, window)
+            lost[-1] -= 1.0
+        (one,) = play(
+            policy,
+            [choice],
+            f"e{i}",
+            baseline=baseline,
+            accounts=accounts,
+            budget=budget,
+            window=window,
+        )
+        assert one.reason in ("", "budget")
+        assert one.played in (baseline, choice.index)
+        deviates = one.played != baseline
+        lost.append(lost[-1] + (choice.scores[baseline] if deviates else 0.0))
+        if deviates and won:
+            arriving[f"e{i}"] = i + delay
+        assert -1e-9 <= accounts.balance <= budget * window + 1e-9
+    total = np.array(lost)
+    for start in range(len(total)):
+        n = np.arange(len(total) - start)
+        slack = 0 if start == 0 else window
+        assert (total[start:] - total[start] <= budget * (n + slack) + 1e-9).all()
+
+
+def test_a_budget_over_http(store_url):
+    with Served(store_url, snapshot_every=60) as service:
+        client = service.client
+        configure(client, budget=0.05, bonus_scale=0.1)
+        assert problem(decide(client, "e"), 422)["path"] == "$.baseline"
+        reasons, balance, open_ = Counter(), 0.0, None
+        for i in range(200):
+            answer = ok(decide(client, f"e{i}", i, baseline="stay"))
+            balance = min(balance + 0.05, 50.0)
+            reasons[answer.get("reason")] += 1
+            price = min(max(answer["scores"][2], 0.0), 1.0)
+            if balance < price:
+                assert (answer["arm"], answer["propensity"]) == ("stay", 1.0)
+            if answer["arm"] != "stay":
+                balance -= price
+                open_ = i
+            won = int(answer["arm"] != "stay" and i % 3 == 0)
+            if i % 10 != 9:
+                ok(report(client, f"e{i}", won))
+                balance += won
+            told = ok(client.get(NEWS)).get("accounts", {})
+            assert told.get("balance", 0.0) == pytest.approx(balance)
+        assert open_ is not None
+        assert reasons["budget"] > 20
+        assert reasons[None] > 20
+        now = digest(client)
+    assert verified(store_url) == {"news": now}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"name": "auto", "dim": 2, "reward": "amount", "budget": 0.1},
+        {"name": "greedy", "dim": 2, "budget": 0.1},
+        {**CONFIGURATION, "budget": 0},
+    ],
+)
+def test_budgets_that_mean_nothing(refusing, body):
+    assert problem(refusing.put("/v1/policies/new", json=body), 422)["path"] == "$.budget"
+
+
+def test_a_cost_is_worth_less_than_nothing():
+    policy = db.policy("LinUCB", dim=1, reward="cost:0..10")
+    assert worth_range(policy) == (-10.0, 0.0)
+    assert earned(policy, 2.5) == 7.5
+    assert earned(policy, 25.0) == 0.0
+    choice = db.Agent(policy).decide([[0.5], [0.1]])
+    assert price_of(policy, choice, 1) == pytest.approx(min(choice.scores[1], 0.0) + 10.0)
 
 
 # -- over HTTP -----------------------------------------------------------------------------------

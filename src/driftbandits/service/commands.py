@@ -154,6 +154,10 @@ class Decide(Command):
                 )
             if offer.n:
                 raise invalid("an apprentice plays one arm: n must not be given", "$.n")
+        if fold.version.record.budget is not None and offer.baseline < 0 and offer.told < 0:
+            raise invalid(
+                "a policy with a budget needs the caller's baseline, the id of an arm", "$.baseline"
+            )
         if fold.pending_of_key[offer.key] + max(offer.n, 1) > self._most_pending:
             raise Refused(
                 429,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import typing
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from driftbandits import operations, wire
 from driftbandits.agent.laws import has_law
 from driftbandits.policies import Policy, policy_names, uses
 from driftbandits.policies import policy as make_policy
+from driftbandits.policies.scoring import CONSTANT, GREEDY
 from driftbandits.service.forgetting import arguments_by_time
 from driftbandits.service.refusals import Refused, invalid
 from driftbandits.store.records import Configured
@@ -135,18 +137,60 @@ def wanted_record(request: Any, policy: Policy, *, key: str) -> Configured:
         fresh=True,
         key=key,
         control=_control(request, policy),
+        shares=_shares(request, policy),
+        budget=_budget(request, policy),
+        limit_window=request.limit_window,
     )
+
+
+def _needs_law(name: str, policy: Policy) -> None:
+    if not has_law(policy):
+        raise invalid(
+            f"{name} must not be given for {policy.name}, which samples: it knows the probability "
+            "of its own choice alone, and not of what is played instead",
+            f"$.{name}",
+        )
 
 
 def _control(request: Any, policy: Policy) -> float:
     share: float = request.control
-    if share and not has_law(policy):
-        raise invalid(
-            f"control must be 0 for {policy.name}, which samples: it knows the probability of its "
-            "own choice alone, and not of what is played instead",
-            "$.control",
-        )
+    if share:
+        _needs_law("control", policy)
     return share
+
+
+def _shares(request: Any, policy: Policy) -> dict[str, tuple[float, float]] | None:
+    shares: dict[str, tuple[float, float]] = request.shares or {}
+    if not shares:
+        return None
+    _needs_law("shares", policy)
+    for arm, (least, most) in shares.items():
+        if least > most or most == 0.0:
+            raise invalid(
+                "shares must be [min, max] of an arm, with min <= max and max above 0; got "
+                f"[{least:g}, {most:g}]",
+                f"$.shares.{arm}",
+            )
+    together = math.fsum(least for least, _ in shares.values())
+    if together > 1.0:
+        raise invalid(f"the min of all shares must sum to at most 1; got {together:g}", "$.shares")
+    return shares
+
+
+def _budget(request: Any, policy: Policy) -> float | None:
+    budget: float | None = request.budget
+    if budget is None:
+        return None
+    _needs_law("budget", policy)
+    if policy.row.score in (GREEDY, CONSTANT):
+        raise invalid(
+            f"budget must not be given for {policy.name}, which has no upper bound of what the "
+            "baseline earns",
+            "$.budget",
+        )
+    if not all(map(math.isfinite, policy.reward_range())):
+        raise invalid("budget needs a reward with a range, as 'amount:0..500'", "$.budget")
+    return budget
 
 
 def _default_reward(request: Any, policy: Policy) -> float:

@@ -21,8 +21,19 @@ from numpy.typing import NDArray
 from driftbandits.agent import Agent, Decision
 from driftbandits.agent.changing import relearned_arguments
 from driftbandits.policies import Policy, recorded_policy
+from driftbandits.service.accounts import Accounts
 from driftbandits.service.forgetting import arguments_by_time, ticks_of
-from driftbandits.service.guardrails import BY_CONTROL, Draws, Play, ruled, salt_of, tag
+from driftbandits.service.guardrails import (
+    BY_CONTROL,
+    Asked,
+    Draws,
+    Guard,
+    Limits,
+    Play,
+    earned,
+    salt_of,
+    tag,
+)
 from driftbandits.service.history import History
 from driftbandits.service.kernels import make_policy_ready
 from driftbandits.store import (
@@ -140,6 +151,10 @@ def _differ(name: str, before: Configured, after: Configured) -> bool:
     return bool(getattr(before, name) != getattr(after, name))
 
 
+def limits_of(record: Configured) -> Limits:
+    return Limits(record.control, record.shares, record.budget, record.limit_window)
+
+
 class Fold:
     """The state that the first `seq` events of a policy make."""
 
@@ -159,6 +174,7 @@ class Fold:
         self.pending_of_key: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
         self.history = History()
+        self.accounts = Accounts()
         self.differences = 0
         self._listed: dict[str, Decided] = {}  # places of a list whose events are to come
         self.snapshot_seq = 0  # where the last snapshot was taken
@@ -203,10 +219,12 @@ class Fold:
             self.awaited.clear()
             self.learnable.clear()
             self.pending_of_key.clear()
+            self.accounts.charged.clear()
             self.history.start_weighing()
         else:
             self._carry_over(record)
         how = FRESH if record.fresh else CARRIED
+        self.accounts.keep_credits(record.shares or {})
         self.versions.append(Version(self.seq, at_ns, record, how, self.learned))
 
     def _carry_over(self, record: Configured) -> None:
@@ -266,6 +284,7 @@ class Fold:
         What waits for its outcome is made again with what was played. Where an outcome was learned
         already, that stays; only the log knows better then.
         """
+        self._put_in(self.accounts.charged.get(event_id, 0.0))
         waiting = self._close(event_id)
         if waiting is None:
             self._step(CORRECTED, at_ns)
@@ -303,16 +322,17 @@ class Fold:
             return [Play(offer.told, offer.propensity)]
         if record.mode == "apprentice":
             return [Play(offer.baseline, offer.propensity)]
-        if not record.control and not offer.excluded:
+        limits = limits_of(record)
+        if limits.are_none and not offer.excluded:
             return [Play(choice.index, choice.propensity) for choice in choices]
-        return ruled(
+        guard = Guard(
             self.playing.policy,
-            choices,
-            control=record.control,
-            baseline=offer.baseline,
-            excluded=offer.excluded,
+            limits=limits,
+            asked=Asked(event_id, offer.arms, offer.baseline, offer.excluded),
+            accounts=self.accounts,
             draws=Draws(self._salt, event_id, offer.unit),
         )
+        return guard.plays(choices)
 
     @property
     def _salt(self) -> bytes:
@@ -366,6 +386,8 @@ class Fold:
         """Learn an outcome that the log does not have yet; REWARD, DEFAULT or LATE."""
         self._pass_time(at_ns)
         self._let_go()
+        if event_id in self.accounts.charged:
+            self._put_in(earned(self.playing.policy, value))
         waiting = self._close(event_id)
         if waiting is None:
             kind = LATE
@@ -386,6 +408,11 @@ class Fold:
         self.learned += 1
         if agent.clipped > clipped:
             self.counts[CLIPPED] += 1
+
+    def _put_in(self, amount: float) -> None:
+        record = self.version.record
+        if record.budget is not None:
+            self.accounts.put_in(amount, record.budget, record.limit_window)
 
     def learns_from(self, event_id: str) -> bool:
         """Whether a reward for a pending decision would change the agent."""
@@ -432,6 +459,7 @@ class Fold:
     def _close(self, event_id: str) -> Pending | None:
         """Wait no longer for the outcome of a decision; what was waited for, if it was."""
         waiting = self.pending.pop(event_id, None)
+        self.accounts.charged.pop(event_id, None)
         self.awaited.pop(event_id, None)
         self.learnable.pop(event_id, None)
         if waiting is not None:

@@ -3,14 +3,19 @@
 A policy has a law, the probability with which it chooses each arm. A limit makes another law of it,
 and what is played is drawn from that one: the policy's own choice as often as both laws allow, and
 otherwise an arm that the limit raises. So every probability that is recorded is the one the arm
-really had.
+really had. In this order:
 
-A share of the decisions is a control: there the policy has no say. Which they are is decided by
-a hash of the unit or the event, so one unit is always on the same side, and a larger share keeps
-those that a smaller one had.
+excluded   arms of the request that must not be played; the law is that among the others
+budget     where the account does not afford anything beside the baseline, that is played
+share      probabilities are moved between the limits that the shares of arms leave
+control    a share of the decisions, in which the policy has no say
 
-Everything is a function of the offer, of the choice, and of the salt of the policy: a replay comes
-to the same.
+Which decisions are controls is decided by a hash of the unit or the event, so one unit is always on
+the same side, and a larger share keeps those that a smaller one had. Of a list, budget and shares
+rule the first place.
+
+Everything is a function of the offer, of the choice, of the accounts and of the salt of the policy:
+a replay comes to the same.
 """
 
 from __future__ import annotations
@@ -25,11 +30,15 @@ from numpy.typing import NDArray
 from driftbandits.agent import Decision
 from driftbandits.agent.laws import law_of
 from driftbandits.policies import Policy
+from driftbandits.service.accounts import Accounts, Shares
 
 Floats = NDArray[np.float64]
+Free = NDArray[np.bool_]
 
-BY_CONTROL, BY_EXCLUSION = "control", "excluded"
+BY_CONTROL, BY_EXCLUSION, BY_BUDGET, BY_SHARE = "control", "excluded", "budget", "share"
 """Why something else was played than the policy has chosen."""
+
+_ROUNDING = 1e-12
 
 
 class Play(NamedTuple):
@@ -39,6 +48,28 @@ class Play(NamedTuple):
     propensity: float  # of this arm, before it is known on which side the decision is
     conditional: float = 0.0  # the same, given the side; 0: there is one side
     reason: str = ""  # the policy has chosen it
+
+
+class Limits(NamedTuple):
+    """What was configured."""
+
+    control: float = 0.0
+    shares: Shares | None = None
+    budget: float | None = None
+    window: int = 1000
+
+    @property
+    def are_none(self) -> bool:
+        return not (self.control or self.shares or self.budget is not None)
+
+
+class Asked(NamedTuple):
+    """What a request says of it."""
+
+    event_id: str
+    arms: tuple[str, ...]
+    baseline: int  # -1: none
+    excluded: Sequence[int] = ()
 
 
 class Draws:
@@ -67,47 +98,110 @@ def tag(salt: bytes, what: str, text: str) -> str:
     return hashlib.blake2b(f"{what} {text}".encode(), key=salt, digest_size=8).hexdigest()
 
 
-def ruled(
-    policy: Policy,
-    choices: Sequence[Decision],
-    *,
-    control: float,
-    baseline: int,
-    excluded: Sequence[int],
-    draws: Draws,
-) -> list[Play]:
-    """What is played in each place of a list, or of a decision, which has one.
+class Guard:
+    """The rules at work on one decision."""
 
-    control   share of decisions in the control; there the first place has the baseline, if there
-              is one, and the others arms that are drawn evenly
-    baseline  the caller's own choice; -1: none
+    def __init__(
+        self, policy: Policy, *, limits: Limits, asked: Asked, accounts: Accounts, draws: Draws
+    ) -> None:
+        self._policy = policy
+        self._limits = limits
+        self._asked = asked
+        self._accounts = accounts
+        self._draws = draws
+
+    def plays(self, choices: Sequence[Decision]) -> list[Play]:
+        """What is played in each place of a list, or of a decision, which has one; once.
+
+        In the control the first place has the baseline, if there is one, and the others arms that
+        are drawn evenly. The accounts are kept.
+        """
+        size, control = len(choices[0].scores), self._limits.control
+        free, unchosen = np.ones(size, dtype=bool), np.ones(size, dtype=bool)
+        free[list(self._asked.excluded)] = False
+        is_control = control > 0.0 and self._draws.side() < control
+        of_control, of_policy = control, 1.0 - control  # of either side, and of what it has played
+        plays = []
+        for place, choice in enumerate(choices):
+            law, limited = law_of(self._policy, choice, free), ""
+            if place == 0:
+                law, limited = self._limited(choice, law, free)
+            plain = _control_law(free, self._asked.baseline if place == 0 else -1)
+            if is_control:
+                played, reason = _drawn(plain, self._draws.number("control", place)), BY_CONTROL
+            else:
+                chosen_by = law_of(self._policy, choice, unchosen)
+                played, reason = self._coupled(choice.index, chosen_by, law, place), ""
+                if played != choice.index:
+                    reason = limited if free[choice.index] and limited else BY_EXCLUSION
+            before = of_control + of_policy
+            of_control, of_policy = of_control * plain[played], of_policy * law[played]
+            propensity = float((of_control + of_policy) / before)
+            conditional = float(plain[played] if is_control else law[played])
+            plays.append(Play(played, propensity, conditional if control else 0.0, reason))
+            if place == 0 and not is_control:
+                self._account_for(choice, played, law, free, limited)
+            free[played] = unchosen[choice.index] = False
+        return plays
+
+    def _limited(self, choice: Decision, law: Floats, free: Free) -> tuple[Floats, str]:
+        """Another law, and what has made it."""
+        limits, asked, accounts = self._limits, self._asked, self._accounts
+        if limits.budget is not None:
+            price = price_of(self._policy, choice, asked.baseline)
+            if accounts.balance_after(limits.budget, limits.window) < price:
+                return _control_law(free, asked.baseline), BY_BUDGET
+        if limits.shares:
+            low, high = accounts.limits(asked.arms, free, limits.shares)
+            return within(low, high, law, self._policy, choice), BY_SHARE
+        return law, ""
+
+    def _account_for(
+        self, choice: Decision, played: int, law: Floats, free: Free, limited: str
+    ) -> None:
+        limits, asked, accounts = self._limits, self._asked, self._accounts
+        if limits.budget is not None:
+            accounts.balance = accounts.balance_after(limits.budget, limits.window)
+            if played != asked.baseline:
+                price = price_of(self._policy, choice, asked.baseline)
+                accounts.charge(asked.event_id, price)
+        if limits.shares and limited == BY_SHARE:
+            accounts.count(asked.arms, free, law, limits.shares, limits.window)
+
+    def _coupled(self, chosen: int, chosen_by: Floats, law: Floats, place: int) -> int:
+        """Draw from a law, and take what was chosen by another one as often as that is possible."""
+        if self._draws.number("kept", place) * chosen_by[chosen] < law[chosen]:
+            return chosen
+        rest = np.maximum(law - chosen_by, 0.0)
+        return _drawn(rest, self._draws.number("drawn", place))
+
+
+def within(low: Floats, high: Floats, law: Floats, policy: Policy, choice: Decision) -> Floats:
+    """A law between these limits that differs from the given one by as little as it can.
+
+    What an arm must not have goes to those that the policy likes best of the others. Where all arms
+    together may not have enough, all that are free may have more, in proportion: one has to be
+    played.
     """
-    size = len(choices[0].scores)
-    free, unchosen = np.ones(size, dtype=bool), np.ones(size, dtype=bool)
-    free[list(excluded)] = False
-    is_control = control > 0.0 and draws.side() < control
-    of_control, of_policy = control, 1.0 - control  # probability of either side, and of its places
-    plays = []
-    for place, choice in enumerate(choices):
-        law = law_of(policy, choice, free)
-        plain = _control_law(free, baseline if place == 0 else -1)
-        if is_control:
-            index, reason = _drawn(plain, draws.number("control", place)), BY_CONTROL
-        else:
-            chosen_by = law_of(policy, choice, unchosen)
-            index, reason = _coupled(choice.index, chosen_by, law, draws, place), ""
-            if index != choice.index:
-                reason = BY_EXCLUSION
-        before = of_control + of_policy
-        of_control, of_policy = of_control * plain[index], of_policy * law[index]
-        propensity = float((of_control + of_policy) / before)
-        conditional = float(plain[index] if is_control else law[index])
-        plays.append(Play(index, propensity, conditional if control else 0.0, reason))
-        free[index] = unchosen[choice.index] = False
-    return plays
+    if high.sum() < 1.0:
+        high = high / high.sum()
+    moved: Floats = np.clip(law, low, high)
+    rest = 1.0 - float(moved.sum())
+    if rest < 0.0:
+        room: Floats = moved - low
+        lowered: Floats = moved + rest * room / room.sum()
+        return lowered
+    for _ in range(len(law)):
+        if rest <= _ROUNDING:
+            break
+        given = np.minimum(rest * law_of(policy, choice, moved < high), high - moved)
+        moved = moved + given
+        rest -= float(given.sum())
+    whole: Floats = moved / moved.sum()
+    return whole
 
 
-def _control_law(free: NDArray[np.bool_], baseline: int) -> Floats:
+def _control_law(free: Free, baseline: int) -> Floats:
     if baseline >= 0:
         law = np.zeros(len(free))
         law[baseline] = 1.0
@@ -115,15 +209,31 @@ def _control_law(free: NDArray[np.bool_], baseline: int) -> Floats:
     return np.where(free, 1.0 / np.count_nonzero(free), 0.0)
 
 
-def _coupled(chosen: int, chosen_by: Floats, law: Floats, draws: Draws, place: int) -> int:
-    """Draw from a law, and take what was chosen by another one as often as that is possible."""
-    if draws.number("kept", place) * chosen_by[chosen] < law[chosen]:
-        return chosen
-    return _drawn(np.maximum(law - chosen_by, 0.0), draws.number("drawn", place))
-
-
 def _drawn(weights: Floats, number: float) -> int:
     """An index with a probability that is proportional to its weight."""
     ends = np.cumsum(weights)
     index = int(np.searchsorted(ends, number * ends[-1], side="right"))
     return min(index, int(np.flatnonzero(weights)[-1]))
+
+
+# -- what a budget is counted in -----------------------------------------------------------------
+
+
+def worth_range(policy: Policy) -> tuple[float, float]:
+    """What a reward can be worth: as it is, of a cost with a minus."""
+    low, high = policy.reward_range()
+    sign = 1.0 if policy.reward is None else policy.reward.sign
+    return min(sign * low, sign * high), max(sign * low, sign * high)
+
+
+def price_of(policy: Policy, choice: Decision, baseline: int) -> float:
+    """The most that the baseline is expected to be worth, above the least that there can be."""
+    least, most = worth_range(policy)
+    return min(max(float(choice.scores[baseline]), least), most) - least
+
+
+def earned(policy: Policy, value: float) -> float:
+    """What a reward is worth, above the least that there can be."""
+    least, most = worth_range(policy)
+    sign = 1.0 if policy.reward is None else policy.reward.sign
+    return min(max(sign * value, least), most) - least

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from driftbandits.agent import Agent
+from driftbandits.service.accounts import Accounts
 from driftbandits.service.fold import CARRIED, FRESH, Fold, Pending, Version
 from driftbandits.service.kernels import make_policy_ready
 from driftbandits.store import Corrupt, Session, checked
@@ -46,6 +47,7 @@ class _State(msgspec.Struct, array_like=True):
     detected: list[tuple[int, int]]
     refused: list[str] = []  # pending decisions of which a reward was refused
     beginnings: list[tuple[str, int | None]] = []  # of the versions: how, and learned from how many
+    accounts: Accounts = msgspec.field(default_factory=Accounts)
 
 
 def packed(fold: Fold) -> bytes:
@@ -67,6 +69,7 @@ def packed(fold: Fold) -> bytes:
         detected=fold.history.detected,
         refused=_refused(fold),
         beginnings=[(v.how, v.learned_from) for v in fold.versions],
+        accounts=fold.accounts,
     )
     content = msgspec.msgpack.encode(state)
     return FORMAT + hashlib.sha256(content).digest() + content
@@ -100,6 +103,7 @@ def unpacked(data: bytes) -> Fold:
     fold.learnable = {id: one.number for id, one in fold.pending.items() if one.number}
     fold.pending_of_key = Counter(waiting.key for waiting in fold.pending.values())
     fold.counts = Counter(state.counts)
+    fold.accounts = state.accounts
     fold.history.minutes = state.minutes
     fold.history.weights, fold.history.clock = state.weights, state.weighed_at
     fold.history.detected = state.detected
@@ -127,7 +131,9 @@ def digest(fold: Fold) -> str:
         fold.frozen_decisions,
         list(fold.pending.items()),
         sorted(fold.counts.items()),
-        *filter(None, [_refused(fold)]),  # logs from before there were any keep their digests
+        # logs from before there were any keep their digests
+        *filter(None, [_refused(fold)]),
+        *([fold.accounts] if fold.accounts.is_used else []),
     )
     return hashlib.sha256(msgspec.msgpack.encode(told)).hexdigest()
 

@@ -40,6 +40,9 @@ def configuration(version: Version) -> wire.Configuration:
         how=version.how,
         learned_from=version.learned_from,
         control=record.control,
+        shares=record.shares,
+        budget=record.budget,
+        limit_window=record.limit_window,
     )
 
 
@@ -93,7 +96,13 @@ def policy_answer(fold: Fold) -> wire.PolicyAnswer:
         counts=counts(fold),
         names=names(agent),
         beliefs=[wire.Hypothesis(**found._asdict()) for found in agent.beliefs],
+        accounts=_accounts(fold),
     )
+
+
+def _accounts(fold: Fold) -> wire.Accounts | None:
+    accounts = fold.accounts
+    return wire.Accounts(accounts.balance, accounts.credits) if accounts.is_used else None
 
 
 def _plain(agent: Agent, theta: Any) -> list[float] | dict[str, list[float]]:

@@ -29,6 +29,9 @@ class Configured(Record):
     fresh: bool  # whether it starts without what was learned before
     key: str
     control: float = 0.0  # share of decisions in which the policy has no say
+    shares: dict[str, tuple[float, float]] | None = None  # of an arm: the least and the largest
+    budget: float | None = None  # what may be lost against the baseline, a decision
+    limit_window: int = 1000  # decisions over which shares and the budget may be made up for
 
 
 class Decided(Record):
