@@ -32,6 +32,7 @@ Vector = Annotated[list[Feature], Meta(min_length=1, max_length=MOST_DIMENSIONS)
 AnyVector = Annotated[Any, Meta(extra_json_schema={"type": "array", "items": {"type": "number"}})]
 Value = Annotated[float, Meta(ge=-LARGEST_MAGNITUDE, le=LARGEST_MAGNITUDE)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+Shares = Annotated[list[Share], Meta(min_length=2, max_length=2, description="min, max")]
 Seconds = Annotated[float, Meta(gt=0, le=10 * 366 * 86400)]
 Mode = Literal["online", "apprentice", "frozen"]
 RewardStatus = Literal["learned", "late", "duplicate", "recorded"]
@@ -245,7 +246,7 @@ class PolicyRequest(Request):
     seed: Annotated[int, Meta(ge=0, le=LARGEST_INTEGER)] | None = None
     fresh: bool = False
     control: Annotated[float, Meta(ge=0, lt=1)] = 0.0
-    shares: Annotated[dict[ArmId, tuple[Share, Share]], Meta(max_length=MOST_ARMS)] | None = None
+    shares: Annotated[dict[ArmId, Shares], Meta(max_length=MOST_ARMS)] | None = None
     budget: Annotated[float, Meta(gt=0, le=LARGEST_MAGNITUDE)] | None = None
     limit_window: Annotated[int, Meta(ge=1, le=1_000_000)] = 1000
 
@@ -271,7 +272,7 @@ class Configuration(Answer, omit_defaults=True):
     how: Annotated[str, _one_of(How)] | None = None
     learned_from: int | None = None
     control: float = 0.0
-    shares: dict[str, tuple[float, float]] | None = None
+    shares: dict[str, list[float]] | None = None
     budget: float | None = None
     limit_window: int = 1000
 
@@ -282,7 +283,7 @@ class Accounts(Answer, omit_defaults=True):
     """
 
     balance: float = 0.0
-    credits: dict[str, tuple[float, float]] = {}
+    credits: dict[str, list[float]] = {}
 
 
 class Counts(Answer, omit_defaults=True):

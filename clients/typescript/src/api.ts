@@ -1,5 +1,14 @@
 // Made by generate.py from the OpenAPI document of the service. Do not edit: `make typescript`.
 
+/**
+ * What the limits of a policy are kept by: the balance of its budget, and by arm how much its
+ * least and its largest share have been undercut so far, in decisions.
+ */
+export interface Accounts {
+  balance?: number;
+  credits?: Record<string, number[]>;
+}
+
 /** A choice and its features. */
 export interface Arm {
   id: string;
@@ -28,6 +37,9 @@ export interface Configuration {
   how?: "fresh" | "carried" | (string & {}) | null;
   learned_from?: number | null;
   control?: number;
+  shares?: Record<string, number[]> | null;
+  budget?: number | null;
+  limit_window?: number;
 }
 
 /**
@@ -318,6 +330,7 @@ export interface PolicyAnswer {
   counts: Counts;
   names?: string[] | null;
   beliefs?: Hypothesis[];
+  accounts?: Accounts | null;
 }
 
 /** The arguments of `driftbandits.policy`, and how they are served. */
@@ -330,6 +343,9 @@ export interface PolicyRequest {
   seed?: number | null;
   fresh?: boolean;
   control?: number;
+  shares?: Record<string, number[]> | null;
+  budget?: number | null;
+  limit_window?: number;
   name: string;
   dim?: number | null;
   link?: string;

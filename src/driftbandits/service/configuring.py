@@ -160,7 +160,7 @@ def _control(request: Any, policy: Policy) -> float:
 
 
 def _shares(request: Any, policy: Policy) -> dict[str, tuple[float, float]] | None:
-    shares: dict[str, tuple[float, float]] = request.shares or {}
+    shares = {arm: (pair[0], pair[1]) for arm, pair in (request.shares or {}).items()}
     if not shares:
         return None
     _needs_law("shares", policy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -40,7 +41,7 @@ def configuration(version: Version) -> wire.Configuration:
         how=version.how,
         learned_from=version.learned_from,
         control=record.control,
-        shares=record.shares,
+        shares=_pairs(record.shares),
         budget=record.budget,
         limit_window=record.limit_window,
     )
@@ -102,7 +103,13 @@ def policy_answer(fold: Fold) -> wire.PolicyAnswer:
 
 def _accounts(fold: Fold) -> wire.Accounts | None:
     accounts = fold.accounts
-    return wire.Accounts(accounts.balance, accounts.credits) if accounts.is_used else None
+    if not accounts.is_used:
+        return None
+    return wire.Accounts(accounts.balance, _pairs(accounts.credits) or {})
+
+
+def _pairs(found: Mapping[str, tuple[float, float]] | None) -> dict[str, list[float]] | None:
+    return None if found is None else {arm: list(pair) for arm, pair in found.items()}
 
 
 def _plain(agent: Agent, theta: Any) -> list[float] | dict[str, list[float]]:
