@@ -140,7 +140,10 @@ HISTORY = Operation(
     summary="The last day by the minute",
     method="GET",
     path=f"{_POLICY}/history",
-    query={"after": Parameter("give the minutes that began later, in seconds since 1970")},
+    query={
+        "after": Parameter("give the minutes that began later, in seconds since 1970"),
+        "since": Parameter("of these only what has changed since this event"),
+    },
     answer=wire.HistoryAnswer,
 )
 EXPLANATIONS = Operation(

@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-FEWEST = 100
+FEWEST = 200
 """Of the rewards of each side: with fewer there is no asymptotic interval."""
 
 _SHARES = 2.0 ** (-0.5 * np.arange(64))

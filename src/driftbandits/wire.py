@@ -395,7 +395,12 @@ class DigestAnswer(Answer):
 
 
 class Minute(Answer):
-    """`at` is when the minute began; sums are over learned values."""
+    """What was decided in the minute that began `at`, and what has come of it so far.
+
+    Sums are over rewards as they were learned, defaults among them, whenever they came. `pending`
+    are decisions whose outcome is open. `theta` is the estimate as the minute began, and `round`
+    how many decisions there were before.
+    """
 
     at: str
     decisions: int
@@ -403,13 +408,34 @@ class Minute(Answer):
     reward_sum: float
     reward_square_sum: float
     theta: list[float]
+    pending: int = 0
+    round: int = 0
+
+
+class ArmCounts(Answer):
+    """How often an arm was played, and what has come of it."""
+
+    decisions: int
+    rewards: int
+    reward_sum: float
+
+
+class ArmsPart(Answer):
+    """Some minutes from `at` on, by arm; `others` are those that were played least."""
+
+    at: str
+    minutes: int
+    arms: dict[str, ArmCounts]
+    others: ArmCounts | None = None
 
 
 class HistoryAnswer(Answer):
-    """The last day, minutes without events left out."""
+    """The last day, minutes without events left out; as of event `seq`."""
 
     policy: str
     minutes: list[Minute]
+    seq: int = 0
+    arms: list[ArmsPart] = []
 
 
 # -- why -----------------------------------------------------------------------------------------

@@ -71,6 +71,7 @@ class Pending(NamedTuple):
     seq: int
     at_ns: int
     key: str
+    arm: str = ""  # what was played; this and what follows is for people to look at
 
 
 class Version(NamedTuple):
@@ -267,14 +268,15 @@ class Fold:
             if place:
                 self._step(DECISION, at_ns)
             number = 0 if mode == "frozen" else choice.id
-            self.pending[id] = Pending(number, self.seq, at_ns, offer.key)
+            record = self._record(offer, choices, place, plays)
+            arm = offer.arms[record.index]
+            self.pending[id] = Pending(number, self.seq, at_ns, offer.key, arm)
             self.awaited[id] = at_ns
             if number:
                 self.learnable[id] = number
             self.pending_of_key[offer.key] += 1
-            if kind == DECISION:
-                self.history.count_decision(at_ns)
-            made.append(self._record(offer, choices, place, plays))
+            self.history.count_decision(at_ns, arm)
+            made.append(record)
         self._let_go()
         return made
 
@@ -298,6 +300,7 @@ class Fold:
                 conditional=0.0,
                 reason="",
             )
+        self.history.take_back(waiting.at_ns, waiting.arm)
         if waiting.number:
             self.playing.withdraw(waiting.number)
         return self.decide_all(event_id, offer, at_ns, kind=CORRECTED)[0]
@@ -397,8 +400,10 @@ class Fold:
             else:
                 self._learn(waiting.number, value)
         self._step(kind, at_ns)
-        if kind != LATE:
-            self.history.count_reward(at_ns, value, self.playing)
+        if waiting is not None:
+            low, high = self.playing.policy.reward_range()
+            self.history.count_reward(waiting.at_ns, waiting.arm, min(max(value, low), high))
+            self.history.weigh(at_ns, self.playing)
         return kind
 
     def _learn(self, number: int, value: float) -> None:
@@ -454,7 +459,7 @@ class Fold:
         self.at_ns = at_ns
         self.counts[kind] += 1
         if self.agent is not None:
-            self.history.turn_to(at_ns, self.agent)
+            self.history.turn_to(at_ns, self.seq, self.agent)
 
     def _close(self, event_id: str) -> Pending | None:
         """Wait no longer for the outcome of a decision; what was waited for, if it was."""
@@ -463,6 +468,7 @@ class Fold:
         self.awaited.pop(event_id, None)
         self.learnable.pop(event_id, None)
         if waiting is not None:
+            self.history.close(waiting.at_ns)
             self.pending_of_key[waiting.key] -= 1
             if not self.pending_of_key[waiting.key]:
                 del self.pending_of_key[waiting.key]

@@ -182,7 +182,9 @@ def digest(gate: Gate, call: Call) -> commands.View:
 @ROUTES.serve(operations.HISTORY)
 def history(gate: Gate, call: Call) -> commands.View:
     after_s = whole_number(call.query, "after", default=0, most=2**40)
-    return commands.View(call.policy, functools.partial(views.history_answer, after_s=after_s))
+    since = whole_number(call.query, "since", default=0, most=2**62)
+    look = functools.partial(views.history_answer, after_s=after_s, since=since)
+    return commands.View(call.policy, look)
 
 
 @ROUTES.serve(operations.EXPLANATIONS)

@@ -23,6 +23,8 @@ from driftbandits.store.records import Configured, without_defaults
 FORMAT = b"driftbandits-state-1\n"
 _CHECKSUM_SIZE = 32
 _PAGE = 100
+_DECISIVE = 4
+"""So many fields of a `Pending` decide what a policy will do; the others are looked at alone."""
 
 
 class BadSnapshot(ValueError):
@@ -39,7 +41,7 @@ class _State(msgspec.Struct, array_like=True):
     began_ns: int
     learned: int
     frozen_decisions: int
-    pending: list[tuple[str, int, int, int, str]]
+    pending: list[tuple[Any, ...]]  # an event_id, and a `Pending` as this release has it
     counts: dict[str, int]
     minutes: dict[int, list[Any]]
     weights: list[float]
@@ -48,6 +50,7 @@ class _State(msgspec.Struct, array_like=True):
     refused: list[str] = []  # pending decisions of which a reward was refused
     beginnings: list[tuple[str, int | None]] = []  # of the versions: how, and learned from how many
     accounts: Accounts = msgspec.field(default_factory=Accounts)
+    arms: list[dict[int, dict[str, list[Any]]]] = []  # of the history: fine and coarse parts
 
 
 def packed(fold: Fold) -> bytes:
@@ -70,6 +73,7 @@ def packed(fold: Fold) -> bytes:
         refused=_refused(fold),
         beginnings=[(v.how, v.learned_from) for v in fold.versions],
         accounts=fold.accounts,
+        arms=[fold.history.arms.fine, fold.history.arms.coarse],
     )
     content = msgspec.msgpack.encode(state)
     return FORMAT + hashlib.sha256(content).digest() + content
@@ -104,7 +108,10 @@ def unpacked(data: bytes) -> Fold:
     fold.pending_of_key = Counter(waiting.key for waiting in fold.pending.values())
     fold.counts = Counter(state.counts)
     fold.accounts = state.accounts
-    fold.history.minutes = state.minutes
+    fold.history.restore(state.minutes, [waiting.at_ns for waiting in fold.pending.values()])
+    if state.arms:
+        fold.history.arms.fine, fold.history.arms.coarse = state.arms
+    fold.history.seq = fold.seq
     fold.history.weights, fold.history.clock = state.weights, state.weighed_at
     fold.history.detected = state.detected
     fold.snapshot_seq, fold.snapshot_bytes = fold.seq, len(data)
@@ -129,7 +136,7 @@ def digest(fold: Fold) -> str:
         fold.playing.digest,
         fold.began_ns,
         fold.frozen_decisions,
-        list(fold.pending.items()),
+        [(event_id, waiting[:_DECISIVE]) for event_id, waiting in fold.pending.items()],
         sorted(fold.counts.items()),
         # logs from before there were any keep their digests
         *filter(None, [_refused(fold)]),

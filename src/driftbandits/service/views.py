@@ -11,7 +11,7 @@ from driftbandits import wire
 from driftbandits.agent import Agent
 from driftbandits.service import snapshots
 from driftbandits.service.fold import Fold, Version
-from driftbandits.service.history import coordinates, names
+from driftbandits.service.history import CHANGED, OTHERS, coordinates, names
 
 MOST_SHOWN_ARMS = 100
 """Of separate arms: with more of them known, answers leave the estimates and the radius out."""
@@ -141,12 +141,27 @@ def versions_answer(fold: Fold) -> wire.VersionsAnswer:
     return wire.VersionsAnswer([configuration(version) for version in fold.versions])
 
 
-def history_answer(fold: Fold, *, after_s: int) -> wire.HistoryAnswer:
-    return wire.HistoryAnswer(
-        fold.policy,
-        [
-            wire.Minute(clock_text(minute * 60_000_000_000), *row)
-            for minute, row in fold.history.minutes.items()
-            if minute * 60 > after_s
-        ],
-    )
+def history_answer(fold: Fold, *, after_s: int, since: int) -> wire.HistoryAnswer:
+    """Minutes after a time that have changed since an event; all have since none."""
+    rows = {
+        minute: row
+        for minute, row in fold.history.minutes.items()
+        if minute * 60 > after_s and (not since or row[CHANGED] > since)
+    }
+    parts = [
+        _arms_part(begin, length, part)
+        for begin, length, part in fold.history.arms.parts()
+        if part and any(minute in rows for minute in range(begin, begin + length))
+    ]
+    minutes = [wire.Minute(_minute_text(minute), *row[:CHANGED]) for minute, row in rows.items()]
+    return wire.HistoryAnswer(fold.policy, minutes, fold.seq, parts)
+
+
+def _minute_text(minute: int) -> str:
+    return clock_text(minute * 60_000_000_000)
+
+
+def _arms_part(begin: int, length: int, part: dict[str, list[Any]]) -> wire.ArmsPart:
+    counts = {arm: wire.ArmCounts(*row) for arm, row in part.items()}
+    others = counts.pop(OTHERS, None)
+    return wire.ArmsPart(_minute_text(begin), length, counts, others)

@@ -88,18 +88,19 @@ async function look(mine) {
   const old = seen.open?.policy === policy ? seen.open : null;
   if (old !== null && old.detail.seq === seq && Date.now() - old.askedAt < REFRESH_MS) return null;
   const path = `/v1/policies/${encodeURIComponent(policy)}`;
-  const after = old?.minutes.length ? old.minutes.at(-1).at / 1000 - 1 : 0;
   try {
     const [detail, history, explanations] = await Promise.all([
       get(path),
-      get(`${path}/history?after=${after}`),
+      get(`${path}/history?since=${old?.historySeq ?? 0}`),
       get(`${path}/explanations?limit=${SHOWN_DECISIONS}`),
     ]);
     if (mine !== turn) return null;
     seen.open = {
       policy, detail,
       decisions: explanations.decisions,
+      historySeq: history.seq,
       minutes: joined(old?.minutes ?? [], history.minutes),
+      arms: joinedParts(old?.arms ?? [], history.arms),
       samples: sampled(old?.samples ?? [], detail),
       askedAt: Date.now(),
     };
@@ -111,12 +112,24 @@ async function look(mine) {
   }
 }
 
-/** The minutes known so far, the newest ones replaced by what has just been told. */
+const timed = (told) => told.map((one) => ({ ...one, at: Date.parse(one.at) }));
+const byTime = (a, b) => a.at - b.at;
+
+/** The minutes known so far, and in their places what has just been told of some of them. */
 function joined(old, told) {
-  const fresh = told.map((minute) => ({ ...minute, at: Date.parse(minute.at) }));
-  if (fresh.length === 0) return old;
+  if (told.length === 0) return old;
+  const known = new Map([...old, ...timed(told)].map((minute) => [minute.at, minute]));
   const since = Date.now() - DAY_MS;
-  return [...old.filter(({ at }) => at < fresh[0].at && at >= since), ...fresh];
+  return [...known.values()].filter(({ at }) => at >= since).sort(byTime);
+}
+
+/** The same of parts by arm, which are put together to longer ones as they grow old. */
+function joinedParts(old, told) {
+  const fresh = timed(told);
+  const end = ({ at, minutes }) => at + 60000 * minutes;
+  const apart = (one) => fresh.every((other) => one.at >= end(other) || other.at >= end(one));
+  const since = Date.now() - DAY_MS;
+  return [...old.filter((one) => apart(one) && one.at >= since), ...fresh].sort(byTime);
 }
 
 const sampled = (old, { effective_sample_size: memory, pending, theta_hat: theta }) =>
