@@ -164,24 +164,25 @@ def test_units_do_not_lie():
     rng = np.random.default_rng(4)
     design = Design(0.5, 0.0, 1.0)
     alone, grouped = Comparison(design), Comparison(design)
-    for person in range(300):
+    for person in range(800):
         side, value = bool(rng.random() < 0.5), float(rng.random() < 0.3)
-        for _ in range(20):
+        for _ in range(8):
             alone.add(value, is_control=side)
             grouped.add(value, is_control=side, group=person)
     assert not grouped.is_bounded
     narrow, wide = alone.difference(), grouped.difference()
-    # 20 rewards of one person: the standard error is sqrt(20) times as large
+    # 8 rewards of one person: the standard error is sqrt(8) times as large
     ratio = grouped.intrinsic_time(1, 1) / alone.intrinsic_time(1, 1)
-    assert 12 < ratio < 35
-    assert wide.high - wide.low > 3 * (narrow.high - narrow.low)
+    assert 6 < ratio < 15
+    assert wide.high - wide.low > 2 * (narrow.high - narrow.low)
 
 
 @pytest.mark.parametrize("place", range(8))
 def test_the_truth_is_covered_at_all_times(place):
     """A short form of benchmarks/lift.py, whose 1,000 policies are in docs/comparing.md."""
     lift = benchmark()
-    found = lift.coverage(lift.WORLDS[place], 40, 3000 if lift.WORLDS[place].by_person else 1200)
+    world = lift.WORLDS[place]
+    found = lift.coverage(world, 40, 6000 if world.by_person else 2000)
     assert found.difference >= 0.95
     assert found.relative >= 0.95
     assert found.usual < 0.9  # what may be looked at once may not be watched

@@ -135,6 +135,13 @@ VERSIONS = Operation(
     path=f"{_POLICY}/versions",
     answer=wire.VersionsAnswer,
 )
+LIFT = Operation(
+    id="lift",
+    summary="The policy beside its control, with intervals that may be looked at at any time",
+    method="GET",
+    path=f"{_POLICY}/lift",
+    answer=wire.LiftAnswer,
+)
 HISTORY = Operation(
     id="history",
     summary="The last day by the minute",

@@ -307,11 +307,20 @@ class Counts(Answer, omit_defaults=True):
     corrected: int = 0
 
 
+class Moved(Answer):
+    """A coefficient, or the mean reward of an arm, before and after a change."""
+
+    name: str
+    before: float
+    after: float
+
+
 class Detection(Answer):
     """A change that the policy noticed in `round`, and believes to have come before `change`.
 
     Of `auto` the statistic is the probability of a change, and `size` by how much mean rewards have
-    changed.
+    changed. `since` is when that was, to the minute, and `moved` and `arms` are the coefficients
+    and the mean rewards of arms that differ most, where the last day still tells.
     """
 
     round: int
@@ -320,6 +329,9 @@ class Detection(Answer):
     threshold: float
     change: int | None
     size: float | None = None
+    since: str | None = None
+    moved: list[Moved] = []
+    arms: list[Moved] = []
 
 
 class Hypothesis(Answer, omit_defaults=True):
@@ -334,6 +346,64 @@ class Hypothesis(Answer, omit_defaults=True):
     since: int | None = None
     rounds: float | None = None
     prior: float | None = None
+
+
+class Interval(Answer):
+    """An estimate and where the truth lies, watched at any time; null where that is not known."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+class Side(Answer):
+    """Decisions of one side, and the rewards that count so far; the mean is of all decisions."""
+
+    decisions: int
+    rewards: int
+    mean: Interval | None
+
+
+class LiftOfDay(Answer):
+    """The same of the decisions of one day, UTC; each day has an interval of its own."""
+
+    day: str
+    policy: Side
+    control: Side
+    difference: Interval | None
+
+
+class Lift(Answer):
+    """The policy beside its control since event `since_seq`, averages over that time.
+
+    `until` is where the decisions end that are counted, null where all with a known outcome are.
+    `pending` are not counted yet, `unknown` never will. `relative` is the difference as a share of
+    the control's mean. `method` is bounded, where intervals hold for any number of rewards, or
+    asymptotic, for many of them. `better` says which rewards are: higher, or lower ones of a cost.
+    """
+
+    since: str
+    since_seq: int
+    until: str | None
+    share: float
+    level: float
+    method: str
+    better: str
+    policy: Side
+    control: Side
+    difference: Interval | None
+    relative: Interval | None
+    pending: int
+    unknown: int
+
+
+class LiftAnswer(Answer):
+    """As of event `seq`; null where there never was a control. The last days, oldest first."""
+
+    policy: str
+    seq: int
+    lift: Lift | None
+    days: list[LiftOfDay]
 
 
 class PolicyAnswer(Answer, omit_defaults=True):
@@ -360,6 +430,7 @@ class PolicyAnswer(Answer, omit_defaults=True):
     names: list[str] | None = None
     beliefs: list[Hypothesis] = []
     accounts: Accounts | None = None
+    lift: Lift | None = None
 
 
 class PolicySummary(Answer):

@@ -3,7 +3,7 @@
 from calls import NEWS, configure, decide, digest, events, ok, reward, verified
 
 from driftbandits.service.history import MOST_ARMS, OTHERS, Arms
-from servers import Clock, Served
+from servers import Clock, Served, wait_until
 
 MINUTE = 60
 
@@ -31,6 +31,7 @@ def test_rewards_count_in_the_minute_of_their_decision(store_url):
         assert minutes(client) == [(3, 1, 1.0, 2), (1, 0, 0.0, 1)]
         clock.pass_seconds(6 * MINUTE)  # and e2 and e3 get their defaults
         ok(decide(client, "e5"))
+        wait_until(lambda: ok(client.get(NEWS))["counts"]["defaults"] == 2)  # in portions
         assert minutes(client) == [(3, 3, 1.0, 0), (1, 0, 0.0, 1), (1, 0, 0.0, 1)]
         assert ok(reward(client, "e2", 1))["status"] == "late"
         assert minutes(client)[0] == (3, 3, 1.0, 0)

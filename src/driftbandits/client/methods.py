@@ -191,6 +191,16 @@ class Methods:
         return call(operations.VERSIONS, policy=policy).then(lambda answer: answer.versions)
 
     @method
+    def lift(self, policy: str) -> Call[wire.LiftAnswer]:
+        """The policy beside its control: means, difference and relative lift, in all and by day."""
+        return call(operations.LIFT, policy=policy)
+
+    @method
+    def history(self, policy: str) -> Call[wire.HistoryAnswer]:
+        """The last day by the minute of the decision, and what was played of each arm."""
+        return call(operations.HISTORY, policy=policy)
+
+    @method
     def digest(self, policy: str) -> Call[Digest]:
         """The fingerprint of the policy's state, to compare with a replay."""
         return call(operations.DIGEST, policy=policy)

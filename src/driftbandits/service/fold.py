@@ -36,6 +36,7 @@ from driftbandits.service.guardrails import (
 )
 from driftbandits.service.history import History
 from driftbandits.service.kernels import make_policy_ready
+from driftbandits.service.lifting import Lift, lift_of, side_of
 from driftbandits.store import (
     CONFIGURED,
     CONFLICT,
@@ -72,6 +73,8 @@ class Pending(NamedTuple):
     at_ns: int
     key: str
     arm: str = ""  # what was played; this and what follows is for people to look at
+    side: int = 0  # see `lifting`
+    group: int = -1
 
 
 class Version(NamedTuple):
@@ -176,6 +179,7 @@ class Fold:
         self.counts: Counter[str] = Counter()
         self.history = History()
         self.accounts = Accounts()
+        self.lift: Lift | None = None
         self.differences = 0
         self._listed: dict[str, Decided] = {}  # places of a list whose events are to come
         self.snapshot_seq = 0  # where the last snapshot was taken
@@ -222,8 +226,12 @@ class Fold:
             self.pending_of_key.clear()
             self.accounts.charged.clear()
             self.history.start_weighing()
+            if self.lift is not None:
+                self.lift.give_up_all()
         else:
             self._carry_over(record)
+        policy = self.playing.policy
+        self.lift = lift_of(self.lift, record, policy, seq=self.seq, at_ns=at_ns)
         how = FRESH if record.fresh else CARRIED
         self.accounts.keep_credits(record.shares or {})
         self.versions.append(Version(self.seq, at_ns, record, how, self.learned))
@@ -270,7 +278,11 @@ class Fold:
             number = 0 if mode == "frozen" else choice.id
             record = self._record(offer, choices, place, plays)
             arm = offer.arms[record.index]
-            self.pending[id] = Pending(number, self.seq, at_ns, offer.key, arm)
+            list_id = event_id if offer.n else ""
+            side, group = side_of(record, self.version.record, list_id=list_id)
+            self.pending[id] = Pending(number, self.seq, at_ns, offer.key, arm, side, group)
+            if side and self.lift is not None:
+                self.lift.decide(side, at_ns)
             self.awaited[id] = at_ns
             if number:
                 self.learnable[id] = number
@@ -287,7 +299,7 @@ class Fold:
         already, that stays; only the log knows better then.
         """
         self._put_in(self.accounts.charged.get(event_id, 0.0))
-        waiting = self._close(event_id)
+        waiting = self._give_up(event_id)
         if waiting is None:
             self._step(CORRECTED, at_ns)
             self.counts[TOLD] += 1
@@ -403,6 +415,8 @@ class Fold:
         if waiting is not None:
             low, high = self.playing.policy.reward_range()
             self.history.count_reward(waiting.at_ns, waiting.arm, min(max(value, low), high))
+            if self.lift is not None and self.lift.is_of(waiting):
+                self.lift.reward(waiting, value)
             self.history.weigh(at_ns, self.playing)
         return kind
 
@@ -426,8 +440,11 @@ class Fold:
     def note(self, kind: str, event_id: str, at_ns: int) -> None:
         """A duplicate or a conflict is counted; after a refusal no default is waited for."""
         self._step(kind, at_ns)
-        if kind == REFUSED:
-            self.awaited.pop(event_id, None)
+        if kind == REFUSED and self.awaited.pop(event_id, None) is not None:
+            waiting = self.pending[event_id]
+            if self.lift is not None and self.lift.is_of(waiting):
+                self.lift.excuse(waiting)
+            self.pending[event_id] = waiting._replace(side=-waiting.side)
 
     def erase(self, record: Erased, at_ns: int) -> None:
         """Pending decisions that were erased will have no outcome; what was learned stays."""
@@ -435,7 +452,7 @@ class Fold:
         self.counts[ERASED] += len(record.seqs) - 1
         gone = set(record.seqs)
         for event_id in [id for id, waiting in self.pending.items() if waiting.seq in gone]:
-            waiting = self._close(event_id)
+            waiting = self._give_up(event_id)
             if waiting is not None and waiting.number:
                 self.playing.withdraw(waiting.number)
 
@@ -460,6 +477,8 @@ class Fold:
         self.counts[kind] += 1
         if self.agent is not None:
             self.history.turn_to(at_ns, self.seq, self.agent)
+        if self.lift is not None:
+            self.lift.turn_to(at_ns)
 
     def _close(self, event_id: str) -> Pending | None:
         """Wait no longer for the outcome of a decision; what was waited for, if it was."""
@@ -472,6 +491,13 @@ class Fold:
             self.pending_of_key[waiting.key] -= 1
             if not self.pending_of_key[waiting.key]:
                 del self.pending_of_key[waiting.key]
+        return waiting
+
+    def _give_up(self, event_id: str) -> Pending | None:
+        """The same, where the outcome will not be known."""
+        waiting = self._close(event_id)
+        if waiting is not None and self.lift is not None and self.lift.is_of(waiting):
+            self.lift.give_up(waiting)
         return waiting
 
     def _pass_time(self, at_ns: int) -> None:
@@ -489,7 +515,7 @@ class Fold:
             event_id, number = next(iter(self.learnable.items()))
             if self.playing.waits_for(number):
                 return
-            self._close(event_id)
+            self._give_up(event_id)
 
     # -- replay ----------------------------------------------------------------------------------
 

@@ -179,6 +179,11 @@ def digest(gate: Gate, call: Call) -> commands.View:
     return commands.View(call.policy, views.digest_answer)
 
 
+@ROUTES.serve(operations.LIFT)
+def lift(gate: Gate, call: Call) -> commands.View:
+    return commands.View(call.policy, views.lift_answer)
+
+
 @ROUTES.serve(operations.HISTORY)
 def history(gate: Gate, call: Call) -> commands.View:
     after_s = whole_number(call.query, "after", default=0, most=2**40)

@@ -17,6 +17,7 @@ from driftbandits.agent import Agent
 from driftbandits.service.accounts import Accounts
 from driftbandits.service.fold import CARRIED, FRESH, Fold, Pending, Version
 from driftbandits.service.kernels import make_policy_ready
+from driftbandits.service.lifting import Lift
 from driftbandits.store import Corrupt, Session, checked
 from driftbandits.store.records import Configured, without_defaults
 
@@ -51,6 +52,7 @@ class _State(msgspec.Struct, array_like=True):
     beginnings: list[tuple[str, int | None]] = []  # of the versions: how, and learned from how many
     accounts: Accounts = msgspec.field(default_factory=Accounts)
     arms: list[dict[int, dict[str, list[Any]]]] = []  # of the history: fine and coarse parts
+    lift: list[Any] = []
 
 
 def packed(fold: Fold) -> bytes:
@@ -74,6 +76,7 @@ def packed(fold: Fold) -> bytes:
         beginnings=[(v.how, v.learned_from) for v in fold.versions],
         accounts=fold.accounts,
         arms=[fold.history.arms.fine, fold.history.arms.coarse],
+        lift=_lift(fold),
     )
     content = msgspec.msgpack.encode(state)
     return FORMAT + hashlib.sha256(content).digest() + content
@@ -81,6 +84,10 @@ def packed(fold: Fold) -> bytes:
 
 def _refused(fold: Fold) -> list[str]:
     return [event_id for event_id in fold.pending if event_id not in fold.awaited]
+
+
+def _lift(fold: Fold) -> list[Any]:
+    return [] if fold.lift is None else fold.lift.to_list()
 
 
 def unpacked(data: bytes) -> Fold:
@@ -112,6 +119,7 @@ def unpacked(data: bytes) -> Fold:
     if state.arms:
         fold.history.arms.fine, fold.history.arms.coarse = state.arms
     fold.history.seq = fold.seq
+    fold.lift = Lift.from_list(state.lift) if state.lift else None
     fold.history.weights, fold.history.clock = state.weights, state.weighed_at
     fold.history.detected = state.detected
     fold.snapshot_seq, fold.snapshot_bytes = fold.seq, len(data)
@@ -126,7 +134,7 @@ def _versions(state: _State) -> Iterator[Version]:
 
 
 def digest(fold: Fold) -> str:
-    """A fingerprint of everything that decides what this policy will do."""
+    """A fingerprint of everything that decides what this policy will do, and of its comparison."""
     told = (
         fold.policy,
         fold.seq,
@@ -138,8 +146,8 @@ def digest(fold: Fold) -> str:
         fold.frozen_decisions,
         [(event_id, waiting[:_DECISIVE]) for event_id, waiting in fold.pending.items()],
         sorted(fold.counts.items()),
-        # logs from before there were any keep their digests
-        *filter(None, [_refused(fold)]),
+        # logs from before there was any of these keep their digests
+        *filter(None, [_refused(fold), _lift(fold)]),
         *([fold.accounts] if fold.accounts.is_used else []),
     )
     return hashlib.sha256(msgspec.msgpack.encode(told)).hexdigest()

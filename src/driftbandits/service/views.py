@@ -9,10 +9,15 @@ from typing import Any
 
 from driftbandits import wire
 from driftbandits.agent import Agent
-from driftbandits.service import snapshots
+from driftbandits.sequences import Comparison, Interval
+from driftbandits.service import changes, snapshots
 from driftbandits.service.fold import Fold, Version
 from driftbandits.service.history import CHANGED, OTHERS, coordinates, names
 
+LEVEL = 0.95
+"""Of the intervals of lift."""
+MOST_TOLD_CHANGES = 20
+"""Of detections, the last ones: what moved with them is told."""
 MOST_SHOWN_ARMS = 100
 """Of separate arms: with more of them known, answers leave the estimates and the radius out."""
 
@@ -98,6 +103,7 @@ def policy_answer(fold: Fold) -> wire.PolicyAnswer:
         names=names(agent),
         beliefs=[wire.Hypothesis(**found._asdict()) for found in agent.beliefs],
         accounts=_accounts(fold),
+        lift=lift_of(fold),
     )
 
 
@@ -120,8 +126,10 @@ def _plain(agent: Agent, theta: Any) -> list[float] | dict[str, list[float]]:
 
 def _detections(fold: Fold) -> list[wire.Detection]:
     times = dict(fold.history.detected)
-    return [
-        wire.Detection(
+    told: list[wire.Detection] = []
+    until = None  # where the next one begins
+    for place, found in enumerate(reversed(fold.playing.detections)):
+        one = wire.Detection(
             round=found.round,
             at=clock_text(times.get(found.round, fold.at_ns)),
             statistic=found.statistic,
@@ -129,8 +137,62 @@ def _detections(fold: Fold) -> list[wire.Detection]:
             change=found.change,
             size=found.size,
         )
-        for found in fold.playing.detections
+        minute = None if found.change is None else changes.minute_of_change(fold, found.change)
+        if minute is not None and place < MOST_TOLD_CHANGES:
+            one.since = _minute_text(minute)
+            one.moved = changes.moved(fold, minute, until)
+            one.arms = changes.arms_changed(fold, minute, until)
+            until = minute
+        told.append(one)
+    return told[::-1]
+
+
+def lift_of(fold: Fold) -> wire.Lift | None:
+    """The policy beside its control; None where there never was one."""
+    lift = fold.lift
+    if lift is None:
+        return None
+    known, until = lift.total, lift.until_ns
+    reward = fold.playing.policy.reward
+    return wire.Lift(
+        since=clock_text(lift.at_ns),
+        since_seq=lift.seq,
+        until=None if until is None else clock_text(until),
+        share=lift.terms.design.share,
+        level=LEVEL,
+        method="bounded" if known.is_bounded else "asymptotic",
+        better="lower" if reward is not None and reward.sign < 0 else "higher",
+        policy=_side(known, of_control=False, decisions=lift.decisions[0]),
+        control=_side(known, of_control=True, decisions=lift.decisions[1]),
+        difference=_interval(known.difference(level=LEVEL)),
+        relative=_interval(known.relative(level=LEVEL)),
+        pending=lift.pending,
+        unknown=lift.unknown,
+    )
+
+
+def lift_answer(fold: Fold) -> wire.LiftAnswer:
+    days = {} if fold.lift is None else fold.lift.days
+    told = [
+        wire.LiftOfDay(
+            day=clock_text(day * 86_400_000_000_000)[:10],
+            policy=_side(known, of_control=False),
+            control=_side(known, of_control=True),
+            difference=_interval(known.difference(level=LEVEL)),
+        )
+        for day, known in sorted(days.items())
     ]
+    return wire.LiftAnswer(fold.policy, fold.seq, lift_of(fold), told)
+
+
+def _side(known: Comparison, *, of_control: bool, decisions: int | None = None) -> wire.Side:
+    rewards = int((known.control if of_control else known.policy)[0])
+    mean = _interval(known.mean(of_control=of_control, level=LEVEL))
+    return wire.Side(rewards if decisions is None else decisions, rewards, mean)
+
+
+def _interval(found: Interval | None) -> wire.Interval | None:
+    return None if found is None else wire.Interval(*found)
 
 
 def digest_answer(fold: Fold) -> wire.DigestAnswer:
