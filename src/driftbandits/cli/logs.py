@@ -182,6 +182,48 @@ def import_(
     click.echo(_size(found))
 
 
+@log.command("archive")
+@click.option("--store", "url", metavar="URL", required=True, help="As `serve` has it.")
+@click.option("--policy", required=True, help="Whose log.")
+@click.option(
+    "--to",
+    "folder",
+    metavar="FOLDER",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the files go; the same one every time.",
+)
+@click.option(
+    "--before-days", type=click.FloatRange(min=0), required=True, help="Events that are older."
+)
+def archive(*, url: str, policy: str, folder: Path, before_days: float) -> None:
+    """Move old events of a policy out of a store, into Parquet files.
+
+    \b
+    Example:
+      driftbandits log archive --store sqlite:///driftbandits.db --policy news \\
+          --to archive --before-days 90
+      driftbandits verify --store sqlite:///driftbandits.db --archive archive
+
+    The files are read again and compared before anything is taken out. The service may go on
+    meanwhile; decisions in the archive are not repeated to callers, nor made again (410).
+    """
+    import time
+
+    from driftbandits import store
+    from driftbandits.cli.progress import Progress
+    from driftbandits.cli.serving import check_exists
+    from driftbandits.service.archiving import archive as run
+
+    check_exists(url)
+    progress = Progress()
+    before_ns = time.time_ns() - int(before_days * 86_400e9)
+    with store.open(url) as opened:
+        done = run(opened, policy, folder, before_ns=before_ns, say=progress)
+    progress.end()
+    click.echo(f"{done.written} events more, {done.last} in all, in {folder}")
+
+
 @click.command()
 @click.argument("source", metavar="LOG")
 @click.option("--policy", "names", multiple=True, required=True, help="May be repeated.")

@@ -136,7 +136,13 @@ def serve(
 
 @click.command()
 @_store
-def verify(*, url: str) -> None:
+@click.option(
+    "--archive",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="What `log archive` has taken out, to be replayed with the rest.",
+)
+def verify(*, url: str, archive: Path | None) -> None:
     """Replay every log and check it; exits with 0 when all of it holds.
 
     \b
@@ -144,11 +150,14 @@ def verify(*, url: str) -> None:
       driftbandits verify --store sqlite:///driftbandits.db
     """
     from driftbandits import store
+    from driftbandits.cli.progress import Progress
     from driftbandits.service.verifying import verify as run
 
-    _check_exists(url)
+    check_exists(url)
+    progress = Progress()
     with store.open(url) as log:
-        verdicts = run(log)
+        verdicts = run(log, archive=archive, say=progress)
+    progress.end()
     if not verdicts:
         raise Failed(f"{url} has no policy: there is nothing that could hold")
     for verdict in verdicts:
@@ -173,13 +182,13 @@ def backup(*, url: str, target: str) -> None:
     """
     from driftbandits import store
 
-    _check_exists(url)
+    check_exists(url)
     with store.open(url) as source:
         store.backup(source, target)
     click.echo(target)
 
 
-def _check_exists(url: str) -> None:
+def check_exists(url: str) -> None:
     """Opening a SQLite store makes it; a command that only reads one must not."""
     path = url.removeprefix("sqlite:///")
     if path != url and not Path(path).is_file():
@@ -213,7 +222,7 @@ def list_keys(*, url: str) -> None:
     """List the keys by their ids."""
     from driftbandits import store
 
-    _check_exists(url)
+    check_exists(url)
     with store.open(url) as log, log.read() as session:
         for key in session.api_keys():
             state = "revoked" if key.revoked_ns else "in use"
@@ -227,7 +236,7 @@ def revoke_key(*, url: str, id: str) -> None:
     """Revoke the key with this ID; running services notice within seconds."""
     from driftbandits import store
 
-    _check_exists(url)
+    check_exists(url)
     with store.open(url) as log, log.write() as session:
         if not session.revoke_key(id, at_ns=time.time_ns()):
             raise Failed(f"there is no key {id} in use")

@@ -113,7 +113,7 @@ class Decide(Command):
         self, work: UnitOfWork, fold: Fold, event: Event
     ) -> wire.DecisionAnswer | Refused:
         if event.is_erased:
-            raise gone(self.event_id)
+            raise gone(event, self.event_id)
         record: Decided = unpacked(DECISION, event.body)
         offer = self.offer
         same = (
@@ -215,7 +215,7 @@ class Reward(Command):
         if known.decision is None:
             raise unknown_decision(self.policy, self.event_id, "$.event_id")
         if known.decision.is_erased:
-            raise gone(self.event_id)
+            raise gone(known.decision, self.event_id)
         reported = _reported(known)
         if reported is None:
             return self._learn(work, fold)

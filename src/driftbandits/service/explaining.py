@@ -58,7 +58,7 @@ def one_decision(store: Store, policy: str, event_id: str) -> Logged:
     if known is None or known.decision is None:
         raise unknown_decision(policy, event_id, "event_id")
     if known.decision.is_erased:
-        raise gone(event_id)
+        raise gone(known.decision, event_id)
     return Logged(known.decision, known)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from driftbandits.store import Event
 from driftbandits.wire import Problem
 
 MOVED = "moved"
@@ -59,5 +60,8 @@ def unknown_decision(policy: str, event_id: str, path: str) -> Refused:
     return Refused(404, "unknown_decision", message, path=path)
 
 
-def gone(event_id: str) -> Refused:
+def gone(event: Event, event_id: str) -> Refused:
+    """The content of an event is not here any more; what it stood for was done, and stays."""
+    if event.is_archived:
+        return Refused(410, "archived", f"the events of event_id {event_id!r} are in an archive")
     return Refused(410, "erased", f"the events of event_id {event_id!r} were erased")

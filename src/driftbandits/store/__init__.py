@@ -12,7 +12,7 @@ An `Event` has a gapless `seq` per policy and a checksum that continues the one 
 is a record, see `store.records`.
 """
 
-from driftbandits.store import leases
+from driftbandits.store import archives, leases
 from driftbandits.store.backups import backup
 from driftbandits.store.events import (
     CONFIGURED,
@@ -66,6 +66,7 @@ __all__ = [
     "StoreBusy",
     "StoreError",
     "StoreUnavailable",
+    "archives",
     "backup",
     "checked",
     "leases",

@@ -17,6 +17,9 @@ SLOTS = {DECISION: 1, REWARD: 2, DEFAULT: 2, LATE: 3, CORRECTED: 4}
 START = bytes(16)
 """The checksum before the first event."""
 
+ERASED_ID = "~"
+"""What the token begins with that stands for an erased event_id; no event_id does."""
+
 _SALT_SIZE = 16
 
 
@@ -68,7 +71,13 @@ class Event(NamedTuple):
 
     @property
     def is_erased(self) -> bool:
+        """Whether its content is gone from here, for good or into an archive."""
         return not self.salt
+
+    @property
+    def is_archived(self) -> bool:
+        """Whether its content is in an archive; it has kept its event_id."""
+        return not self.salt and not self.event_id.startswith(ERASED_ID)
 
 
 class Known(NamedTuple):

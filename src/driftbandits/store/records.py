@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+ARCHIVED = "archived"
+
 
 class Record(msgspec.Struct, array_like=True, gc=False):
     """A body."""
@@ -78,8 +80,9 @@ class Erased(Record):
     """Events whose content is gone."""
 
     seqs: tuple[int, ...]
-    reason: str  # request or retention
+    reason: str  # request, retention, or that they are in an archive
     key: str
+    until: int = 0  # of an archive: all events up to this one
 
 
 def without_defaults(record: Record) -> list[Any]:

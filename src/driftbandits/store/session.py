@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Self
 
 from driftbandits.store.events import (
+    ERASED_ID,
     SLOTS,
     START,
     Corrupt,
@@ -72,12 +73,11 @@ class Outline(NamedTuple):
     at_ns: int
     event_id: str
     size: int
-    salt_size: int
 
     @property
     def is_erasable(self) -> bool:
         """Whether it belongs to a decision, and was not erased before."""
-        return self.event_id != "" and self.salt_size > 0
+        return self.event_id[:1] not in ("", ERASED_ID)
 
 
 class Session(ABC):
@@ -130,6 +130,10 @@ class Session(ABC):
         """Until the end nobody else can append to those of these policies that exist."""
         for name in sorted(set(policies)):  # in one order, so that two writers never deadlock
             self._read_row(name, self.for_update)
+
+    def number(self, policy: str) -> int:
+        """By which the events of a policy are found."""
+        return self._existing(policy).number
 
     def head(self, policy: str) -> Head | None:
         row = self._row(policy)
@@ -244,21 +248,21 @@ class Session(ABC):
     def token(self, policy: str, event_id: str) -> str:
         """What stands for an erased event_id: enough to recognise it, too little to read it."""
         text = f"{policy}\0{event_id}".encode()
-        return "~" + hashlib.blake2b(text, digest_size=16, key=self._secret).hexdigest()
+        return ERASED_ID + hashlib.blake2b(text, digest_size=16, key=self._secret).hexdigest()
 
     def matching(self, policy: str, *, first: str, last: str, until: int, limit: int) -> list[int]:
         """The seqs of some events up to `until` that are not erased, by a range of event_ids."""
         rows = self.run(
             "SELECT seq FROM event WHERE policy = ? AND event_id >= ? AND event_id <= ? "
-            "AND event_id > '' AND length(salt) > 0 AND seq <= ? LIMIT ?",
-            (self._existing(policy).number, first, last, until, limit),
+            "AND event_id > '' AND substr(event_id, 1, 1) <> ? AND seq <= ? LIMIT ?",
+            (self._existing(policy).number, first, last, ERASED_ID, until, limit),
         )
         return [seq for (seq,) in rows]
 
     def outlines(self, policy: str, *, after: int, limit: int) -> list[Outline]:
         """What up to `limit` events with a seq above `after` are, without their content."""
         rows = self.run(
-            "SELECT seq, at_ns, event_id, length(body), length(salt) FROM event "
+            "SELECT seq, at_ns, event_id, length(body) FROM event "
             "WHERE policy = ? AND seq > ? ORDER BY seq LIMIT ?",
             (self._existing(policy).number, after, limit),
         )
@@ -288,10 +292,15 @@ class Session(ABC):
     # -- snapshots -------------------------------------------------------------------------------
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot; a foundation of the same event stays one."""
         number = self._existing(snapshot.policy).number
-        self.run("DELETE FROM snapshot WHERE policy = ? AND seq = ?", (number, snapshot.seq))
         self.run(
-            "INSERT INTO snapshot (policy, seq, at_ns, anchor, content) VALUES (?, ?, ?, ?, ?)",
+            "DELETE FROM snapshot WHERE policy = ? AND seq = ? AND anchor <= ?",
+            (number, snapshot.seq, int(snapshot.is_foundation)),
+        )
+        self.run(
+            "INSERT INTO snapshot (policy, seq, at_ns, anchor, content) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (policy, seq) DO NOTHING",
             (number, snapshot.seq, snapshot.at_ns, int(snapshot.is_foundation), snapshot.content),
         )
 
