@@ -2,9 +2,9 @@
 
 Writes a log of so many events into a new SQLite file, through the same fold that serves decisions,
 so that it replays; its last snapshot is as old as one may be. Then a server is started on it and
-killed, `verify` replays all of it, `log archive` moves the older nine tenths into Parquet files, and
-`verify` replays both together. Every command is a process of its own, whose greatest memory is
-printed.
+killed, `verify` replays all of it, `log archive` moves the older nine tenths into Parquet files,
+and `verify` replays both together. Every command is a process of its own, whose greatest memory
+is printed.
 
     python benchmarks/year.py [--events 10000000] [--folder FOLDER] [--start-only]
 """
