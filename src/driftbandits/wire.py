@@ -431,6 +431,7 @@ class PolicyAnswer(Answer, omit_defaults=True):
     beliefs: list[Hypothesis] = []
     accounts: Accounts | None = None
     lift: Lift | None = None
+    notes: list[str] = []  # what who runs this policy should know
 
 
 class PolicySummary(Answer):

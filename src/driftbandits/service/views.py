@@ -13,6 +13,7 @@ from driftbandits.sequences import Comparison, Interval
 from driftbandits.service import changes, snapshots
 from driftbandits.service.fold import Fold, Version
 from driftbandits.service.history import CHANGED, OTHERS, coordinates, names
+from driftbandits.service.notes import notes
 
 LEVEL = 0.95
 """Of the intervals of lift."""
@@ -104,6 +105,7 @@ def policy_answer(fold: Fold) -> wire.PolicyAnswer:
         beliefs=[wire.Hypothesis(**found._asdict()) for found in agent.beliefs],
         accounts=_accounts(fold),
         lift=lift_of(fold),
+        notes=notes(agent.policy),
     )
 
 
