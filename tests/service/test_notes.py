@@ -16,7 +16,7 @@ def made(name):
     return db.policy(name, dim=2, **tuned)
 
 
-@pytest.mark.parametrize("name", (*GROWING, *BOUNDED))
+@pytest.mark.parametrize("name", [*GROWING, *BOUNDED])
 def test_what_grows_with_the_log_says_so(name):
     """Beside the state itself, which has been fed a log and twice as much."""
     agent, sizes = db.Agent(made(name), seed=0), []
