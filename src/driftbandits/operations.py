@@ -100,6 +100,17 @@ REWARD_MANY = Operation(
     answer=wire.RewardsAnswer,
 )
 
+WITHDRAW = Operation(
+    id="withdraw",
+    summary="Take back a decision that was never shown",
+    method="POST",
+    path=f"{_POLICY}/withdrawals",
+    role="writer",
+    request=wire.WithdrawalRequest,
+    answer=wire.WithdrawalAnswer,
+    refused=(404, 409, 410, *_BUSY),
+)
+
 # -- policies ------------------------------------------------------------------------------------
 
 POLICIES = Operation(
@@ -127,6 +138,22 @@ CONFIGURE = Operation(
     answer=wire.PolicyAnswer,
     done=(200, 201),
     refused=_BUSY,
+)
+FREEZE = Operation(
+    id="freeze",
+    summary="Decide with what was learned so far, and learn and forget nothing",
+    method="POST",
+    path=f"{_POLICY}:freeze",
+    role="admin",
+    answer=wire.PolicyAnswer,
+)
+THAW = Operation(
+    id="thaw",
+    summary="Learn again, in the mode before it was frozen",
+    method="POST",
+    path=f"{_POLICY}:thaw",
+    role="admin",
+    answer=wire.PolicyAnswer,
 )
 VERSIONS = Operation(
     id="versions",

@@ -37,6 +37,7 @@ Seconds = Annotated[float, Meta(gt=0, le=10 * 366 * 86400)]
 Mode = Literal["online", "apprentice", "frozen"]
 RewardStatus = Literal["learned", "late", "duplicate", "recorded"]
 How = Literal["fresh", "carried"]
+WithdrawalStatus = Literal["withdrawn", "duplicate"]
 Path = Literal["constant", "wandering", "turning"]
 
 
@@ -187,6 +188,22 @@ class RewardsRequest(Request):
         return 1 + 3 * len(self.rewards)
 
 
+class WithdrawalRequest(Request):
+    """A decision that was never shown; of a list, each place by itself."""
+
+    event_id: EventId
+
+    @property
+    def strings(self) -> int:
+        return 2
+
+
+class WithdrawalAnswer(Answer):
+    """`withdrawn`, or `duplicate` if it was before."""
+
+    status: Annotated[str, _one_of(WithdrawalStatus)]
+
+
 # -- errors --------------------------------------------------------------------------------------
 
 
@@ -291,7 +308,7 @@ class Counts(Answer, omit_defaults=True):
 
     `refused` are decisions with a reward out of range, `clipped` rewards learned from its end.
     `told` are decisions that callers had made by themselves, `corrected` those among them that the
-    service had made as well.
+    service had made as well, `withdrawn` those that were never shown.
     """
 
     decisions: int
@@ -305,6 +322,7 @@ class Counts(Answer, omit_defaults=True):
     clipped: int = 0
     told: int = 0
     corrected: int = 0
+    withdrawn: int = 0
 
 
 class Moved(Answer):
@@ -525,7 +543,9 @@ class ScoredArm(Answer):
 
 
 class Outcome(Answer):
-    """What came of a decision; `kind` is reward, default or late, and erased values are null."""
+    """What came of a decision; `kind` is reward, default, late or withdrawn. A withdrawn one has no
+    value, and one that was erased has lost it.
+    """
 
     kind: str
     value: float | None

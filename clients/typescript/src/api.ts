@@ -47,7 +47,7 @@ export interface Configuration {
  *
  * `refused` are decisions with a reward out of range, `clipped` rewards learned from its end.
  * `told` are decisions that callers had made by themselves, `corrected` those among them that the
- * service had made as well.
+ * service had made as well, `withdrawn` those that were never shown.
  */
 export interface Counts {
   decisions: number;
@@ -61,6 +61,7 @@ export interface Counts {
   clipped?: number;
   told?: number;
   corrected?: number;
+  withdrawn?: number;
 }
 
 /**
@@ -286,7 +287,10 @@ export interface OfferedArm {
   features?: Record<string, unknown>;
 }
 
-/** What came of a decision; `kind` is reward, default or late, and erased values are null. */
+/**
+ * What came of a decision; `kind` is reward, default, late or withdrawn. A withdrawn one has no
+ * value, and one that was erased has lost it.
+ */
 export interface Outcome {
   kind: string;
   value: number | null;
@@ -443,6 +447,17 @@ export interface VersionsAnswer {
   versions: Configuration[];
 }
 
+/** `withdrawn`, or `duplicate` if it was before. */
+export interface WithdrawalAnswer {
+  status: "withdrawn" | "duplicate" | (string & {});
+}
+
+/** A decision that was never shown; of a list, each place by itself. */
+export interface WithdrawalRequest {
+  /** chosen by the caller */
+  event_id: string;
+}
+
 export interface Operations {
   /** Choose an arm; the same request again gives the same answer */
   decide: {
@@ -472,6 +487,13 @@ export interface Operations {
     body: RewardsRequest;
     answer: RewardsAnswer;
   };
+  /** Take back a decision that was never shown */
+  withdraw: {
+    names: { policy: string };
+    query: {};
+    body: WithdrawalRequest;
+    answer: WithdrawalAnswer;
+  };
   /** Estimate, radius, memory and counts of a policy */
   policy: {
     names: { policy: string };
@@ -484,6 +506,20 @@ export interface Operations {
     names: { policy: string };
     query: {};
     body: PolicyRequest;
+    answer: PolicyAnswer;
+  };
+  /** Decide with what was learned so far, and learn and forget nothing */
+  freeze: {
+    names: { policy: string };
+    query: {};
+    body: undefined;
+    answer: PolicyAnswer;
+  };
+  /** Learn again, in the mode before it was frozen */
+  thaw: {
+    names: { policy: string };
+    query: {};
+    body: undefined;
     answer: PolicyAnswer;
   };
   /** The policies that this key may see */
@@ -570,8 +606,11 @@ export const OPERATIONS = {
   decide_many: { method: "POST", path: "/v1/policies/{policy}/decisions:batch" },
   reward: { method: "POST", path: "/v1/policies/{policy}/rewards" },
   reward_many: { method: "POST", path: "/v1/policies/{policy}/rewards:batch" },
+  withdraw: { method: "POST", path: "/v1/policies/{policy}/withdrawals" },
   policy: { method: "GET", path: "/v1/policies/{policy}" },
   configure: { method: "PUT", path: "/v1/policies/{policy}" },
+  freeze: { method: "POST", path: "/v1/policies/{policy}:freeze" },
+  thaw: { method: "POST", path: "/v1/policies/{policy}:thaw" },
   policies: { method: "GET", path: "/v1/policies" },
   versions: { method: "GET", path: "/v1/policies/{policy}/versions" },
   digest: { method: "GET", path: "/v1/policies/{policy}/digest" },

@@ -83,7 +83,7 @@ class Methods:
         features are `db.Features`, or the plain data of them.
 
         Further ones say how it is served: mode, reward_wait_s, default_reward, half_life_s,
-        window_s, seed, control.
+        window_s, seed, control, shares, budget, limit_window.
         """
         body = {"name": name, **arguments}  # the service knows which there are
         if hasattr(body.get("features"), "to_dict"):
@@ -169,6 +169,22 @@ class Methods:
         later = [Item("reward", policy, one.event_id, encoded(one)) for one in each]
         queued = [Reward(_QUEUED) for _ in each]
         return replace(asked, stand_in=StandIn(BUDGET_S, queued, queued, later))
+
+    @method
+    def withdraw(self, policy: str, event_id: str) -> Call[wire.WithdrawalAnswer]:
+        """Take back a decision that was never shown; of a list, each place by itself."""
+        body = wire.WithdrawalRequest(event_id)
+        return call(operations.WITHDRAW, policy=policy, body=body)
+
+    @method
+    def freeze(self, policy: str) -> Call[PolicyState]:
+        """Let a policy decide with what it has learned so far, and learn and forget nothing."""
+        return call(operations.FREEZE, policy=policy)
+
+    @method
+    def thaw(self, policy: str) -> Call[PolicyState]:
+        """Let a frozen policy learn again, in the mode that it had before."""
+        return call(operations.THAW, policy=policy)
 
     @method
     def policies(self) -> Call[list[PolicySummary]]:

@@ -130,10 +130,11 @@ class Application:
         policy = event_id = ""
         if path.startswith(_POLICIES):
             policy, slash, rest = path[len(_POLICIES) :].partition("/")
+            policy, colon, verb = policy.partition(":")
             if rest.startswith(_EXPLANATIONS):
                 event_id = rest[len(_EXPLANATIONS) :]  # which may have slashes of its own
                 rest = _EXPLANATIONS + "{event_id}" if event_id else rest
-            path = _POLICY + slash + rest if policy else path
+            path = _POLICY + colon + verb + slash + rest if policy else path
         return self._endpoints.get(path, self._missing), policy, event_id
 
     @asynccontextmanager

@@ -27,6 +27,7 @@ from driftbandits.store import (
     DUPLICATE,
     LATE,
     REFUSED,
+    WITHDRAWN,
     Event,
     Known,
 )
@@ -35,6 +36,7 @@ from driftbandits.store.records import (
     Conflicted,
     Decided,
     Rewarded,
+    Withdrawn,
     unpacked,
 )
 
@@ -216,10 +218,13 @@ class Reward(Command):
             raise unknown_decision(self.policy, self.event_id, "$.event_id")
         if known.decision.is_erased:
             raise gone(known.decision, self.event_id)
+        told = Conflicted("reward", self.value, self.key)
+        if _is_withdrawn(known):
+            _note(work, fold, CONFLICT, self.event_id, told)
+            return _conflict(f"event_id {self.event_id!r} was withdrawn")
         reported = _reported(known)
         if reported is None:
             return self._learn(work, fold)
-        told = Conflicted("reward", self.value, self.key)
         if reported == self.value:
             _note(work, fold, DUPLICATE, self.event_id, told)
             return wire.RewardAnswer("duplicate")
@@ -265,6 +270,10 @@ def _is_accepted(value: float, policy: Policy | None) -> bool:
     return low <= value <= high
 
 
+def _is_withdrawn(known: Known) -> bool:
+    return known.outcome is not None and known.outcome.kind == WITHDRAWN
+
+
 def _reported(known: Known) -> float | None:
     """The value that a caller has reported, if one has: a default is not a report."""
     for event in (known.late, known.outcome):
@@ -283,6 +292,40 @@ def _note(work: UnitOfWork, fold: Fold, kind: str, event_id: str, record: Confli
 def _conflict(message: str) -> Refused:
     """An answer, and not an exception: the conflict is an event that has to be committed."""
     return Refused(409, "conflict", message)
+
+
+class Withdraw(Command):
+    """A decision that was never shown."""
+
+    is_quick = True
+
+    def __init__(self, policy: str, event_id: str, *, key: str) -> None:
+        super().__init__(policy)
+        self.event_id = event_id
+        self.key = key
+
+    @property
+    def event_ids(self) -> Sequence[str]:
+        return [self.event_id]
+
+    def run(self, work: UnitOfWork) -> wire.WithdrawalAnswer | Refused:
+        fold = work.fold(self.policy)
+        known = work.known(self.policy, self.event_id)
+        if known.decision is None:
+            raise unknown_decision(self.policy, self.event_id, "$.event_id")
+        if known.decision.is_erased:
+            raise gone(known.decision, self.event_id)
+        told = Conflicted("withdrawal", None, self.key)
+        if _is_withdrawn(known):
+            _note(work, fold, DUPLICATE, self.event_id, told)
+            return wire.WithdrawalAnswer("duplicate")
+        if known.outcome is not None or known.late is not None:
+            _note(work, fold, CONFLICT, self.event_id, told)
+            return _conflict(f"event_id {self.event_id!r} has a reward, so it was shown")
+        work.touched.add(self.policy)
+        fold.withdraw(self.event_id, work.time_for(fold))
+        work.append(fold, WITHDRAWN, self.event_id, Withdrawn(self.key))
+        return wire.WithdrawalAnswer("withdrawn")
 
 
 class Many(Command):

@@ -12,7 +12,7 @@ from driftbandits.agent import UnknownDecision
 from driftbandits.service.fold import Fold, offer_of
 from driftbandits.service.refusals import gone, unknown_decision, unknown_policy
 from driftbandits.service.views import clock_text
-from driftbandits.store import CORRECTED, DECISION, Event, Known, Store
+from driftbandits.store import CORRECTED, DECISION, WITHDRAWN, Event, Known, Store
 from driftbandits.store.records import Decided, unpacked
 
 MOST_EXPLANATIONS = 50
@@ -127,5 +127,6 @@ def _outcome(known: Known) -> wire.Outcome | None:
     event = known.outcome or known.late
     if event is None:
         return None
-    value = None if event.is_erased else unpacked(event.kind, event.body).value
+    has_value = event.kind != WITHDRAWN and not event.is_erased
+    value = unpacked(event.kind, event.body).value if has_value else None
     return wire.Outcome(event.kind, value, clock_text(event.at_ns))

@@ -49,6 +49,7 @@ from driftbandits.store import (
     REFUSED,
     REWARD,
     START,
+    WITHDRAWN,
     Event,
     Head,
 )
@@ -456,6 +457,14 @@ class Fold:
             if waiting is not None and waiting.number:
                 self.playing.withdraw(waiting.number)
 
+    def withdraw(self, event_id: str, at_ns: int) -> None:
+        """A decision was never shown: it has no outcome, and cost nothing."""
+        self._put_in(self.accounts.charged.get(event_id, 0.0))
+        waiting = self._close(event_id)
+        if waiting is not None and waiting.number:
+            self.playing.withdraw(waiting.number)
+        self._step(WITHDRAWN, at_ns)
+
     def is_open(self, event_id: str) -> bool:
         return event_id in self.pending
 
@@ -540,6 +549,8 @@ class Fold:
             asked = REWARD if kind == LATE else kind
             done = self.reward(event.event_id, record.value, at_ns, kind=asked)
             self.differences += done != kind
+        elif kind == WITHDRAWN:
+            self.withdraw(event.event_id, at_ns)
         elif kind == CONFIGURED:
             self.configure(record, at_ns)
         elif kind == ERASED:

@@ -22,6 +22,7 @@ from driftbandits.service.explaining import (
     one_decision,
     one_explained,
 )
+from driftbandits.service.freezing import Freeze
 from driftbandits.service.kernels import make_policy_ready
 from driftbandits.service.logs import json_events, parquet
 from driftbandits.service.metrics import Scrape
@@ -111,6 +112,11 @@ async def reward_many(gate: Gate, call: Call) -> Reply:
     return Reply(wire.RewardsAnswer(_results(wire.RewardResult, results)))
 
 
+@ROUTES.serve(operations.WITHDRAW)
+def withdraw(gate: Gate, call: Call) -> commands.Withdraw:
+    return commands.Withdraw(call.policy, call.body.event_id, key=call.caller.key)
+
+
 # -- policies ------------------------------------------------------------------------------------
 
 
@@ -136,6 +142,16 @@ async def configure(gate: Gate, call: Call) -> Reply:
     command = commands.Configure(call.policy, record, seed=call.body.seed, fresh=call.body.fresh)
     changed, answer = await _do(gate, command)
     return Reply(answer, 201 if changed and answer.version == 1 else 200)
+
+
+@ROUTES.serve(operations.FREEZE)
+def freeze(gate: Gate, call: Call) -> Freeze:
+    return Freeze(call.policy, True, key=call.caller.key)
+
+
+@ROUTES.serve(operations.THAW)
+def thaw(gate: Gate, call: Call) -> Freeze:
+    return Freeze(call.policy, False, key=call.caller.key)
 
 
 @ROUTES.serve(operations.POLICIES)

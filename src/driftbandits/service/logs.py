@@ -20,6 +20,7 @@ from driftbandits.store import (
     DUPLICATE,
     ERASED,
     REFUSED,
+    WITHDRAWN,
     Event,
 )
 from driftbandits.store.records import unpacked
@@ -62,6 +63,8 @@ def event_answer(event: Event) -> EventAnswer:
         answer.configuration = configuration(Version(event.seq, event.at_ns, record, how, None))
     elif event.kind in (DUPLICATE, CONFLICT, REFUSED):
         answer.what, answer.value = record.what, record.value
+    elif event.kind == WITHDRAWN:
+        pass  # it has nothing but its id
     elif event.kind == ERASED:
         answer.seqs, answer.reason = list(record.seqs), record.reason
     else:

@@ -17,6 +17,7 @@ from driftbandits.store import (
     DEFAULT,
     LATE,
     REWARD,
+    WITHDRAWN,
     Corrupt,
     Event,
     Known,
@@ -38,6 +39,7 @@ _PARTS = {
     CORRECTED: "decision",
     REWARD: "outcome",
     DEFAULT: "outcome",
+    WITHDRAWN: "outcome",
     LATE: "late",
 }
 

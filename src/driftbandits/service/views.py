@@ -67,6 +67,7 @@ def counts(fold: Fold) -> wire.Counts:
         clipped=count["clipped"],
         told=count["told"],
         corrected=count["corrected"],
+        withdrawn=count["withdrawn"],
     )
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 CONFIGURED, DECISION, CORRECTED = "configured", "decision", "corrected"
-REWARD, DEFAULT, LATE = "reward", "default", "late"
+REWARD, DEFAULT, LATE, WITHDRAWN = "reward", "default", "late", "withdrawn"
 DUPLICATE, CONFLICT, REFUSED, ERASED = "duplicate", "conflict", "refused", "erased"
 
-SLOTS = {DECISION: 1, REWARD: 2, DEFAULT: 2, LATE: 3, CORRECTED: 4}
+SLOTS = {DECISION: 1, REWARD: 2, DEFAULT: 2, WITHDRAWN: 2, LATE: 3, CORRECTED: 4}
 """An event_id has at most one event in each slot; the other kinds may repeat."""
 
 START = bytes(16)
@@ -84,7 +84,7 @@ class Known(NamedTuple):
     """What the log holds about an event_id."""
 
     decision: Event | None = None  # or what corrected it
-    outcome: Event | None = None  # what was learned: a reward or the default
+    outcome: Event | None = None  # what was learned, a reward or the default; or its withdrawal
     late: Event | None = None
 
 

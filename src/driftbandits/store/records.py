@@ -68,10 +68,16 @@ class Rewarded(Record):
     key: str
 
 
+class Withdrawn(Record):
+    """A decision that was never shown: it will have no outcome."""
+
+    key: str
+
+
 class Conflicted(Record):
     """A request that contradicts what is known about its event_id, or a reward out of range."""
 
-    what: str  # decision or reward
+    what: str  # decision, reward or withdrawal
     value: float | None
     key: str
 
@@ -101,6 +107,7 @@ _KINDS: dict[str, type[Record]] = {
     "reward": Rewarded,
     "default": Rewarded,
     "late": Rewarded,
+    "withdrawn": Withdrawn,
     "duplicate": Conflicted,
     "conflict": Conflicted,
     "refused": Conflicted,
