@@ -16,6 +16,21 @@ export interface Arm {
   features?: Record<string, unknown>;
 }
 
+/** How often an arm was played, and what has come of it. */
+export interface ArmCounts {
+  decisions: number;
+  rewards: number;
+  reward_sum: number;
+}
+
+/** Some minutes from `at` on, by arm; `others` are those that were played least. */
+export interface ArmsPart {
+  at: string;
+  minutes: number;
+  arms: Record<string, ArmCounts>;
+  others?: ArmCounts | null;
+}
+
 /**
  * One version of a policy; it decided from `since_seq` on.
  *
@@ -131,7 +146,8 @@ export interface DecisionsRequest {
  * A change that the policy noticed in `round`, and believes to have come before `change`.
  *
  * Of `auto` the statistic is the probability of a change, and `size` by how much mean rewards have
- * changed.
+ * changed. `since` is when that was, to the minute, and `moved` and `arms` are the coefficients
+ * and the mean rewards of arms that differ most, where the last day still tells.
  */
 export interface Detection {
   round: number;
@@ -140,6 +156,9 @@ export interface Detection {
   threshold: number;
   change: number | null;
   size?: number | null;
+  since?: string | null;
+  moved?: Moved[];
+  arms?: Moved[];
 }
 
 /** A fingerprint of the state that the first `seq` events make. */
@@ -246,10 +265,12 @@ export interface HealthAnswer {
   status: string;
 }
 
-/** The last day, minutes without events left out. */
+/** The last day, minutes without events left out; as of event `seq`. */
 export interface HistoryAnswer {
   policy: string;
   minutes: Minute[];
+  seq?: number;
+  arms?: ArmsPart[];
 }
 
 /**
@@ -266,7 +287,60 @@ export interface Hypothesis {
   prior?: number | null;
 }
 
-/** `at` is when the minute began; sums are over learned values. */
+/** An estimate and where the truth lies, watched at any time; null where that is not known. */
+export interface Interval {
+  value: number;
+  low: number | null;
+  high: number | null;
+}
+
+/**
+ * The policy beside its control since event `since_seq`, averages over that time.
+ *
+ * `until` is where the decisions end that are counted, null where all with a known outcome are.
+ * `pending` are not counted yet, `unknown` never will. `relative` is the difference as a share of
+ * the control's mean. `method` is bounded, where intervals hold for any number of rewards, or
+ * asymptotic, for many of them. `better` says which rewards are: higher, or lower ones of a cost.
+ */
+export interface Lift {
+  since: string;
+  since_seq: number;
+  until: string | null;
+  share: number;
+  level: number;
+  method: string;
+  better: string;
+  policy: Side;
+  control: Side;
+  difference: Interval | null;
+  relative: Interval | null;
+  pending: number;
+  unknown: number;
+}
+
+/** As of event `seq`; null where there never was a control. The last days, oldest first. */
+export interface LiftAnswer {
+  policy: string;
+  seq: number;
+  lift: Lift | null;
+  days: LiftOfDay[];
+}
+
+/** The same of the decisions of one day, UTC; each day has an interval of its own. */
+export interface LiftOfDay {
+  day: string;
+  policy: Side;
+  control: Side;
+  difference: Interval | null;
+}
+
+/**
+ * What was decided in the minute that began `at`, and what has come of it so far.
+ *
+ * Sums are over rewards as they were learned, defaults among them, whenever they came. `pending`
+ * are decisions whose outcome is open. `theta` is the estimate as the minute began, and `round`
+ * how many decisions there were before.
+ */
 export interface Minute {
   at: string;
   decisions: number;
@@ -274,6 +348,15 @@ export interface Minute {
   reward_sum: number;
   reward_square_sum: number;
   theta: number[];
+  pending?: number;
+  round?: number;
+}
+
+/** A coefficient, or the mean reward of an arm, before and after a change. */
+export interface Moved {
+  name: string;
+  before: number;
+  after: number;
 }
 
 /**
@@ -335,6 +418,8 @@ export interface PolicyAnswer {
   names?: string[] | null;
   beliefs?: Hypothesis[];
   accounts?: Accounts | null;
+  lift?: Lift | null;
+  notes?: string[];
 }
 
 /** The arguments of `driftbandits.policy`, and how they are served. */
@@ -442,6 +527,13 @@ export interface ScoredArm {
   parts?: Record<string, number>;
 }
 
+/** Decisions of one side, and the rewards that count so far; the mean is of all decisions. */
+export interface Side {
+  decisions: number;
+  rewards: number;
+  mean: Interval | null;
+}
+
 /** Oldest first. */
 export interface VersionsAnswer {
   versions: Configuration[];
@@ -543,10 +635,17 @@ export interface Operations {
     body: undefined;
     answer: DigestAnswer;
   };
+  /** The policy beside its control, with intervals that may be looked at at any time */
+  lift: {
+    names: { policy: string };
+    query: {};
+    body: undefined;
+    answer: LiftAnswer;
+  };
   /** The last day by the minute */
   history: {
     names: { policy: string };
-    query: { after?: number };
+    query: { after?: number; since?: number };
     body: undefined;
     answer: HistoryAnswer;
   };
@@ -614,6 +713,7 @@ export const OPERATIONS = {
   policies: { method: "GET", path: "/v1/policies" },
   versions: { method: "GET", path: "/v1/policies/{policy}/versions" },
   digest: { method: "GET", path: "/v1/policies/{policy}/digest" },
+  lift: { method: "GET", path: "/v1/policies/{policy}/lift" },
   history: { method: "GET", path: "/v1/policies/{policy}/history" },
   explanations: { method: "GET", path: "/v1/policies/{policy}/explanations" },
   explanation: { method: "GET", path: "/v1/policies/{policy}/explanations/{event_id}" },
