@@ -6,7 +6,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from driftbandits.client import Client
-from driftbandits.service.metrics import BATCH_BUCKETS, BUCKETS_S, Metrics, Scrape
+from driftbandits.service.metrics import BATCH_BUCKETS, BUCKETS_S, MOST_ARMS, Metrics, Scrape
 from servers import Served
 
 ARMS = {"a": [1.0, 0.0], "b": [0.0, 0.5]}
@@ -19,6 +19,11 @@ KINDS = {
     "driftbandits_request_seconds": "histogram",
     "driftbandits_transaction_seconds": "histogram",
     "driftbandits_transaction_requests": "histogram",
+    "driftbandits_commit_seconds": "histogram",
+    "driftbandits_queue_seconds": "histogram",
+    "driftbandits_reward": "summary",
+    "driftbandits_arm_decisions": "counter",
+    "driftbandits_detections": "gauge",
     "driftbandits_events": "counter",
     "driftbandits_pending": "gauge",
     "driftbandits_rewards_clipped": "counter",
@@ -77,6 +82,41 @@ def test_what_a_service_counts(served):
     in_transactions = value(text, "driftbandits_transaction_requests_sum")
     assert in_transactions >= 5.0
     assert value(text, "driftbandits_transaction_seconds_count") <= in_transactions
+
+
+def test_what_was_played_and_earned(served):
+    with Client(served.address) as client:
+        client.put_policy("news", "LinUCB", dim=2)
+        shown = [client.decide("news", ARMS, event_id=f"e{i}").arm for i in range(6)]
+        for i, reward in enumerate((0.5, -0.25, 1.0)):
+            client.reward("news", f"e{i}", reward)
+        client.reward("news", "e0", 0.5)  # a duplicate earns nothing
+        told = client.decide("news", ARMS, event_id="away", fallback="b", budget=60.0)
+        text = httpx.get(f"{served.address}/metrics").text
+    assert not told.told
+    for arm in ARMS:
+        count = (*shown, told.arm).count(arm)
+        if count:
+            assert value(text, "driftbandits_arm_decisions_total", policy="news", arm=arm) == count
+    assert value(text, "driftbandits_reward_count", policy="news") == 3.0
+    assert value(text, "driftbandits_reward_sum", policy="news") == 1.25
+    assert value(text, "driftbandits_detections", policy="news") == 0.0
+    assert value(text, "driftbandits_commit_seconds_count") >= 10.0
+    assert value(text, "driftbandits_queue_seconds_count") >= 11.0
+
+
+def test_a_policy_with_many_arms_has_few_lines(served):
+    with Client(served.address) as client:
+        client.put_policy("news", "greedy", dim=1)
+        for i in range(2 * MOST_ARMS):
+            client.decide("news", {f"arm{i}": [1.0]})
+            client.decide("news", {f"arm{i}": [1.0]})
+        text = httpx.get(f"{served.address}/metrics").text
+    lines = families(text)["driftbandits_arm_decisions"].samples
+    assert len(lines) == MOST_ARMS + 1
+    assert sum(line.value for line in lines) == 4 * MOST_ARMS
+    others = {"policy": "news", "arm": "(others)"}
+    assert value(text, "driftbandits_arm_decisions_total", **others) == 2 * MOST_ARMS
 
 
 def test_a_histogram_counts_what_is_as_small_as_an_edge():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -76,6 +78,15 @@ _store = click.option(
     type=click.FloatRange(min=0, min_open=True),
     help="Erase the content of older events.",
 )
+@click.option(
+    "--log",
+    "log_kind",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How messages on stderr look; JSON lines have no content of requests.",
+)
+@click.option("--access-log", is_flag=True, help="A message for every request.")
 def serve(
     *,
     url: str,
@@ -90,6 +101,8 @@ def serve(
     max_state: int,
     max_states: int,
     retention_days: float | None,
+    log_kind: str,
+    access_log: bool,
 ) -> None:
     """Serve decisions over HTTP, from a log that loses nothing.
 
@@ -98,6 +111,7 @@ def serve(
       driftbandits serve
       driftbandits serve --store postgresql://bandits@db/bandits --host 0.0.0.0
     """
+    from driftbandits.service.journal import journal
     from driftbandits.service.limits import Limits
     from driftbandits.service.serving import Service, Settings, check_address, check_advertised
 
@@ -122,16 +136,23 @@ def serve(
         ),
         retention_days=retention_days,
         advertise=advertise,
+        access_log=access_log,
     )
     service = Service(settings)
     told = service.announcement
     click.echo(f"driftbandits serves on {told.address}")
-    click.echo(f"data: {told.store}")
+    click.echo(f"data: {_without_password(told.store)}")
     if told.first_key is not None:
         click.echo(f"first admin key, shown this once: {told.first_key}")
     sys.stdout.flush()
-    if service.run():
+    with journal(log_kind) if log_kind == "json" or access_log else nullcontext():
+        code = service.run()
+    if code:
         raise Failed("the writer has died; see the messages above")
+
+
+def _without_password(url: str) -> str:
+    return re.sub(r"(?<=://)([^:/@]*):[^/]*@", r"\1:***@", url)
 
 
 @click.command()

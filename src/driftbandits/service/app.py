@@ -81,12 +81,21 @@ class Application:
     """What is served; without a keyring everybody may do everything."""
 
     def __init__(
-        self, engine: Engine, *, keyring: Keyring | None = None, limits: Limits | None = None
+        self,
+        engine: Engine,
+        *,
+        keyring: Keyring | None = None,
+        limits: Limits | None = None,
+        access_log: bool = False,
     ) -> None:
         self._engine = engine
         self._keyring = keyring
         self._gate = gate = Gate(
-            engine, keyring=keyring, limits=limits or Limits(), metrics=engine.metrics
+            engine,
+            keyring=keyring,
+            limits=limits or Limits(),
+            metrics=engine.metrics,
+            access_log=access_log,
         )
         public: Mapping[str, Any] = {"role": None, "limited": False}
         page = {"GET": Action(_page, **public)}

@@ -367,13 +367,13 @@ class Connection(asyncio.Protocol):
         exchange.body = b""
         exchange.give_room_back()
         envelope = exchange.envelope
+        reply = envelope.endpoint.finish(envelope, reply, time.perf_counter() - exchange.began)
         ends = reply.is_last or not exchange.keep_alive or self._is_last
         if not self._transport.is_closing():
             bodiless = envelope.method == "HEAD"
             self._transport.write(written(reply, closing=ends, bodiless=bodiless))
             if ends:
                 self._transport.close()
-        envelope.endpoint.count(envelope, reply.status, time.perf_counter() - exchange.began)
         if exchange.is_whole and not ends:
             self._end_exchange()
 

@@ -19,6 +19,7 @@ from driftbandits.service.engine import Engine
 from driftbandits.service.exports import Exports
 from driftbandits.service.forwarding import FORWARDED, Forwarding, head_for, was_moved
 from driftbandits.service.hosts import is_loopback
+from driftbandits.service.journal import ACCESS, new_request_id
 from driftbandits.service.limits import Limits, Room
 from driftbandits.service.metrics import Metrics
 from driftbandits.service.refusals import Elsewhere, Refused, too_large, unavailable
@@ -33,6 +34,7 @@ _NAME, _ID = re.compile(NAME_PATTERN), re.compile(ID_PATTERN)
 
 
 _LARGE_BODY = 64 * 1024
+REQUEST_ID = b"x-request-id"
 _LONGEST_SEARCH_S = 8.0
 _SEARCH_EVERY_S = 0.05
 
@@ -93,6 +95,7 @@ class Envelope:
         "path",
         "policy",
         "query_string",
+        "request_id",
         "sent_on",
         "target",
     )
@@ -118,6 +121,8 @@ class Envelope:
         self.query_string = query_string
         self.target = target  # path and query as they came
         self.headers = headers
+        given = headers.get(REQUEST_ID, b"").decode("latin-1")
+        self.request_id = given if _ID.match(given) else ""
         self.accept = headers.get(b"accept", b"").decode("latin-1")
         self.admitted: tuple[int, Caller] | None = None  # by which edition of the keys
         self.sent_on: tuple[str, bytes] | None = None  # to whom, and what comes before the length
@@ -155,11 +160,13 @@ class Gate:
         keyring: Keyring | None,
         limits: Limits,
         metrics: Metrics,
+        access_log: bool = False,
     ) -> None:
         self.engine = engine
         self.keyring = keyring
         self.limits = limits
         self.metrics = metrics
+        self.access = logging.getLogger(ACCESS) if access_log else None
         self.tasks: set[asyncio.Task[None]] = set()  # the loop itself does not hold them
         self.room = Room(limits.waiting_bytes)
         self.exports = Exports()
@@ -391,18 +398,38 @@ class Endpoint:
     def refusal(self, envelope: Envelope, error: Exception) -> Reply:
         """What to answer where something was raised."""
         if isinstance(error, Refused):
-            refused = error
-        elif isinstance(error, StoreError):
-            logger.error("%s", error)
+            return refusal(error, allow=self._allow)
+        id = envelope.request_id or new_request_id()
+        about = {"request_id": id}
+        if isinstance(error, StoreError):
+            logger.error("%s", error, extra=about)
             refused = unavailable("storage_unavailable", "the log cannot be read at present")
         else:
-            logger.error("%s %s failed", envelope.method, self._route, exc_info=error)
+            logger.error("%s %s failed", envelope.method, self._route, exc_info=error, extra=about)
             refused = Refused(500, "internal", "the request failed")
-        return refusal(refused, allow=self._allow)
+        return refusal(refused).with_header(REQUEST_ID, id.encode())
 
-    def count(self, envelope: Envelope, status: int, seconds: float) -> None:
+    def finish(self, envelope: Envelope, reply: Reply, seconds: float) -> Reply:
+        """Count and log an answer; the reply as it leaves, with the id of its request if any."""
         method = envelope.method if envelope.method in self._actions else "other"
-        self._gate.metrics.request(method, self._route, status, seconds)
+        self._gate.metrics.request(method, self._route, reply.status, seconds)
+        access = self._gate.access
+        if access is None and not envelope.request_id:
+            return reply
+        known = dict(reply.headers).get(REQUEST_ID, b"").decode()
+        id = known or envelope.request_id or new_request_id()
+        if access is not None:
+            about = {
+                "request_id": id,
+                "method": method,
+                "route": self._route,
+                "status": reply.status,
+                "ms": round(1e3 * seconds, 3),
+                "policy": envelope.policy if _NAME.match(envelope.policy) else "",
+                "key": envelope.admitted[1].key if envelope.admitted else "",
+            }
+            access.info("%s %s %d", method, self._route, reply.status, extra=about)
+        return reply if known else reply.with_header(REQUEST_ID, id.encode())
 
 
 def _call(action: Action, envelope: Envelope, raw: bytes) -> Call:

@@ -79,7 +79,9 @@ class Engine:
         self.metrics = metrics or Metrics()
         self.owners = Owners(open_store, me or leases.this_process(""))
         self._open_store = open_store
-        self._transactions = Transactions(self.owners, clock=clock, snapshot_every=snapshot_every)
+        self._transactions = Transactions(
+            self.owners, self.metrics, clock=clock, snapshot_every=snapshot_every
+        )
         self._upkeep = Upkeep(self._transactions, retention_days=retention_days)
         self._on_death = on_death
         self._queue_limit = queue_limit
@@ -198,7 +200,10 @@ class Engine:
         self._last_lane = next((k for k in following if self._lanes[k]), self._last_lane)
         waiting = self._lanes[self._last_lane]
         most = min(MOST_IN_A_TRANSACTION, len(waiting))
-        return [waiting.popleft() for _ in range(most)]
+        taken, now = [waiting.popleft() for _ in range(most)], time.monotonic()
+        for job in taken:
+            self.metrics.queue.observe(now - job.since)
+        return taken
 
     def _refuse_old(self) -> None:
         """Tell those for whom no turn came; by a timer too, because a turn may be long."""

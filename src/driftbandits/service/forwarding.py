@@ -20,7 +20,7 @@ from driftbandits.store.leases import Peer
 from driftbandits.wire import ErrorAnswer
 
 FORWARDED = b"x-driftbandits-forwarded"
-_HANDED_ON = (b"authorization", b"accept", b"content-type")
+_HANDED_ON = (b"authorization", b"accept", b"content-type", b"x-request-id")
 _MOVED = b'"code":"%b"' % MOVED.encode()
 _END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)

@@ -7,8 +7,9 @@ looks.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import (
@@ -16,12 +17,17 @@ from prometheus_client.metrics_core import (
     GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
+    SummaryMetricFamily,
 )
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from driftbandits.service.fold import CLIPPED, TOLD, Fold
+from driftbandits.store import CORRECTED, DECISION, DEFAULT, REWARD
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+MOST_ARMS = 30
+"""Of a policy that have a line of their own."""
+
 BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -46,6 +52,31 @@ class Histogram:
         return buckets
 
 
+class Tally:
+    """What this process has committed of one policy: rewards, and what was played.
+
+    An arm that has a line of its own keeps it, so that no counter ever goes back. While there are
+    few arms all of them have one; those that come later share one.
+    """
+
+    def __init__(self) -> None:
+        self.rewards = 0
+        self.reward_sum = 0.0
+        self.arms: Counter[str] = Counter()
+        self.other_arms = 0
+
+    def add(self, kind: str, record: Any) -> None:
+        if kind in (DECISION, CORRECTED):
+            arm = record.arms[record.index]
+            if arm in self.arms or len(self.arms) < MOST_ARMS:
+                self.arms[arm] += 1
+            else:
+                self.other_arms += 1
+        elif kind in (REWARD, DEFAULT):
+            self.rewards += 1
+            self.reward_sum += record.value
+
+
 class Metrics:
     """What the process counts about itself."""
 
@@ -54,6 +85,9 @@ class Metrics:
         self.seconds: dict[str, Histogram] = {}
         self.batches = Histogram(BATCH_BUCKETS)
         self.transactions = Histogram(BUCKETS_S)
+        self.commits = Histogram(BUCKETS_S)
+        self.queue = Histogram(BUCKETS_S)
+        self.tallies: defaultdict[str, Tally] = defaultdict(Tally)
         self.refused_overload = 0
         self.forwarded = 0  # requests that were handed to another process
 
@@ -63,6 +97,12 @@ class Metrics:
         if histogram is None:
             histogram = self.seconds[route] = Histogram(BUCKETS_S)
         histogram.observe(seconds)
+
+    def committed(self, events: Iterable[tuple[str, str, Any]], seconds: float) -> None:
+        """Events by policy, kind and record; the commit itself took so long."""
+        self.commits.observe(seconds)
+        for policy, kind, record in events:
+            self.tallies[policy].add(kind, record)
 
     def transaction(self, jobs: int, seconds: float) -> None:
         self.batches.observe(jobs)
@@ -145,6 +185,13 @@ class Scrape(Collector):
             buckets=sizes.buckets(),
             sum_value=sizes.sum,
         )
+        for name, about, seen in (
+            ("commit_seconds", "time to bring a transaction to disk", self._metrics.commits),
+            ("queue_seconds", "time that a request waited for its turn", self._metrics.queue),
+        ):
+            yield HistogramMetricFamily(
+                f"driftbandits_{name}", about, buckets=seen.buckets(), sum_value=seen.sum
+            )
 
     def _of_policies(self) -> Iterator[Metric]:
         events = CounterMetricFamily(
@@ -177,3 +224,30 @@ class Scrape(Collector):
             pending.add_metric((fold.policy,), len(fold.pending))
             differences.add_metric((fold.policy,), fold.differences)
         yield from (events, clipped, told, pending, differences)
+        yield from self._of_what_is_learned()
+
+    def _of_what_is_learned(self) -> Iterator[Metric]:
+        rewards = SummaryMetricFamily(
+            "driftbandits_reward",
+            "rewards and defaults that this process has recorded, as reported",
+            labels=("policy",),
+        )
+        arms = CounterMetricFamily(
+            "driftbandits_arm_decisions",
+            f"what this process has recorded as played: the first {MOST_ARMS} arms, and (others)",
+            labels=("policy", "arm"),
+        )
+        detections = GaugeMetricFamily(
+            "driftbandits_detections",
+            "changes that the model in force has detected, up to 1000",
+            labels=("policy",),
+        )
+        for fold in self._folds:
+            tally = self._metrics.tallies.get(fold.policy, Tally())
+            rewards.add_metric((fold.policy,), tally.rewards, tally.reward_sum)
+            for arm, count in sorted(dict(tally.arms).items()):  # the writer may add one
+                arms.add_metric((fold.policy, arm), count)
+            if tally.other_arms:
+                arms.add_metric((fold.policy, "(others)"), tally.other_arms)
+            detections.add_metric((fold.policy,), len(fold.history.detected))
+        yield from (rewards, arms, detections)

@@ -23,6 +23,9 @@ class Reply(NamedTuple):
     headers: tuple[tuple[bytes, bytes], ...] = ()
     is_last: bool = False  # whether its connection ends with it
 
+    def with_header(self, name: bytes, value: bytes) -> Reply:
+        return self._replace(headers=(*self.headers, (name, value)))
+
 
 def refusal(refused: Refused, *, allow: bytes = b"") -> Reply:
     """The reply that says no; `allow` lists the methods that there are."""

@@ -33,6 +33,7 @@ class Settings(NamedTuple):
     queue_limit: int = 2000
     snapshot_every: int = 20_000
     retention_days: float | None = None
+    access_log: bool = False
     vfs: str | None = None
     clock: Callable[[], int] = time.time_ns
     advertise: str | None = None
@@ -97,7 +98,12 @@ class Service:
             retention_days=settings.retention_days,
             on_death=self.stop,
         )
-        application = Application(self.engine, keyring=keyring, limits=settings.limits)
+        application = Application(
+            self.engine,
+            keyring=keyring,
+            limits=settings.limits,
+            access_log=settings.access_log,
+        )
         self._server = Server(application, listener)
         self.announcement = Announcement(address, settings.store, first_key)
 

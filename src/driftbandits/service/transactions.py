@@ -8,12 +8,14 @@ that was acknowledged before it, and folds what others have written since.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from driftbandits.service.commands import Command, Unfinished, attempt
 from driftbandits.service.fold import Fold
+from driftbandits.service.metrics import Metrics
 from driftbandits.service.owners import Owners
 from driftbandits.service.refusals import Refused, unavailable
 from driftbandits.service.unit_of_work import UnitOfWork
@@ -37,9 +39,12 @@ class Transactions:
 
     store: Store  # from recovery on
 
-    def __init__(self, owners: Owners, *, clock: Callable[[], int], snapshot_every: int) -> None:
+    def __init__(
+        self, owners: Owners, metrics: Metrics, *, clock: Callable[[], int], snapshot_every: int
+    ) -> None:
         self.folds: dict[str, Fold] = {}
         self.owners = owners
+        self._metrics = metrics
         self.clock = clock
         self._snapshot_every = snapshot_every
 
@@ -85,10 +90,13 @@ class Transactions:
                     work.begin_reading(wanted)
                 results = list(self._attempted(commands, work))
                 work.finish()
+                finished = time.perf_counter()
         except BaseException:
             for name in touched:  # what memory knows of them is not what the log says
                 self.folds.pop(name, None)
             raise
+        if writing:
+            self._metrics.committed(work.done, time.perf_counter() - finished)
         return results
 
     def _load_missing(self, commands: Sequence[Command]) -> None:

@@ -59,6 +59,7 @@ class UnitOfWork:
         self.session = session
         self.now_ns = now_ns
         self.touched: set[str] = set()
+        self.done: list[tuple[str, str, Record]] = []  # policy, kind and record of what was added
         self._began = time.monotonic()
         self._folds = folds
         self._owners = owners
@@ -192,6 +193,7 @@ class UnitOfWork:
         """Write down what has just been done to a fold; `seq` unless it was its last event."""
         policy = fold.policy
         new_event = NewEvent(kind, event_id, fold.at_ns, packed(record))
+        self.done.append((policy, kind, record))
         self.touched.add(policy)
         self._new_events.setdefault(policy, []).append(new_event)
         self._added.setdefault((policy, event_id), []).append(

@@ -192,7 +192,8 @@ class PostgresStore(Store):
         except psycopg.OperationalError as error:
             raise StoreUnavailable(f"the database does not answer: {error}") from error
         except psycopg.Error as error:
-            raise StoreError(f"{type(error).__name__}: {error}") from error
+            said = error.diag.message_primary or ""  # the details quote what was to be written
+            raise StoreError(f"{type(error).__name__}: {said}") from error
 
     def close(self) -> None:
         self._forget_readers()
