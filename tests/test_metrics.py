@@ -88,7 +88,7 @@ def test_what_was_played_and_earned(served):
     with Client(served.address) as client:
         client.put_policy("news", "LinUCB", dim=2)
         shown = [client.decide("news", ARMS, event_id=f"e{i}").arm for i in range(6)]
-        for i, reward in enumerate((0.5, -0.25, 1.0)):
+        for i, reward in enumerate((0.5, 0.25, 1.0)):
             client.reward("news", f"e{i}", reward)
         client.reward("news", "e0", 0.5)  # a duplicate earns nothing
         told = client.decide("news", ARMS, event_id="away", fallback="b", budget=60.0)
@@ -99,7 +99,7 @@ def test_what_was_played_and_earned(served):
         if count:
             assert value(text, "driftbandits_arm_decisions_total", policy="news", arm=arm) == count
     assert value(text, "driftbandits_reward_count", policy="news") == 3.0
-    assert value(text, "driftbandits_reward_sum", policy="news") == 1.25
+    assert value(text, "driftbandits_reward_sum", policy="news") == 1.75
     assert value(text, "driftbandits_detections", policy="news") == 0.0
     assert value(text, "driftbandits_commit_seconds_count") >= 10.0
     assert value(text, "driftbandits_queue_seconds_count") >= 11.0

@@ -12,7 +12,9 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from driftbandits import operations
 from driftbandits.client import AsyncClient, Client
+from driftbandits.client.desk import Desk
 from driftbandits.client.methods import Methods
+from driftbandits.client.outbox import Outbox
 from driftbandits.operations import Operation
 from driftbandits.service.auth import ROLES
 from driftbandits.service.handlers import ROUTES
@@ -36,6 +38,8 @@ GIVEN: dict[str, Any] = {
 
 class Described(Methods):
     """A client that makes no calls, and shows them."""
+
+    _desk = Desk(Outbox(1))
 
     def _run(self, describe: Any) -> Any:
         return describe()
