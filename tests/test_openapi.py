@@ -32,6 +32,8 @@ GIVEN: dict[str, Any] = {
     "event_id": "e1",
     "value": 1.0,
     "rewards": {"e1": 1.0},
+    "version": 3,
+    "shadow": "bold",
 }
 """What methods of a client are called with, by the names of their arguments."""
 

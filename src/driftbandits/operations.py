@@ -47,7 +47,7 @@ class Operation(Generic[Answer]):
 
     id: str
     summary: str
-    method: Literal["GET", "POST", "PUT"]
+    method: Literal["GET", "POST", "PUT", "DELETE"]
     path: str
     role: Role | None = "reader"
     request: type | None = None
@@ -136,7 +136,7 @@ CONFIGURE = Operation(
     role="admin",
     request=wire.PolicyRequest,
     answer=wire.PolicyAnswer,
-    done=(200, 201),
+    done=(200, 201, 202),
     refused=_BUSY,
 )
 FREEZE = Operation(
@@ -152,6 +152,66 @@ THAW = Operation(
     summary="Learn again, in the mode before it was frozen",
     method="POST",
     path=f"{_POLICY}:thaw",
+    role="admin",
+    answer=wire.PolicyAnswer,
+)
+RETIRE = Operation(
+    id="retire",
+    summary="Let a policy decide no more; its log stays, and open decisions take their rewards",
+    method="DELETE",
+    path=_POLICY,
+    role="admin",
+    answer=wire.PolicyAnswer,
+)
+BRING_BACK = Operation(
+    id="bring_back",
+    summary="Let a retired policy decide again",
+    method="POST",
+    path=f"{_POLICY}:restore",
+    role="admin",
+    answer=wire.PolicyAnswer,
+)
+RESTORE = Operation(
+    id="restore",
+    summary="Bring the configuration of a version back",
+    method="POST",
+    path=f"{_POLICY}/versions/{{version}}:restore",
+    role="admin",
+    request=wire.RestoreRequest,
+    answer=wire.PolicyAnswer,
+    done=(200, 202),
+)
+SHADOWS = Operation(
+    id="shadows",
+    summary="What configurations beside the one that is played would have done",
+    method="GET",
+    path=f"{_POLICY}/shadows",
+    answer=wire.ShadowsAnswer,
+)
+PUT_SHADOW = Operation(
+    id="put_shadow",
+    summary="Let a configuration decide beside the one that is played",
+    method="PUT",
+    path=f"{_POLICY}/shadows/{{shadow}}",
+    role="admin",
+    request=wire.PolicyRequest,
+    answer=wire.ShadowsAnswer,
+    done=(200, 201),
+    refused=(404, 409, *_BUSY),
+)
+DROP_SHADOW = Operation(
+    id="drop_shadow",
+    summary="Let a shadow decide no more",
+    method="DELETE",
+    path=f"{_POLICY}/shadows/{{shadow}}",
+    role="admin",
+    answer=wire.ShadowsAnswer,
+)
+PROMOTE = Operation(
+    id="promote",
+    summary="Let a shadow be played, as a new version",
+    method="POST",
+    path=f"{_POLICY}/shadows/{{shadow}}:promote",
     role="admin",
     answer=wire.PolicyAnswer,
 )

@@ -36,8 +36,8 @@ Shares = Annotated[list[Share], Meta(min_length=2, max_length=2, description="mi
 Seconds = Annotated[float, Meta(gt=0, le=10 * 366 * 86400)]
 Mode = Literal["online", "apprentice", "frozen"]
 RewardStatus = Literal["learned", "late", "duplicate", "recorded"]
-How = Literal["fresh", "carried"]
 WithdrawalStatus = Literal["withdrawn", "duplicate"]
+How = Literal["fresh", "carried", "relearned"]
 Path = Literal["constant", "wandering", "turning"]
 
 
@@ -266,13 +266,14 @@ class PolicyRequest(Request):
     shares: Annotated[dict[ArmId, Shares], Meta(max_length=MOST_ARMS)] | None = None
     budget: Annotated[float, Meta(gt=0, le=LARGEST_MAGNITUDE)] | None = None
     limit_window: Annotated[int, Meta(ge=1, le=1_000_000)] = 1000
+    dry_run: bool = False
 
 
-class Configuration(Answer, omit_defaults=True):
+class Configuration(Answer):
     """One version of a policy; it decided from `since_seq` on.
 
     `how` it began: `fresh`, without what was learned before, or with the outcomes that it had been
-    `learned_from`, all of them `carried` over as they were.
+    `learned_from`, `carried` over as they were or `relearned` from the log.
     """
 
     version: int
@@ -424,6 +425,24 @@ class LiftAnswer(Answer):
     days: list[LiftOfDay]
 
 
+class Change(Answer, omit_defaults=True):
+    """A version to come: `how`, and what differs that the estimate depends on.
+
+    While it is `relearned` it has learned the log up to event `seq` `of` so many, from as many
+    outcomes as `learned_from` says; `skipped` are decisions that it cannot read. With `dry_run`
+    nothing was changed, and `none` would be.
+    """
+
+    how: str
+    version: int
+    arguments: list[str] = []
+    seq: int = 0
+    of: int = 0
+    learned_from: int = 0
+    skipped: int = 0
+    dry_run: bool = False
+
+
 class PolicyAnswer(Answer, omit_defaults=True):
     """A policy as of its event `seq`.
 
@@ -450,9 +469,11 @@ class PolicyAnswer(Answer, omit_defaults=True):
     accounts: Accounts | None = None
     lift: Lift | None = None
     notes: list[str] = []  # what who runs this policy should know
+    change: Change | None = None
+    retired: bool = False
 
 
-class PolicySummary(Answer):
+class PolicySummary(Answer, omit_defaults=True):
     """A line of the list of policies."""
 
     policy: str
@@ -462,6 +483,7 @@ class PolicySummary(Answer):
     seq: int
     pending: int
     counts: Counts
+    retired: bool = False
 
 
 class PoliciesAnswer(Answer):
@@ -474,6 +496,46 @@ class VersionsAnswer(Answer):
     """Oldest first."""
 
     versions: list[Configuration]
+
+
+class RestoreRequest(Request):
+    """How a version is brought back."""
+
+    fresh: bool = False
+    dry_run: bool = False
+
+
+class ShadowAnswer(Answer):
+    """A configuration that decides beside the one that is played, as of event `seq` `of` so many.
+
+    It has seen `decisions`, and would have played the same arm in `agreed` of them. In `rounds`,
+    those with a reward in which every arm had a chance, it would have earned `value`, and what was
+    played earned `played_value`; `effective_rounds` of them tell as much if all told the same.
+    """
+
+    name: str
+    since: str
+    arguments: dict[str, Any]
+    seed: int
+    half_life_s: float | None
+    window_s: float | None
+    seq: int
+    of: int
+    learned_from: int
+    skipped: int
+    decisions: int
+    agreed: int
+    rounds: int
+    effective_rounds: float
+    value: Interval | None
+    played_value: float | None
+    difference: Interval | None
+
+
+class ShadowsAnswer(Answer):
+    """By name."""
+
+    shadows: list[ShadowAnswer]
 
 
 class DigestAnswer(Answer):
@@ -625,6 +687,8 @@ class EventAnswer(Answer, omit_defaults=True):
     conditional: float | None = None
     unit: str | None = None
     excluded: list[str] | None = None
+    name: str | None = None
+    retired: bool | None = None
 
 
 class EventsAnswer(Answer):

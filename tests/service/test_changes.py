@@ -1,9 +1,25 @@
 """A changed configuration keeps what was learned."""
 
+import numpy as np
 import pytest
-from calls import NEWS, configure, decide, digest, ok, play, reward, verified
+from calls import (
+    CONFIGURATION,
+    NEWS,
+    arms,
+    configure,
+    decide,
+    digest,
+    events,
+    ok,
+    play,
+    problem,
+    reward,
+    verified,
+)
 
-from servers import Served
+import driftbandits as db
+from driftbandits import store
+from servers import Served, wait_until
 
 
 @pytest.fixture
@@ -77,3 +93,202 @@ def test_a_carried_version_survives_a_restart(store_url):
         told, before = ok(service.client.get(NEWS)), digest(service.client)
     with Served(store_url) as service:
         assert (ok(service.client.get(NEWS)), digest(service.client)) == (told, before)
+
+
+# -- learned again from the log ------------------------------------------------------------------
+
+
+def changed(client, policy=NEWS):
+    """Wait until a change that is learned again has taken over."""
+    wait_until(lambda: "change" not in ok(client.get(policy)))
+    return ok(client.get(policy))
+
+
+def witness(events, **arguments):
+    """The definition: an agent with those arguments that lives through the log."""
+    agent = db.Agent(db.policy(**{**ARGUMENTS, **arguments}), seed=3)
+    numbers = {}
+    for event in events:
+        if event["kind"] == "decision":
+            actions = [arm["x"] for arm in event["arms"]]
+            decision = agent.decide(actions, played=event["index"])
+            numbers[event["event_id"]] = decision.id
+        elif event["kind"] in ("reward", "default", "late") and event["event_id"] in numbers:
+            agent.update(numbers.pop(event["event_id"]), event["value"])
+    return agent
+
+
+ARGUMENTS = {key: value for key, value in CONFIGURATION.items() if key != "seed"}
+
+
+@pytest.mark.parametrize("change", [{"discount": 0.8}, {"lam": 3.0}, {"link": "identity"}])
+def test_what_touches_the_estimate_is_learned_again(served, store_url, change):
+    client = served.client
+    play(client, 40)
+    ok(decide(client, "open"))
+    configure(client, **change)
+    after = changed(client)
+    said = after["configuration"]
+    assert (after["version"], said["how"], said["fresh"]) == (2, "relearned", False)
+    agent = witness(events(client), **change)
+    np.testing.assert_allclose(after["theta_hat"], agent.theta_hat, rtol=1e-9)
+    assert after["round"] == agent.issued
+    assert said["learned_from"] == after["counts"]["rewards"]
+    assert ok(reward(client, "open", 1))["status"] == "learned"  # of version 1, by version 2
+    play(client, 10, first=50)
+    agent = witness(events(client), **change)
+    np.testing.assert_allclose(ok(client.get(NEWS))["theta_hat"], agent.theta_hat, rtol=1e-9)
+    assert verified(store_url)["news"] == digest(client)
+
+
+def test_another_policy_learns_from_the_log_of_the_first(served, store_url):
+    client = served.client
+    play(client, 40)
+    ok(client.put(NEWS, json={"name": "SW-GLUCB", "dim": 2, "window": 30, "seed": 3}))
+    after = changed(client)
+    assert after["configuration"]["arguments"]["name"] == "SW-GLUCB"
+    assert after["configuration"]["learned_from"] > 0
+    assert any(after["theta_hat"])
+    assert verified(store_url)["news"] == digest(client)
+
+
+def test_the_clock_may_become_the_measure(served, store_url):
+    client = served.client
+    play(client, 20)
+    ok(client.put(NEWS, json={"name": "D-GLUCB", "dim": 2, "half_life_s": 60, "seed": 3}))
+    after = changed(client)
+    assert (after["version"], after["configuration"]["how"]) == (2, "relearned")
+    play(client, 5, first=20)
+    assert verified(store_url)["news"] == digest(client)
+
+
+def test_decisions_of_a_version_that_is_gone_are_learned_by_a_longer_memory(served, store_url):
+    """What a fresh start had let go of is in the log, and its rewards too."""
+    client = served.client
+    play(client, 8)
+    ok(decide(client, "old"))
+    ok(decide(client, "older"))
+    configure(client, fresh=True)
+    assert ok(reward(client, "old", 1))["status"] == "late"
+    ok(decide(client, "new"))
+    configure(client, lam=2.0)
+    after = changed(client)
+    agent = witness(events(client), lam=2.0)
+    np.testing.assert_allclose(after["theta_hat"], agent.theta_hat, rtol=1e-9)
+    assert ok(reward(client, "older", 1))["status"] == "learned"
+    assert reward(client, "old", 0).status_code == 409  # has one
+    assert verified(store_url)["news"] == digest(client)
+
+
+def test_what_was_frozen_stays_so(served, store_url):
+    client = served.client
+    play(client, 10)
+    configure(client, mode="frozen")
+    ok(decide(client, "frozen"))
+    ok(reward(client, "frozen", 1))
+    learned = ok(client.get(NEWS))["counts"]["rewards"] - 1
+    configure(client, lam=2.0)
+    after = changed(client)
+    assert (after["configuration"]["learned_from"], after["configuration"]["mode"]) == (
+        learned,
+        "online",
+    )
+    assert verified(store_url)["news"] == digest(client)
+
+
+def test_a_configuration_that_can_read_nothing_is_refused(client):
+    play(client, 10)
+    before = digest(client)
+    body = {"name": "D-GLUCB", "dim": 3, "discount": 0.9}
+    told = problem(client.put(NEWS, json=body), 422)
+    assert told["path"] == "$.fresh"
+    assert '"fresh": true' in told["message"]
+    told = problem(client.put(NEWS, json={**body, "dry_run": True}), 422)
+    assert digest(client) == before
+    begun = ok(client.put(NEWS, json={**body, "fresh": True}))
+    assert (begun["version"], begun["configuration"]["how"]) == (2, "fresh")
+
+
+def test_a_feature_that_is_new_or_gone_is_learned_again(served, store_url):
+    client, shop = served.client, "/v1/policies/shop"
+    features = {"context": {"age": "number", "country": "category"}, "arm": {"price": "log"}}
+    ok(client.put(shop, json={"name": "auto", "features": features, "seed": 1}))
+    for i in range(20):
+        body = {
+            "event_id": f"v{i}",
+            "context": {"age": 20 + i, "country": f"c{i % 3}"},
+            "arms": [{"id": "a", "features": {"price": 5}}, {"id": "b", "features": {"price": 50}}],
+        }
+        ok(client.post(f"{shop}/decisions", json=body))
+        ok(reward(client, f"v{i}", i % 2, shop))
+    fewer = {"context": {"age": "number", "hour": "cycle:24"}, "arm": {"price": "log"}}
+    ok(client.put(shop, json={"name": "auto", "features": fewer}))
+    after = changed(client, shop)
+    assert after["configuration"]["learned_from"] == 20
+    assert not any("country" in name for name in after["names"])
+    assert verified(store_url)["shop"] == digest(client, shop)
+
+
+def test_what_can_be_read_in_part_is_learned_in_part(served):
+    client = served.client
+    long = [{"id": "a", "x": [0.9, 0.2]}, {"id": "b", "x": [0.1, 0.1]}]
+    for i in range(10):
+        body = {"event_id": f"l{i}", "arms": long if i < 4 else arms(i)}
+        ok(client.post(f"{NEWS}/decisions", json=body))
+        ok(reward(client, f"l{i}", 1))
+    configure(client, L=0.9)
+    after = changed(client)
+    assert after["configuration"]["learned_from"] == 6
+
+
+def test_a_dry_run_says_what_would_happen_and_changes_nothing(client):
+    play(client, 10)
+    before = digest(client)
+
+    def told(**change):
+        return configure(client, dry_run=True, **change)["change"]
+
+    assert (told()["how"], told()["version"]) == ("none", 1)
+    assert (told(epsilon=0.1)["how"], told(epsilon=0.1)["version"]) == ("carried", 2)
+    again = told(lam=2.0, discount=0.5)
+    assert (again["how"], again["arguments"]) == ("relearned", ["discount", "lam"])
+    assert told(lam=2.0, fresh=True)["how"] == "fresh"
+    assert digest(client) == before
+    body = {**CONFIGURATION, "dry_run": True}
+    assert problem(client.put("/v1/policies/other", json=body), 404)["code"] == "unknown_policy"
+
+
+def test_versions_are_brought_back(served, store_url):
+    client = served.client
+    play(client, 20)
+    first = ok(client.get(NEWS))["theta_hat"]
+    configure(client, lam=3.0, epsilon=0.5)
+    changed(client)
+    told = ok(client.post(f"{NEWS}/versions/1:restore", json={"dry_run": True}))
+    assert (told["version"], told["change"]["how"]) == (2, "relearned")
+    ok(client.post(f"{NEWS}/versions/1:restore", json={}))
+    after = changed(client)
+    assert after["version"] == 3
+    assert after["configuration"]["arguments"]["epsilon"] == 0.2
+    np.testing.assert_allclose(after["theta_hat"], first, rtol=1e-9)
+    assert problem(client.post(f"{NEWS}/versions/9:restore", json={}), 404)["code"] == (
+        "unknown_version"
+    )
+    assert problem(client.post(f"{NEWS}/versions/x:restore", json={}), 422)["path"] == "version"
+    assert verified(store_url)["news"] == digest(client)
+
+
+def test_versions_that_learned_again_survive_a_restart(store_url):
+    with Served(store_url) as service:
+        configure(service.client)
+        play(service.client, 20)
+        configure(service.client, lam=4.0)
+        changed(service.client)
+        play(service.client, 5, first=20)
+        told, before = ok(service.client.get(NEWS)), digest(service.client)
+    with Served(store_url) as service:
+        assert (ok(service.client.get(NEWS)), digest(service.client)) == (told, before)
+    with store.open(store_url) as log, log.write() as session:  # and the loss of all snapshots
+        session.drop_snapshots("news", before=2**40, foundations=True)
+    with Served(store_url) as service:
+        assert digest(service.client) == before

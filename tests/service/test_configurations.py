@@ -12,7 +12,7 @@ def test_versions(client):
     configure(client, mode="frozen")
     kept = ok(client.get(NEWS))
     assert (kept["version"], kept["configuration"]["fresh"]) == (2, False)
-    configure(client, discount=0.9)
+    configure(client, discount=0.9, fresh=True)
     fresh = ok(client.get(NEWS))
     assert (fresh["version"], fresh["configuration"]["fresh"], fresh["round"]) == (3, True, 0)
     assert fresh["theta_hat"] == [0.0, 0.0]

@@ -6,6 +6,7 @@ import msgspec
 
 from driftbandits.wire import (
     Arm,
+    Change,
     Configuration,
     Counts,
     Detection,
@@ -21,9 +22,11 @@ from driftbandits.wire import EventAnswer as Event
 from driftbandits.wire import EventsAnswer as Events
 from driftbandits.wire import PolicyAnswer as PolicyState
 from driftbandits.wire import RewardAnswer as Reward
+from driftbandits.wire import ShadowAnswer as Shadow
 
 __all__ = [
     "Arm",
+    "Change",
     "Configuration",
     "Counts",
     "Decision",
@@ -39,6 +42,7 @@ __all__ = [
     "PolicyState",
     "PolicySummary",
     "Reward",
+    "Shadow",
 ]
 
 

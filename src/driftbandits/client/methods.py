@@ -23,6 +23,7 @@ from driftbandits.client.answers import (
     PolicyState,
     PolicySummary,
     Reward,
+    Shadow,
 )
 from driftbandits.client.calls import Call, StandIn, call, encoded, refusal, seconds
 from driftbandits.client.desk import Desk
@@ -84,11 +85,58 @@ class Methods:
 
         Further ones say how it is served: mode, reward_wait_s, default_reward, half_life_s,
         window_s, seed, control, shares, budget, limit_window.
+
+        What was learned is kept: carried over, or learned again from the log, which `change` of the
+        answer shows while it goes on. fresh=True starts from nothing; dry_run=True changes nothing
+        and says in `change` what would happen.
         """
-        body = {"name": name, **arguments}  # the service knows which there are
-        if hasattr(body.get("features"), "to_dict"):
-            body["features"] = body["features"].to_dict()
-        return call(operations.CONFIGURE, policy=policy, body=body)
+        return call(operations.CONFIGURE, policy=policy, body=_configuration(name, arguments))
+
+    @method
+    def restore(
+        self, policy: str, version: int, *, fresh: bool = False, dry_run: bool = False
+    ) -> Call[PolicyState]:
+        """Bring the configuration of a version back, by the rules of `put_policy`."""
+        body = wire.RestoreRequest(fresh, dry_run)
+        return call(operations.RESTORE, policy=policy, version=str(version), body=body)
+
+    @method
+    def retire(self, policy: str) -> Call[PolicyState]:
+        """Let a policy decide no more; its log stays, and open decisions take their rewards."""
+        return call(operations.RETIRE, policy=policy)
+
+    @method
+    def bring_back(self, policy: str) -> Call[PolicyState]:
+        """Let a retired policy decide again."""
+        return call(operations.BRING_BACK, policy=policy)
+
+    @method
+    def put_shadow(
+        self, /, policy: str, shadow: str, name: str, **arguments: Any
+    ) -> Call[list[Shadow]]:
+        """Let a configuration decide beside the one that is played, under the name `shadow`.
+
+        The arguments are those of `put_policy`. Returns all shadows of the policy.
+        """
+        body = _configuration(name, arguments)
+        asked = call(operations.PUT_SHADOW, policy=policy, shadow=shadow, body=body)
+        return asked.then(lambda answer: answer.shadows)
+
+    @method
+    def shadows(self, policy: str) -> Call[list[Shadow]]:
+        """How often shadows agree with what was played, and what they would have earned."""
+        return call(operations.SHADOWS, policy=policy).then(lambda answer: answer.shadows)
+
+    @method
+    def promote(self, policy: str, shadow: str) -> Call[PolicyState]:
+        """Let a shadow be played from now on, with all that it has learned."""
+        return call(operations.PROMOTE, policy=policy, shadow=shadow)
+
+    @method
+    def drop_shadow(self, policy: str, shadow: str) -> Call[list[Shadow]]:
+        """Let a shadow decide no more."""
+        asked = call(operations.DROP_SHADOW, policy=policy, shadow=shadow)
+        return asked.then(lambda answer: answer.shadows)
 
     @method
     def decide(
@@ -245,6 +293,14 @@ class Methods:
         """Whether the service is ready; tried once."""
         ready = operations.READINESS
         return Call(ready, ready.path, None, _health, retried=False)
+
+
+def _configuration(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The service knows which there are."""
+    body = {"name": name, **arguments}
+    if hasattr(body.get("features"), "to_dict"):
+        body["features"] = body["features"].to_dict()
+    return body
 
 
 def _decision(

@@ -37,7 +37,8 @@ PAGE = Path(__file__).parent / "page"
 
 _POLICIES = "/v1/policies/"
 _POLICY = _POLICIES + "{policy}"
-_EXPLANATIONS = "explanations/"
+_ITEMS = {"explanations": "{event_id}", "shadows": "{shadow}", "versions": "{version}"}
+"""What a path may name of a policy."""
 _PAGE_FILES = "/page/"
 _ONLY_OUR_OWN = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -114,7 +115,7 @@ class Application:
 
     def envelope(self, method: str, target: bytes, headers: Mapping[bytes, bytes]) -> Envelope:
         """What the head of a request says, and the endpoint that it is for."""
-        path, policy, event_id, query = "", "", "", b""
+        path, policy, item, query = "", "", "", b""
         try:
             url = httptools.parse_url(target)
             path = unquote((url.path or b"").decode("ascii"))
@@ -122,29 +123,33 @@ class Application:
         except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
             endpoint = self._malformed
         else:
-            endpoint, policy, event_id = self._endpoint(path)
+            endpoint, policy, item = self._endpoint(path)
         return Envelope(
             endpoint,
             method=method,
             path=path,
             policy=policy,
-            event_id=event_id,
+            item=item,
             query_string=query,
             target=target,
             headers=headers,
         )
 
     def _endpoint(self, path: str) -> tuple[Endpoint, str, str]:
-        """Which one serves a path, and the policy and the event that the path names."""
-        policy = event_id = ""
+        """Which one serves a path, and the policy and what of it the path names."""
+        policy = item = ""
         if path.startswith(_POLICIES):
             policy, slash, rest = path[len(_POLICIES) :].partition("/")
             policy, colon, verb = policy.partition(":")
-            if rest.startswith(_EXPLANATIONS):
-                event_id = rest[len(_EXPLANATIONS) :]  # which may have slashes of its own
-                rest = _EXPLANATIONS + "{event_id}" if event_id else rest
+            within, _, named = rest.partition("/")
+            if named and within in _ITEMS:
+                if within == "explanations":  # whose ids may have slashes and colons of their own
+                    item, rest = named, f"{within}/{_ITEMS[within]}"
+                else:
+                    item, *verbs = named.split(":", 1)
+                    rest = ":".join([f"{within}/{_ITEMS[within]}", *verbs])
             path = _POLICY + colon + verb + slash + rest if policy else path
-        return self._endpoints.get(path, self._missing), policy, event_id
+        return self._endpoints.get(path, self._missing), policy, item
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import math
-import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from driftbandits import wire
 from driftbandits.policies import Policy
 from driftbandits.rewards import CLIP
-from driftbandits.service.fold import Fold, Offer, changes_of_model, offer_of, place_ids
+from driftbandits.service.fold import Fold, Offer, offer_of, place_ids
 from driftbandits.service.offering import check_offer
 from driftbandits.service.refusals import Refused, gone, invalid, unknown_decision
 from driftbandits.service.unit_of_work import UnitOfWork
-from driftbandits.service.views import policy_answer
 from driftbandits.store import (
-    CONFIGURED,
     CONFLICT,
     CORRECTED,
     DECISION,
@@ -32,7 +28,6 @@ from driftbandits.store import (
     Known,
 )
 from driftbandits.store.records import (
-    Configured,
     Conflicted,
     Decided,
     Rewarded,
@@ -95,6 +90,8 @@ class Decide(Command):
         known = work.known(self.policy, self.event_id)
         if known.decision is not None:
             return self._answer_again(work, fold, known.decision)
+        if fold.retired:
+            raise Refused(410, "retired", f"policy {self.policy!r} is retired and decides no more")
         self._check(fold)
         self._check_places(work)
         work.touched.add(self.policy)
@@ -359,47 +356,6 @@ def attempt(command: Command, work: UnitOfWork) -> Any:
         return command.run(work)
     except Refused as refused:
         return refused
-
-
-# -- policies ------------------------------------------------------------------------------------
-
-
-class Configure(Command):
-    """A new policy, a new version of one, or nothing if it is as it was."""
-
-    def __init__(
-        self, policy: str, record: Configured, *, seed: int | None, fresh: bool = False
-    ) -> None:
-        super().__init__(policy)
-        self._record = record
-        self._seed = seed
-        self._fresh = fresh
-
-    def run(self, work: UnitOfWork) -> tuple[bool, wire.PolicyAnswer]:
-        fold = work.create(self.policy)
-        before = fold.version.record if fold.versions else None
-        record = self._following(fold, before)
-        changed = record != before
-        if changed:
-            work.touched.add(self.policy)
-            fold.configure(record, work.time_for(fold))
-            work.append(fold, CONFIGURED, "", record)
-        return changed, policy_answer(fold)
-
-    def _following(self, fold: Fold, before: Configured | None) -> Configured:
-        wanted, seed = self._record, self._seed
-        if before is None:
-            seed = secrets.randbits(62) if seed is None else seed
-            return msgspec.structs.replace(wanted, version=1, seed=seed, fresh=True)
-        seed = before.seed if seed is None else seed
-        same = msgspec.structs.replace(
-            wanted, version=before.version, seed=seed, fresh=before.fresh, key=before.key
-        )
-        if same == before and not (self._fresh and fold.has_begun):
-            return before
-        following = msgspec.structs.replace(wanted, version=before.version + 1, seed=seed)
-        fresh = self._fresh or bool(changes_of_model(before, following))
-        return msgspec.structs.replace(following, fresh=fresh)
 
 
 # -- reading -------------------------------------------------------------------------------------

@@ -64,6 +64,7 @@ PolicyRequest = msgspec.defstruct(
     namespace={"__doc__": "The arguments of `driftbandits.policy`, and how they are served."},
 )
 CONFIGURE = dataclasses.replace(operations.CONFIGURE, request=PolicyRequest)
+PUT_SHADOW = dataclasses.replace(operations.PUT_SHADOW, request=PolicyRequest)
 
 
 _SHORTEST_S = 1e-6

@@ -44,7 +44,7 @@ class Call(NamedTuple):
 
     caller: Caller
     policy: str  # "" where the path names none
-    event_id: str  # likewise
+    item: str  # the event, version or shadow that it names, likewise
     path: str
     query: Mapping[str, str]
     accept: str
@@ -89,8 +89,8 @@ class Envelope:
         "action",
         "admitted",
         "endpoint",
-        "event_id",
         "headers",
+        "item",
         "method",
         "path",
         "policy",
@@ -107,7 +107,7 @@ class Envelope:
         method: str,
         path: str,
         policy: str,
-        event_id: str,
+        item: str,
         query_string: bytes,
         target: bytes,
         headers: Mapping[bytes, bytes],
@@ -117,7 +117,7 @@ class Envelope:
         self.method = method
         self.path = path
         self.policy = policy  # "" where the path names none
-        self.event_id = event_id  # likewise
+        self.item = item  # likewise
         self.query_string = query_string
         self.target = target  # path and query as they came
         self.headers = headers
@@ -254,7 +254,7 @@ class Endpoint:
     def _caller(self, action: Action, envelope: Envelope) -> Caller:
         if envelope.policy and not _NAME.match(envelope.policy):
             raise Refused(422, "invalid", f"policy must match {NAME_PATTERN}", path="policy")
-        if envelope.event_id and not _ID.match(envelope.event_id):
+        if envelope.item and not _ID.match(envelope.item):
             raise Refused(422, "invalid", f"event_id must match {ID_PATTERN}", path="event_id")
         if action.role is None:
             return NOBODY
@@ -439,7 +439,7 @@ def _call(action: Action, envelope: Envelope, raw: bytes) -> Call:
     return Call(
         envelope.admitted[1],
         envelope.policy,
-        envelope.event_id,
+        envelope.item,
         envelope.path,
         query,
         envelope.accept,

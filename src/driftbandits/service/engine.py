@@ -30,6 +30,7 @@ from driftbandits.service.fold import Fold
 from driftbandits.service.metrics import Metrics
 from driftbandits.service.owners import Listener, Owners
 from driftbandits.service.refusals import Refused, unavailable
+from driftbandits.service.relearning import Followers
 from driftbandits.service.transactions import Transactions
 from driftbandits.service.upkeep import DUE_EVERY_S, Upkeep
 from driftbandits.store import Store, StoreError, leases
@@ -108,6 +109,10 @@ class Engine:
     @property
     def folds(self) -> Mapping[str, Fold]:
         return self._transactions.folds
+
+    @property
+    def followers(self) -> Followers:
+        return self._transactions.followers
 
     @property
     def waiting(self) -> int:

@@ -11,7 +11,7 @@ differ it would choose otherwise now and then; `differences` counts such events.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from driftbandits.agent import Agent, Decision
 from driftbandits.agent.changing import relearned_arguments
+from driftbandits.features import Features
 from driftbandits.policies import Policy, recorded_policy
 from driftbandits.service.accounts import Accounts
 from driftbandits.service.forgetting import arguments_by_time, ticks_of
@@ -38,27 +39,34 @@ from driftbandits.service.history import History
 from driftbandits.service.kernels import make_policy_ready
 from driftbandits.service.lifting import Lift, lift_of, side_of
 from driftbandits.store import (
+    BEGUN,
     CONFIGURED,
     CONFLICT,
     CORRECTED,
     DECISION,
     DEFAULT,
+    DROPPED,
     DUPLICATE,
     ERASED,
     LATE,
+    PROMOTED,
     REFUSED,
+    RETIRED,
     REWARD,
     START,
     WITHDRAWN,
+    Corrupt,
     Event,
     Head,
 )
-from driftbandits.store.records import Configured, Decided, Erased, unpacked
+from driftbandits.store.records import Configured, Decided, Erased, Promoted, unpacked
 
 Floats = NDArray[np.float64]
 
-FRESH, CARRIED = "fresh", "carried"
-"""How a version began: without what was learned before, or with all of it."""
+FRESH, CARRIED, RELEARNED = "fresh", "carried", "relearned"
+"""How a version began: without what was learned before, with all of it, or by the log again."""
+CHANGE = ""
+"""The name of the candidate that takes over as soon as it can; others are shadows."""
 CLIPPED = "clipped"
 """Counted beside the kinds of events: rewards that were learned from the end of their range."""
 TOLD = "told"
@@ -86,6 +94,16 @@ class Version(NamedTuple):
     record: Configured
     how: str = FRESH
     learned_from: int | None = 0  # outcomes that it began with, where that is known
+
+
+class Candidate(NamedTuple):
+    """A configuration that learns from the log beside the one that decides."""
+
+    seq: int  # of the event that it began with
+    at_ns: int
+    record: Configured
+    since: int  # what it learns depends on the log as it is since then: since the last erasure
+    kept: bytes = b""  # what it had learned up to some event
 
 
 class Offer(NamedTuple):
@@ -116,6 +134,12 @@ class Offer(NamedTuple):
             return {"actions": self.x}
         return {"actions": self.x if self.context is None else self.context, "arms": self.arms}
 
+    def within(self, features: Features) -> Offer:
+        """Without the columns that these features do not have."""
+        context, rows = self.values
+        kept = _columns_of(context, features.context), [_columns_of(r, features.arm) for r in rows]
+        return self if kept == (context, rows) else self._replace(table=msgspec.json.encode(kept))
+
     @property
     def values(self) -> tuple[dict[str, Any] | None, list[dict[str, Any] | None]]:
         """The columns of the context and of each arm."""
@@ -123,6 +147,10 @@ class Offer(NamedTuple):
             return None, [None] * len(self.arms)
         context, rows = msgspec.json.decode(self.table)
         return context, rows
+
+
+def _columns_of(row: dict[str, Any] | None, known: Mapping[str, str]) -> dict[str, Any] | None:
+    return None if row is None else {name: row[name] for name in row if name in known}
 
 
 def place_ids(event_id: str, n: int) -> list[str]:
@@ -182,6 +210,9 @@ class Fold:
         self.accounts = Accounts()
         self.lift: Lift | None = None
         self.differences = 0
+        self.candidates: dict[str, Candidate] = {}  # replaced when it changes: others look at it
+        self.retired = False
+        self.relearn: Callable[[str], Fold] | None = None  # what a candidate makes of the log
         self._listed: dict[str, Decided] = {}  # places of a list whose events are to come
         self.snapshot_seq = 0  # where the last snapshot was taken
         self.snapshot_bytes: int | None = None  # how large it was, if that is known
@@ -217,6 +248,7 @@ class Fold:
 
     def configure(self, record: Configured, at_ns: int) -> None:
         self._step(CONFIGURED, at_ns)
+        self._let_candidate_go(CHANGE)  # the last word counts
         if record.fresh:
             self.agent = new_agent(record)
             self.began_ns = at_ns
@@ -231,17 +263,55 @@ class Fold:
                 self.lift.give_up_all()
         else:
             self._carry_over(record)
+        self._serve_by(record, FRESH if record.fresh else CARRIED)
+
+    def _serve_by(self, record: Configured, how: str) -> None:
+        """Go on with another version, whose agent is playing."""
         policy = self.playing.policy
-        self.lift = lift_of(self.lift, record, policy, seq=self.seq, at_ns=at_ns)
-        how = FRESH if record.fresh else CARRIED
+        self.lift = lift_of(self.lift, record, policy, seq=self.seq, at_ns=self.at_ns)
         self.accounts.keep_credits(record.shares or {})
-        self.versions.append(Version(self.seq, at_ns, record, how, self.learned))
+        self.versions.append(Version(self.seq, self.at_ns, record, how, self.learned))
 
     def _carry_over(self, record: Configured) -> None:
         """Go on with what was learned; its arguments differ in what the estimate has no use for."""
         before = self.version.record
         if _differ("arguments", before, record) or _differ("seed", before, record):
             self.agent = self.playing.with_policy(policy_of(record), seed=record.seed)
+
+    def begin(self, name: str, record: Configured, at_ns: int) -> None:
+        """Let a candidate learn; one of that name makes room."""
+        self._step(BEGUN, at_ns)
+        candidate = Candidate(self.seq, at_ns, record, self.seq)
+        self.candidates = {**self.candidates, name: candidate}
+
+    def promote(self, name: str, learned: Fold, record: Configured, at_ns: int) -> None:
+        """Go on with what a candidate has learned, up to here, and with what waits by its count."""
+        self._step(PROMOTED, at_ns)
+        for gone in {name, CHANGE}:
+            self._let_candidate_go(gone)
+        for event_id in [id for id in self.pending if id not in learned.pending]:
+            self._give_up(event_id)  # it cannot be read
+        self.agent, self.began_ns, self.learned = learned.agent, learned.began_ns, learned.learned
+        self.pending = {
+            id: self.pending.get(id, waiting)._replace(number=waiting.number)
+            for id, waiting in learned.pending.items()
+        }
+        self.awaited, self.learnable = learned.awaited, learned.learnable
+        self.pending_of_key = learned.pending_of_key
+        self.history.go_on_from(learned.history, [one.at_ns for one in self.pending.values()])
+        self._serve_by(record, RELEARNED)
+
+    def drop(self, name: str, at_ns: int) -> None:
+        self._step(DROPPED, at_ns)
+        self._let_candidate_go(name)
+
+    def _let_candidate_go(self, name: str) -> None:
+        self.candidates = {key: one for key, one in self.candidates.items() if key != name}
+
+    def retire(self, retired: bool, at_ns: int) -> None:
+        """Make no more decisions, or make some again."""
+        self._step(RETIRED, at_ns)
+        self.retired = retired
 
     def decide(self, event_id: str, offer: Offer, at_ns: int) -> Decided:
         """Make a decision by itself."""
@@ -451,6 +521,9 @@ class Fold:
         """Pending decisions that were erased will have no outcome; what was learned stays."""
         self._step(ERASED, at_ns)
         self.counts[ERASED] += len(record.seqs) - 1
+        self.candidates = {  # learn from what is left, whoever they are and how far they were
+            name: one._replace(since=self.seq, kept=b"") for name, one in self.candidates.items()
+        }
         gone = set(record.seqs)
         for event_id in [id for id, waiting in self.pending.items() if waiting.seq in gone]:
             waiting = self._give_up(event_id)
@@ -543,8 +616,8 @@ class Fold:
         if kind == DECISION:
             self._replay_decision(event, record)
         elif kind == CORRECTED:
-            made = self.correct(event.event_id, offer_of(record), record, at_ns)
-            self.differences += made != record
+            made = self.correct(event.event_id, self._offer(record), record, at_ns)
+            self._compare(event.event_id, record, made)
         elif kind in (REWARD, DEFAULT, LATE):
             asked = REWARD if kind == LATE else kind
             done = self.reward(event.event_id, record.value, at_ns, kind=asked)
@@ -555,14 +628,35 @@ class Fold:
             self.configure(record, at_ns)
         elif kind == ERASED:
             self.erase(record, at_ns)
+        elif kind == BEGUN:
+            self.begin(record.name, record.configured, at_ns)
+        elif kind == PROMOTED:
+            self._replay_promotion(record, at_ns)
+        elif kind == DROPPED:
+            self.drop(record.name, at_ns)
+        elif kind == RETIRED:
+            self.retire(record.retired, at_ns)
+
+    def _replay_promotion(self, record: Promoted, at_ns: int) -> None:
+        if self.relearn is None:
+            raise Corrupt(f"what candidate {record.name!r} has learned is not at hand")
+        self.promote(record.name, self.relearn(record.name), record.configured, at_ns)
 
     def _replay_decision(self, event: Event, record: Decided) -> None:
         """A list is made with its first place; the events of the others are compared with it."""
         if not record.place:
             played = [index for index, _ in record.ranking] or [record.index]
-            made = self.decide_all(event.event_id, offer_of(record), event.at_ns, played=played)
+            offer = self._offer(record)
+            made = self.decide_all(event.event_id, offer, event.at_ns, played=played)
             self._listed = dict(zip(place_ids(event.event_id, len(made)), made, strict=True))
-        self.differences += self._listed.pop(event.event_id, None) != record
+        self._compare(event.event_id, record, self._listed.pop(event.event_id, None))
+
+    def _offer(self, record: Decided) -> Offer:
+        return offer_of(record)
+
+    def _compare(self, event_id: str, record: Decided, made: Decided | None) -> None:
+        """What the log says was done, and what is done now."""
+        self.differences += made != record
 
 
 def offer_of(record: Decided) -> Offer:

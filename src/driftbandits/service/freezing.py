@@ -37,4 +37,4 @@ class Freeze(Command):
             work.touched.add(self.policy)
             fold.configure(record, work.time_for(fold))
             work.append(fold, CONFIGURED, "", record)
-        return policy_answer(fold)
+        return policy_answer(fold, work.followers)

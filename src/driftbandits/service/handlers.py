@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
+import time
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,7 +13,17 @@ import msgspec
 from driftbandits import operations, wire
 from driftbandits.operations import PARQUET, PROMETHEUS
 from driftbandits.service import commands, views
-from driftbandits.service.configuring import CONFIGURE, wanted_policy, wanted_record
+from driftbandits.service.changing import (
+    BeginShadow,
+    Configure,
+    DropShadow,
+    Promote,
+    Restore,
+    Retire,
+    Shadows,
+    Wanted,
+)
+from driftbandits.service.configuring import CONFIGURE, PUT_SHADOW, wanted_policy, wanted_record
 from driftbandits.service.costs import check_cost
 from driftbandits.service.endpoints import Call, Gate, whole_number
 from driftbandits.service.erasing import Erase, Task
@@ -40,6 +52,10 @@ MOST_PARQUET_BYTES = 16 * 1024 * 1024
 
 _PATIENCE_S = 1.0
 """With another process that is asked for its part of an answer."""
+_SHORT_CHANGE_S = 2.0
+"""So long a change is waited for; one that takes longer goes on, and its answer is 202."""
+_LOOK_EVERY_S = 0.02
+_NAME = re.compile(wire.NAME_PATTERN)
 
 ROUTES = Routes()
 
@@ -122,11 +138,18 @@ def withdraw(gate: Gate, call: Call) -> commands.Withdraw:
 
 @ROUTES.serve(operations.POLICY)
 def policy(gate: Gate, call: Call) -> commands.View:
-    return commands.View(call.policy, views.policy_answer)
+    look = functools.partial(views.policy_answer, followers=gate.engine.followers)
+    return commands.View(call.policy, look)
 
 
 @ROUTES.serve(CONFIGURE)
 async def configure(gate: Gate, call: Call) -> Reply:
+    wanted = await _wanted(gate, call)
+    return await _changed(gate, call, Configure(call.policy, wanted))
+
+
+async def _wanted(gate: Gate, call: Call) -> Wanted:
+    """What a `PolicyRequest` asks for, if there is room for it; its kernels are ready then."""
     policy = wanted_policy(call.body)
     record = wanted_record(call.body, policy, key=call.caller.key)
     if gate.engine.ready:
@@ -139,9 +162,69 @@ async def configure(gate: Gate, call: Call) -> Reply:
         ]
         await asyncio.to_thread(check_cost, policy, others, gate.limits)
         await asyncio.to_thread(make_policy_ready, policy)  # the writer waits for no compiler
-    command = commands.Configure(call.policy, record, seed=call.body.seed, fresh=call.body.fresh)
-    changed, answer = await _do(gate, command)
-    return Reply(answer, 201 if changed and answer.version == 1 else 200)
+    body = call.body
+    return Wanted(record, body.seed, fresh=body.fresh, dry_run=body.dry_run)
+
+
+async def _changed(gate: Gate, call: Call, command: commands.Command) -> Reply:
+    """What came of a change; one that is learned again is waited for a little."""
+    how, answer = await _do(gate, command)
+    deadline = time.monotonic() + _SHORT_CHANGE_S
+    while answer.change is not None and not answer.change.dry_run:
+        if time.monotonic() > deadline:
+            return Reply(answer, 202)
+        await asyncio.sleep(_LOOK_EVERY_S)
+        answer = await _do(gate, policy(gate, call))
+    return Reply(answer, 201 if how and answer.version == 1 and answer.change is None else 200)
+
+
+@ROUTES.serve(operations.RESTORE)
+async def restore(gate: Gate, call: Call) -> Reply:
+    body: wire.RestoreRequest = call.body
+    if not call.item.isdecimal() or len(call.item) > 9:
+        raise invalid(f"version must be a number; got {call.item!r}", "version")
+    command = Restore(
+        call.policy,
+        int(call.item),
+        key=call.caller.key,
+        fresh=body.fresh,
+        dry_run=body.dry_run,
+    )
+    return await _changed(gate, call, command)
+
+
+@ROUTES.serve(operations.RETIRE)
+def retire(gate: Gate, call: Call) -> Retire:
+    return Retire(call.policy, True, key=call.caller.key)
+
+
+@ROUTES.serve(operations.BRING_BACK)
+def bring_back(gate: Gate, call: Call) -> Retire:
+    return Retire(call.policy, False, key=call.caller.key)
+
+
+@ROUTES.serve(operations.SHADOWS)
+def shadows(gate: Gate, call: Call) -> Shadows:
+    return Shadows(call.policy)
+
+
+@ROUTES.serve(PUT_SHADOW)
+async def put_shadow(gate: Gate, call: Call) -> Reply:
+    if not _NAME.match(call.item):
+        raise invalid(f"shadow must match {wire.NAME_PATTERN}; got {call.item!r}", "shadow")
+    wanted = await _wanted(gate, call)
+    changed, answer = await _do(gate, BeginShadow(call.policy, call.item, wanted))
+    return Reply(answer, 201 if changed and not wanted.dry_run else 200)
+
+
+@ROUTES.serve(operations.DROP_SHADOW)
+def drop_shadow(gate: Gate, call: Call) -> DropShadow:
+    return DropShadow(call.policy, call.item, key=call.caller.key)
+
+
+@ROUTES.serve(operations.PROMOTE)
+def promote(gate: Gate, call: Call) -> Promote:
+    return Promote(call.policy, call.item or " ", key=call.caller.key)
 
 
 @ROUTES.serve(operations.FREEZE)
@@ -218,7 +301,7 @@ async def explanations(gate: Gate, call: Call) -> Reply:
 
 @ROUTES.serve(operations.EXPLANATION)
 async def explanation(gate: Gate, call: Call) -> Reply:
-    logged = await asyncio.to_thread(one_decision, gate.engine.store, call.policy, call.event_id)
+    logged = await asyncio.to_thread(one_decision, gate.engine.store, call.policy, call.item)
     look = functools.partial(one_explained, logged=logged)
     return Reply(await _do(gate, commands.View(call.policy, look)))
 

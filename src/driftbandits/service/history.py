@@ -142,6 +142,11 @@ class History:
         for row in self.minutes.values():
             row[OPEN] = 0
 
+    def go_on_from(self, other: History, open_since: list[int]) -> None:
+        """Weigh as another model does; the minutes stay what they are, but for what is open."""
+        self.weights, self.clock, self.detected = other.weights, other.clock, other.detected
+        self.restore(self.minutes, open_since)
+
     def turn_to(self, at_ns: int, seq: int, agent: Agent) -> None:
         """Begin a minute where one begins."""
         self.seq = seq

@@ -10,16 +10,20 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
-from driftbandits.service.fold import CARRIED, FRESH, Version, offer_of
+from driftbandits.service.fold import CARRIED, FRESH, RELEARNED, Version, offer_of
 from driftbandits.service.views import clock_text, configuration
 from driftbandits.store import (
+    BEGUN,
     CONFIGURED,
     CONFLICT,
     CORRECTED,
     DECISION,
+    DROPPED,
     DUPLICATE,
     ERASED,
+    PROMOTED,
     REFUSED,
+    RETIRED,
     WITHDRAWN,
     Event,
 )
@@ -61,6 +65,14 @@ def event_answer(event: Event) -> EventAnswer:
         answer.version = record.version
         how = FRESH if record.fresh else CARRIED
         answer.configuration = configuration(Version(event.seq, event.at_ns, record, how, None))
+    elif event.kind in (BEGUN, PROMOTED):
+        version = Version(event.seq, event.at_ns, record.configured, RELEARNED, None)
+        answer.version, answer.name = record.configured.version, record.name
+        answer.configuration = configuration(version)
+    elif event.kind == DROPPED:
+        answer.name = record.name
+    elif event.kind == RETIRED:
+        answer.retired = record.retired
     elif event.kind in (DUPLICATE, CONFLICT, REFUSED):
         answer.what, answer.value = record.what, record.value
     elif event.kind == WITHDRAWN:

@@ -64,7 +64,12 @@ def _described(operation: Operation[Any]) -> dict[str, Any]:
 
 
 def _parameters(operation: Operation[Any]) -> list[dict[str, Any]]:
-    patterns = {"policy": NAME_PATTERN, "event_id": ID_PATTERN}
+    patterns = {
+        "policy": NAME_PATTERN,
+        "event_id": ID_PATTERN,
+        "shadow": NAME_PATTERN,
+        "version": "^[0-9]{1,9}$",
+    }
     in_path = [
         {
             "name": name,

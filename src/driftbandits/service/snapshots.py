@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
 
 from driftbandits.agent import Agent
 from driftbandits.service.accounts import Accounts
-from driftbandits.service.fold import CARRIED, FRESH, Fold, Pending, Version
+from driftbandits.service.agreement import Agreement
+from driftbandits.service.fold import CARRIED, FRESH, Candidate, Fold, Pending, Version
+from driftbandits.service.following import Follower
 from driftbandits.service.kernels import make_policy_ready
 from driftbandits.service.lifting import Lift
-from driftbandits.store import Corrupt, Session, checked
+from driftbandits.store import Corrupt, Event, Session, checked
 from driftbandits.store.records import Configured, without_defaults
 
 FORMAT = b"driftbandits-state-1\n"
@@ -53,6 +55,16 @@ class _State(msgspec.Struct, array_like=True):
     accounts: Accounts = msgspec.field(default_factory=Accounts)
     arms: list[dict[int, dict[str, list[Any]]]] = []  # of the history: fine and coarse parts
     lift: list[Any] = []
+    candidates: list[tuple[str, int, int, Configured, int, bytes]] = []
+    retired: bool = False
+
+
+class _Following(msgspec.Struct, array_like=True):
+    """A follower: its fold, and what it is besides."""
+
+    fold: bytes
+    skipped: int
+    agreement: list[Any]
 
 
 def packed(fold: Fold) -> bytes:
@@ -77,6 +89,8 @@ def packed(fold: Fold) -> bytes:
         accounts=fold.accounts,
         arms=[fold.history.arms.fine, fold.history.arms.coarse],
         lift=_lift(fold),
+        candidates=[(name, *candidate) for name, candidate in fold.candidates.items()],
+        retired=fold.retired,
     )
     content = msgspec.msgpack.encode(state)
     return FORMAT + hashlib.sha256(content).digest() + content
@@ -91,6 +105,41 @@ def _lift(fold: Fold) -> list[Any]:
 
 
 def unpacked(data: bytes) -> Fold:
+    """The fold of a snapshot."""
+    return _unpacked_into(Fold, data)
+
+
+def packed_follower(follower: Follower) -> bytes:
+    """What a candidate has learned, to go on from."""
+    state = _Following(packed(follower), follower.skipped, follower.agreement.to_list())
+    return msgspec.msgpack.encode(state)
+
+
+def unpacked_follower(policy: str, candidate: Candidate) -> Follower:
+    """A candidate as far as it has come; where nothing was kept, before its first event."""
+    if not candidate.kept:
+        return Follower(policy, candidate.record)
+    state = msgspec.msgpack.decode(candidate.kept, type=_Following)
+    fold = _unpacked_into(lambda name: Follower(name, candidate.record), state.fold)
+    assert isinstance(fold, Follower)
+    fold.skipped, fold.agreement = state.skipped, Agreement.from_list(state.agreement)
+    fold.read = fold.head
+    return fold
+
+
+def relearned(
+    events_after: Callable[[int], Iterable[Event]], candidate: Candidate, policy: str, until: int
+) -> Follower:
+    """What a candidate makes of a log up to some event."""
+    follower = unpacked_follower(policy, candidate)
+    if follower.read.seq < until:
+        for event in follower.follow(events_after(follower.read.seq)):
+            if event.seq == until:
+                break
+    return follower
+
+
+def _unpacked_into(make: Callable[[str], Fold], data: bytes) -> Fold:
     if not isinstance(data, bytes) or not data.startswith(FORMAT):
         raise BadSnapshot("the format is not known")
     start = len(FORMAT) + _CHECKSUM_SIZE
@@ -103,7 +152,7 @@ def unpacked(data: bytes) -> Fold:
     except (msgspec.MsgspecError, ValueError) as error:
         raise BadSnapshot(str(error)) from None
     make_policy_ready(agent.policy)
-    fold = Fold(state.policy)
+    fold = make(state.policy)
     fold.seq, fold.at_ns, fold.checksum = state.seq, state.at_ns, state.checksum
     fold.versions = list(_versions(state))
     fold.agent, fold.began_ns = agent, state.began_ns
@@ -122,6 +171,8 @@ def unpacked(data: bytes) -> Fold:
     fold.lift = Lift.from_list(state.lift) if state.lift else None
     fold.history.weights, fold.history.clock = state.weights, state.weighed_at
     fold.history.detected = state.detected
+    fold.candidates = {one[0]: Candidate(*one[1:]) for one in state.candidates}
+    fold.retired = state.retired
     fold.snapshot_seq, fold.snapshot_bytes = fold.seq, len(data)
     return fold
 
@@ -147,23 +198,35 @@ def digest(fold: Fold) -> str:
         [(event_id, waiting[:_DECISIVE]) for event_id, waiting in fold.pending.items()],
         sorted(fold.counts.items()),
         # logs from before there was any of these keep their digests
-        *filter(None, [_refused(fold), _lift(fold)]),
+        *filter(None, [_refused(fold), _lift(fold), _candidates(fold), fold.retired]),
         *([fold.accounts] if fold.accounts.is_used else []),
     )
     return hashlib.sha256(msgspec.msgpack.encode(told)).hexdigest()
 
 
+def _candidates(fold: Fold) -> list[Any]:
+    """Not what they have learned: how far they have come is no part of the state."""
+    return [(name, *candidate[:4]) for name, candidate in fold.candidates.items()]
+
+
 def load(session: Session, policy: str) -> Fold:
     """The state of a policy: the best snapshot, and the events since."""
     fold = _restored(session, policy)
+
+    def events_after(seq: int) -> Iterable[Event]:
+        return session.all_events(policy, after=seq, page=_PAGE)
+
+    fold.relearn = lambda name: relearned(events_after, fold.candidates[name], policy, fold.seq)
     catch_up(session, fold)
+    fold.relearn = None
     return fold
 
 
 def catch_up(session: Session, fold: Fold) -> None:
     """Fold what the log has gained, chain checked.
 
-    In small pages: each read shows the database that this process has not paused.
+    In small pages: each read shows the database that this process has not paused. A promotion
+    raises `Corrupt` here: a snapshot that was kept with it is sooner read.
     """
     events = session.all_events(fold.policy, after=fold.seq, page=_PAGE)
     fold.replay(checked(events, after=fold.head))

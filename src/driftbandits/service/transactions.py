@@ -18,6 +18,7 @@ from driftbandits.service.fold import Fold
 from driftbandits.service.metrics import Metrics
 from driftbandits.service.owners import Owners
 from driftbandits.service.refusals import Refused, unavailable
+from driftbandits.service.relearning import Followers
 from driftbandits.service.unit_of_work import UnitOfWork
 from driftbandits.store import Corrupt, Session, Store, StoreBusy, StoreError, StoreUnavailable
 
@@ -45,6 +46,7 @@ class Transactions:
         self.folds: dict[str, Fold] = {}
         self.owners = owners
         self._metrics = metrics
+        self.followers = Followers()
         self.clock = clock
         self._snapshot_every = snapshot_every
 
@@ -119,6 +121,7 @@ class Transactions:
             session,
             self.folds,
             self.owners,
+            followers=self.followers,
             now_ns=self.clock(),
             snapshot_every=self._snapshot_every,
         )

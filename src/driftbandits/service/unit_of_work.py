@@ -11,6 +11,7 @@ from driftbandits.service import snapshots
 from driftbandits.service.fold import Fold
 from driftbandits.service.owners import Owners
 from driftbandits.service.refusals import Elsewhere, Refused, unknown_policy
+from driftbandits.service.relearning import Followers
 from driftbandits.store import (
     CORRECTED,
     DECISION,
@@ -53,10 +54,12 @@ class UnitOfWork:
         folds: dict[str, Fold],
         owners: Owners,
         *,
+        followers: Followers,
         now_ns: int,
         snapshot_every: int,
     ) -> None:
         self.session = session
+        self.followers = followers
         self.now_ns = now_ns
         self.touched: set[str] = set()
         self.done: list[tuple[str, str, Record]] = []  # policy, kind and record of what was added
@@ -254,6 +257,7 @@ class UnitOfWork:
 
     def keep_snapshot(self, fold: Fold, *, is_foundation: bool = False) -> None:
         """Keep the state as of now; older ones make room."""
+        self.followers.keep(fold)
         content = snapshots.packed(fold)
         snapshot = Snapshot(fold.policy, fold.seq, fold.at_ns, is_foundation, content)
         self.session.save_snapshot(snapshot)

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from driftbandits.service import snapshots
+from driftbandits.service.changing import Promote
 from driftbandits.service.commands import Command, KeepSnapshot, LearnDefaults
 from driftbandits.service.erasing import Erase, Task
-from driftbandits.service.fold import Fold
+from driftbandits.service.fold import CHANGE, Fold
 from driftbandits.service.kernels import USUAL_FAMILIES, make_ready
 from driftbandits.service.owners import Listener
 from driftbandits.service.transactions import Transactions
@@ -53,6 +54,7 @@ class Upkeep:
                 self._ending.wait(1.0)
             else:
                 threading.Thread(target=self._maintain, name="maintenance", daemon=True).start()
+                threading.Thread(target=self._relearn, name="candidates", daemon=True).start()
                 return True
         return False
 
@@ -81,8 +83,12 @@ class Upkeep:
             except StoreError as error:
                 logger.warning("will be tried again: %s", error)
 
+    def _relearn(self) -> None:
+        transactions = self._transactions
+        transactions.followers.live(transactions.store, transactions.folds, self._ending)
+
     def take_due(self) -> Sequence[Command]:
-        """Default rewards that fall due, and retention; when the last ones are done.
+        """Default rewards and changes that fall due, and retention; when the last ones are done.
 
         Only for who may use the folds.
         """
@@ -90,7 +96,7 @@ class Upkeep:
         if now < self._next_look or self._under_way:
             return ()
         self._next_look = now + DUE_EVERY_S
-        commands = self._due_defaults()
+        commands = self._due_defaults() + self._due_changes()
         if self._retention_days is not None and now >= self._next_retention:
             self._next_retention = now + _RETENTION_EVERY_S
             commands += self._retention(self._retention_days)
@@ -117,6 +123,16 @@ class Upkeep:
                 del folds[name]
         return list(folds.items())
 
+    def _due_changes(self) -> list[Command]:
+        """Configurations that have learned what their logs hold."""
+        followers = self._transactions.followers
+        return [
+            Promote(name, CHANGE, begun=candidate.seq)
+            for name, fold in self._ours()
+            if (candidate := fold.candidates.get(CHANGE)) is not None
+            and followers.is_near(name, CHANGE, candidate)
+        ]
+
     def _retention(self, days: float) -> list[Command]:
         age = int(days * _DAY_NS)
         return [
@@ -130,7 +146,10 @@ class Upkeep:
         """Keep a snapshot of every policy that has none of its last event, and close the store."""
         self.end()
         folds = self._transactions.folds
-        changed = [name for name, fold in folds.items() if fold.seq > fold.snapshot_seq]
+        self._transactions.followers.keep_all()
+        changed = [
+            name for name, fold in folds.items() if fold.candidates or fold.seq > fold.snapshot_seq
+        ]
         try:
             self._transactions.perform([KeepSnapshot(name) for name in changed])
         except Exception as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,8 +10,11 @@ import msgspec
 
 from driftbandits.service import snapshots
 from driftbandits.service.archiving import folder_of
-from driftbandits.service.fold import Fold
+from driftbandits.service.fold import Candidate, Fold
+from driftbandits.service.following import Follower
 from driftbandits.store import (
+    ERASED,
+    PROMOTED,
     START,
     Corrupt,
     Event,
@@ -76,15 +79,14 @@ class _Replay:
         kept = self._snapshots.values()
         self._start = max((s.seq for s in kept if s.is_foundation), default=0)
         self.fold = Fold(policy)
+        self._candidates: dict[str, Candidate] = {}  # as snapshots have them, the last of each
         self.seen = 0
         self.faults: list[str] = []
 
     def run(self, say: Say) -> None:
         if self._session.erasures(self._policy) and not self._start:
             raise Corrupt("events were erased, and the snapshot of that moment is missing")
-        events = self._session.all_events(self._policy)
-        if self._archive is not None:
-            events = archives.with_archive(events, archives.read(self._archive, self._policy))
+        events = self._events_after(0)
         end = self._session.head(self._policy)
         head = Head(0, 0, START)
         for event in checked(events, after=head):
@@ -92,19 +94,31 @@ class _Replay:
             if event.seq % _SAY_EVERY == 0 and end is not None:
                 say(self._policy, event.seq, end.seq)
             head = Head(event.seq, event.at_ns, event.checksum)
+        self._check_candidates()
         if end != head:
             raise Corrupt(f"the log ends at event {head.seq}, which is not where its head is")
         if self.fold.differences:
             self.faults.append(f"{self.fold.differences} events come out otherwise when replayed")
 
+    def _events_after(self, seq: int) -> Iterable[Event]:
+        if self._archive is None or seq:
+            return self._session.all_events(self._policy, after=seq)
+        archived = archives.read(self._archive, self._policy)
+        return archives.with_archive(self._session.all_events(self._policy), archived)
+
+    def _relearned(self, candidate: Candidate, until: int) -> Follower:
+        return snapshots.relearned(self._events_after, candidate, self._policy, until)
+
     def _take(self, event: Event) -> None:
         self.seen += 1
-        if event.is_erased:
-            self._folds_all = False
+        if event.is_erased or (event.kind == PROMOTED and self.fold.counts[ERASED]):
+            self._folds_all = False  # what was learned is in the foundation alone
         if self._folds_all or event.seq > self._start:
             if event.is_erased:
                 raise Corrupt(f"event {event.seq} was erased after the last snapshot of an erasure")
-            self.fold.replay([event])
+            fold = self.fold
+            fold.relearn = lambda name: self._relearned(fold.candidates[name], fold.seq)
+            fold.replay([event])
         snapshot = self._snapshots.get(event.seq)
         if snapshot is not None:
             self._take_snapshot(event, snapshot)
@@ -119,3 +133,20 @@ class _Replay:
             self.fold = kept
         elif snapshots.digest(kept) != snapshots.digest(self.fold):
             self.faults.append(f"the snapshot at event {event.seq} is not what its log gives")
+        self._candidates.update(kept.candidates)
+
+    def _check_candidates(self) -> None:
+        """What those that still learn had learned must be what the log gives.
+
+        What was kept before an erasure is no longer told from.
+        """
+        for name, candidate in self._candidates.items():
+            now = self.fold.candidates.get(name)
+            if not candidate.kept or now is None or now.since != candidate.since:
+                continue
+            told = snapshots.unpacked_follower(self._policy, candidate)
+            if candidate.since != candidate.seq and self._archive is not None:
+                continue  # it learned from what was left
+            again = self._relearned(candidate._replace(kept=b""), told.seq)
+            if snapshots.digest(told) != snapshots.digest(again):
+                self.faults.append(f"candidate {name!r} has not learned what its log gives")

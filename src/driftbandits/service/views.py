@@ -11,9 +11,10 @@ from driftbandits import wire
 from driftbandits.agent import Agent
 from driftbandits.sequences import Comparison, Interval
 from driftbandits.service import changes, snapshots
-from driftbandits.service.fold import Fold, Version
+from driftbandits.service.fold import CHANGE, RELEARNED, Fold, Version, changes_of_model
 from driftbandits.service.history import CHANGED, OTHERS, coordinates, names
 from driftbandits.service.notes import notes
+from driftbandits.service.relearning import Followers
 
 LEVEL = 0.95
 """Of the intervals of lift."""
@@ -81,10 +82,11 @@ def summary(fold: Fold) -> wire.PolicySummary:
         seq=fold.seq,
         pending=len(fold.pending),
         counts=counts(fold),
+        retired=fold.retired,
     )
 
 
-def policy_answer(fold: Fold) -> wire.PolicyAnswer:
+def policy_answer(fold: Fold, followers: Followers) -> wire.PolicyAnswer:
     agent = fold.playing
     few = len(agent.arms) <= MOST_SHOWN_ARMS  # the estimate of each has to be made
     radius = agent.radius if few else math.inf
@@ -107,7 +109,53 @@ def policy_answer(fold: Fold) -> wire.PolicyAnswer:
         accounts=_accounts(fold),
         lift=lift_of(fold),
         notes=notes(agent.policy),
+        change=_change(fold, followers),
+        retired=fold.retired,
     )
+
+
+def _change(fold: Fold, followers: Followers) -> wire.Change | None:
+    """That is under way."""
+    candidate = fold.candidates.get(CHANGE)
+    if candidate is None:
+        return None
+    follower = followers.of(fold.policy, CHANGE, candidate)
+    return wire.Change(
+        how=RELEARNED,
+        version=fold.version.record.version + 1,
+        arguments=changes_of_model(fold.version.record, candidate.record),
+        seq=follower.read.seq,
+        of=fold.seq,
+        learned_from=follower.learned,
+        skipped=follower.skipped,
+    )
+
+
+def shadow_answer(fold: Fold, name: str, followers: Followers) -> wire.ShadowAnswer:
+    candidate = fold.candidates[name]
+    record, follower = candidate.record, followers.of(fold.policy, name, candidate)
+    with follower.lock:
+        seen = follower.agreement
+        played = seen.played_value
+        return wire.ShadowAnswer(
+            name=name,
+            since=clock_text(candidate.at_ns),
+            arguments=record.arguments,
+            seed=record.seed,
+            half_life_s=record.half_life_s,
+            window_s=record.window_s,
+            seq=follower.read.seq,
+            of=fold.seq,
+            learned_from=follower.learned,
+            skipped=follower.skipped,
+            decisions=seen.decisions,
+            agreed=seen.agreed,
+            rounds=seen.rounds,
+            effective_rounds=seen.effective_rounds,
+            value=_interval(seen.value()),
+            played_value=played,
+            difference=_interval(seen.difference()),
+        )
 
 
 def _accounts(fold: Fold) -> wire.Accounts | None:

@@ -15,15 +15,19 @@ is a record, see `store.records`.
 from driftbandits.store import archives, leases
 from driftbandits.store.backups import backup
 from driftbandits.store.events import (
+    BEGUN,
     CONFIGURED,
     CONFLICT,
     CORRECTED,
     DECISION,
     DEFAULT,
+    DROPPED,
     DUPLICATE,
     ERASED,
     LATE,
+    PROMOTED,
     REFUSED,
+    RETIRED,
     REWARD,
     START,
     WITHDRAWN,
@@ -43,16 +47,20 @@ from driftbandits.store.opening import open
 from driftbandits.store.session import LAST_CHARACTER, Session, Store
 
 __all__ = [
+    "BEGUN",
     "CONFIGURED",
     "CONFLICT",
     "CORRECTED",
     "DECISION",
     "DEFAULT",
+    "DROPPED",
     "DUPLICATE",
     "ERASED",
     "LAST_CHARACTER",
     "LATE",
+    "PROMOTED",
     "REFUSED",
+    "RETIRED",
     "REWARD",
     "START",
     "WITHDRAWN",

@@ -10,6 +10,7 @@ from typing import NamedTuple
 CONFIGURED, DECISION, CORRECTED = "configured", "decision", "corrected"
 REWARD, DEFAULT, LATE, WITHDRAWN = "reward", "default", "late", "withdrawn"
 DUPLICATE, CONFLICT, REFUSED, ERASED = "duplicate", "conflict", "refused", "erased"
+BEGUN, PROMOTED, DROPPED, RETIRED = "begun", "promoted", "dropped", "retired"
 
 SLOTS = {DECISION: 1, REWARD: 2, DEFAULT: 2, WITHDRAWN: 2, LATE: 3, CORRECTED: 4}
 """An event_id has at most one event in each slot; the other kinds may repeat."""

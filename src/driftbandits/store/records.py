@@ -99,6 +99,35 @@ def without_defaults(record: Record) -> list[Any]:
     return values
 
 
+class Begun(Record):
+    """A candidate: a configuration that learns from the log beside the one that decides."""
+
+    name: str  # "": a change that is to come; others are shadows
+    configured: Configured
+    key: str
+
+
+class Promoted(Record):
+    """A candidate has learned what the log holds, and decides from now on."""
+
+    name: str
+    configured: Configured
+
+
+class Dropped(Record):
+    """A candidate learns no longer."""
+
+    name: str
+    key: str
+
+
+class Retired(Record):
+    """Whether the policy makes no more decisions."""
+
+    retired: bool
+    key: str
+
+
 _encoder = msgspec.msgpack.Encoder()
 _KINDS: dict[str, type[Record]] = {
     "configured": Configured,
@@ -112,6 +141,10 @@ _KINDS: dict[str, type[Record]] = {
     "conflict": Conflicted,
     "refused": Conflicted,
     "erased": Erased,
+    "begun": Begun,
+    "promoted": Promoted,
+    "dropped": Dropped,
+    "retired": Retired,
 }
 _decoders = {kind: msgspec.msgpack.Decoder(type_) for kind, type_ in _KINDS.items()}
 

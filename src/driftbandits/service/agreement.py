@@ -1,0 +1,102 @@
+"""Whether a shadow would have chosen what was played, and what it would have earned.
+
+Notation
+--------
+a, p, r    what was played in a round, the probability it had, the reward
+b          what the shadow would have played, drawn by a seed of its own
+w          1 / p if b = a, else 0
+y          w r
+
+E[y] is what the shadow earns in that round, whatever p is as long as every arm has a chance, and
+whether or not the shadow's probabilities are known (inverse propensities; Dudik, Langford, Li 2011,
+with the shadow's draw in place of its probabilities). So only rounds with p < 1 count. Intervals
+may be looked at at any time, see `driftbandits.sequences`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from driftbandits.sequences import FEWEST, Interval, asymptotic_boundary
+
+_MANY = 1000
+
+
+class Agreement:
+    """Counts and sums of the rounds so far."""
+
+    def __init__(self) -> None:
+        self.decisions = 0
+        self.agreed = 0
+        self.weights: dict[str, float] = {}  # w of rounds whose rewards are to come
+        self.sums = [0.0] * 7  # of 1, w, w^2, r, y, y^2 and (y - r)^2
+
+    def note_decision(self, event_id: str, *, agrees: bool, propensity: float) -> None:
+        self.decisions += 1
+        self.agreed += agrees
+        if propensity < 1.0:
+            self.weights[event_id] = 1.0 / propensity if agrees else 0.0
+
+    def note_reward(self, event_id: str, r: float) -> None:
+        w = self.weights.pop(event_id, None)
+        if w is not None:
+            y = w * r
+            terms = (1.0, w, w * w, r, y, y * y, (y - r) ** 2)
+            self.sums = [total + term for total, term in zip(self.sums, terms, strict=True)]
+
+    def let_go(self, waiting: Mapping[str, object]) -> None:
+        """Wait no longer for rounds that nobody waits for; now and then."""
+        if len(self.weights) > 2 * len(waiting) + _MANY:
+            self.weights = {id: w for id, w in self.weights.items() if id in waiting}
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    @property
+    def rounds(self) -> int:
+        """That have a reward and gave every arm a chance."""
+        return int(self.sums[0])
+
+    @property
+    def effective_rounds(self) -> float:
+        _, w, squares, *_ = self.sums
+        return w * w / squares if squares else 0.0
+
+    @property
+    def played_value(self) -> float | None:
+        """What was earned, in the rounds that count."""
+        n, _, _, r, *_ = self.sums
+        return r / n if n else None
+
+    def value(self, *, level: float = 0.95) -> Interval | None:
+        """What the shadow would have earned a round."""
+        n, _, _, _, y, squares, _ = self.sums
+        return _interval(n, y, squares, self.effective_rounds, level)
+
+    def difference(self, *, level: float = 0.95) -> Interval | None:
+        """That, less what was earned."""
+        n, _, _, r, y, _, squares = self.sums
+        return _interval(n, y - r, squares, self.effective_rounds, level)
+
+    # -- as plain data ---------------------------------------------------------------------------
+
+    def to_list(self) -> list[object]:
+        return [self.decisions, self.agreed, self.weights, self.sums]
+
+    @classmethod
+    def from_list(cls, told: list[object]) -> Agreement:
+        made = cls()
+        made.decisions, made.agreed, made.weights, made.sums = told  # type: ignore[assignment]
+        return made
+
+
+def _interval(
+    n: float, total: float, squares: float, effective: float, level: float
+) -> Interval | None:
+    if not n:
+        return None
+    mean = total / n
+    if effective < FEWEST:
+        return Interval(mean, None, None)
+    spread = max(squares - n * mean * mean, 0.0)
+    half = asymptotic_boundary(n, spread, risk=1.0 - level) / n
+    return Interval(mean, mean - half, mean + half)

@@ -1,0 +1,135 @@
+"""Candidates on their way through their logs, beside the writer.
+
+They read what was committed, a portion at a time, and never hold a lock of the log. Nothing depends
+on how far they have come: what they learn is a function of the log, so every process may have its
+own, and one that is lost begins again from what a snapshot has kept.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Mapping
+
+from driftbandits.service import snapshots
+from driftbandits.service.fold import Candidate, Fold
+from driftbandits.service.following import Follower
+from driftbandits.store import Corrupt, Store, StoreError
+
+logger = logging.getLogger("driftbandits.service")
+
+_PORTION_S = 0.004
+_PAUSE_S = 0.004
+"""Between portions: the interpreter is one, and decisions need it."""
+_REST_S = 0.1
+_KEPT_EVERY = 20_000
+
+Key = tuple[str, str, int, int]
+
+
+class Followers:
+    """By policy, name, and what they depend on."""
+
+    def __init__(self) -> None:
+        self._all: dict[Key, Follower] = {}
+        self._kept: dict[Key, tuple[int, bytes]] = {}  # up to which event, and what
+        self._guard = threading.Lock()
+        self._news = threading.Event()
+
+    def of(self, policy: str, name: str, candidate: Candidate) -> Follower:
+        """The one of a candidate, which begins where it was kept unless it is on its way."""
+        key = policy, name, candidate.seq, candidate.since
+        with self._guard:
+            if key not in self._all:
+                self._all[key] = snapshots.unpacked_follower(policy, candidate)
+                self._news.set()
+            return self._all[key]
+
+    def forget(self, policy: str, name: str, candidate: Candidate) -> None:
+        """Who has this one may change it."""
+        key = policy, name, candidate.seq, candidate.since
+        with self._guard:
+            self._all.pop(key, None)
+            self._kept.pop(key, None)
+
+    def is_near(self, policy: str, name: str, candidate: Candidate) -> bool:
+        """Whether it has been at the end of the log."""
+        follower = self._all.get((policy, name, candidate.seq, candidate.since))
+        return follower is not None and follower.is_near
+
+    def keep(self, fold: Fold) -> None:
+        """Tell a fold what its candidates have learned, for a snapshot."""
+        for name, candidate in fold.candidates.items():
+            _, content = self._kept.get(
+                (fold.policy, name, candidate.seq, candidate.since), (0, candidate.kept)
+            )
+            fold.candidates = {**fold.candidates, name: candidate._replace(kept=content)}
+
+    # -- in a thread of its own ------------------------------------------------------------------
+
+    def live(self, store: Store, folds: Mapping[str, Fold], ending: threading.Event) -> None:
+        """Let all candidates learn until the end."""
+        while not ending.is_set():
+            try:
+                is_all = self._one_round(store, folds, ending)
+            except StoreError as error:
+                logger.warning("candidates wait: %s", error)
+                is_all = True
+            if is_all:
+                self._news.wait(_REST_S)
+                self._news.clear()
+
+    def _one_round(self, store: Store, folds: Mapping[str, Fold], ending: threading.Event) -> bool:
+        """A portion of each; whether all are where their logs end."""
+        wanted = [
+            (fold.policy, name, candidate)
+            for fold in list(folds.values())
+            for name, candidate in list(fold.candidates.items())
+        ]
+        self._let_go(wanted, {fold.policy for fold in list(folds.values())})
+        is_all = True
+        for policy, name, candidate in wanted:
+            if ending.is_set():
+                break
+            is_all &= self._portion(store, policy, name, candidate)
+            time.sleep(_PAUSE_S)
+        return is_all
+
+    def _portion(self, store: Store, policy: str, name: str, candidate: Candidate) -> bool:
+        follower = self.of(policy, name, candidate)
+        try:
+            with follower.lock, store.read() as session:
+                is_all = follower.advance(session, seconds=_PORTION_S)
+                follower.is_near |= is_all
+                self._keep_now_and_then(policy, name, candidate, follower, is_all)
+        except Corrupt as error:  # restored from a backup, or erased meanwhile: begin again
+            logger.warning("candidate %r of %s begins again: %s", name, policy, error)
+            self.forget(policy, name, candidate._replace(kept=b""))
+            return True
+        return is_all
+
+    def _keep_now_and_then(
+        self, policy: str, name: str, candidate: Candidate, follower: Follower, is_all: bool
+    ) -> None:
+        key = policy, name, candidate.seq, candidate.since
+        before, _ = self._kept.get(key, (0, b""))
+        news = follower.seq - before
+        if follower.is_between_lists and (news >= _KEPT_EVERY or (is_all and before == 0)):
+            self._kept[key] = follower.seq, snapshots.packed_follower(follower)
+
+    def keep_all(self) -> None:
+        """At the end: everything that was learned."""
+        for key, follower in list(self._all.items()):
+            with follower.lock:
+                if follower.versions and follower.is_between_lists:
+                    self._kept[key] = follower.seq, snapshots.packed_follower(follower)
+
+    def _let_go(self, wanted: Iterable[tuple[str, str, Candidate]], known: set[str]) -> None:
+        """Of those that learn no longer. A fold that is being made again has said nothing yet."""
+        keys = {(policy, name, one.seq, one.since) for policy, name, one in wanted}
+        with self._guard:
+            gone = [key for key in {*self._all, *self._kept} - keys if key[0] in known]
+            for key in gone:
+                self._all.pop(key, None)
+                self._kept.pop(key, None)
