@@ -594,7 +594,10 @@ class HistoryAnswer(Answer):
 
 
 class ScoredArm(Answer):
-    """Score = mean + width, null where only the log remembers; `parts` of features by name."""
+    """Score = mean + width, null where the log does not have them.
+
+    `parts` of features, by name, as long as the policy remembers the decision.
+    """
 
     id: str
     score: float
@@ -637,6 +640,7 @@ class ExplainedDecision(Answer):
     conditional: float | None = None
     reason: str | None = None
     excluded: list[str] = []
+    why: str = ""
 
 
 class ExplanationAnswer(Answer):

@@ -512,3 +512,52 @@ def test_a_batch_takes_units_and_exclusions(client):
     results = ok(client.post(f"{NEWS}/decisions:batch", json={"decisions": bodies}))["results"]
     assert {result["status"] for result in results} == {200}
     assert all(result["decision"]["arm"] != "right" for result in results)
+
+
+# -- why -----------------------------------------------------------------------------------------
+
+
+def test_every_reason_is_told_in_words(client):
+    shares = {"stay": [0.4, 1], "right": [0, 0.2]}
+    limits = {"control": 0.3, "shares": shares, "budget": 0.2, "bonus_scale": 0.1}
+    configure(client, **limits)
+    told = {}
+    for i in range(80):
+        exclude = ["left"] if i % 3 == 0 else []
+        answer = ok(decide(client, f"e{i}", i, baseline="stay", exclude=exclude))
+        ok(report(client, f"e{i}", int(answer["arm"] != "stay")))
+        why = ok(client.get(f"{NEWS}/explanations/e{i}"))["decision"]
+        assert why["excluded"] == exclude
+        assert repr(answer["arm"]) in why["why"]
+        told[answer.get("reason")] = why["why"]
+    assert set(told) == {None, "control", "budget", "share", "excluded"}
+    assert "no say" in told["control"]
+    assert "afford" in told["budget"]
+    assert "shares" in told["share"]
+    assert "excludes" in told["excluded"]
+
+
+def test_means_and_widths_of_decisions_that_only_the_log_remembers(store_url):
+    columns = {"context": {"age": "number"}, "arm": {"kind": "category"}}
+    offered = [{"id": kind, "features": {"kind": kind}} for kind in ("hat", "shoe")]
+    with Served(store_url) as service:
+        client = service.client
+        body = {"name": "auto", "reward": "click", "features": columns, "seed": 1}
+        ok(client.put(NEWS, json=body))
+        asked = {"arms": offered, "context": {"age": 30}, "n": 2}
+        ok(client.post(f"{NEWS}/decisions", json={"event_id": "e", **asked}))
+        remembered = [
+            ok(client.get(f"{NEWS}/explanations/{id}"))["decision"] for id in ("e", "e/2")
+        ]
+        ok(client.put(NEWS, json={**body, "fresh": True}))  # which has no memory of it
+        for id, before in zip(("e", "e/2"), remembered, strict=True):
+            found = ok(client.get(f"{NEWS}/explanations/{id}"))["decision"]
+            assert found["context"] == {"age": 30}
+            assert "parts" in before["arms"][0]
+            assert "parts" not in found["arms"][0]
+            for arm, other in zip(found["arms"], before["arms"], strict=True):
+                assert arm["features"] == {"kind": arm["id"]}
+                for what in ("mean", "width", "score"):
+                    assert arm[what] == pytest.approx(other[what], abs=1e-6)
+        now = digest(client)
+    assert verified(store_url) == {"news": now}

@@ -32,10 +32,28 @@ export interface ArmsPart {
 }
 
 /**
+ * A version to come: `how`, and what differs that the estimate depends on.
+ *
+ * While it is `relearned` it has learned the log up to event `seq` `of` so many, from as many
+ * outcomes as `learned_from` says; `skipped` are decisions that it cannot read. With `dry_run`
+ * nothing was changed, and `none` would be.
+ */
+export interface Change {
+  how: string;
+  version: number;
+  arguments?: string[];
+  seq?: number;
+  of?: number;
+  learned_from?: number;
+  skipped?: number;
+  dry_run?: boolean;
+}
+
+/**
  * One version of a policy; it decided from `since_seq` on.
  *
  * `how` it began: `fresh`, without what was learned before, or with the outcomes that it had been
- * `learned_from`, all of them `carried` over as they were.
+ * `learned_from`, `carried` over as they were or `relearned` from the log.
  */
 export interface Configuration {
   version: number;
@@ -49,7 +67,7 @@ export interface Configuration {
   half_life_s: number | null;
   window_s: number | null;
   fresh: boolean;
-  how?: "fresh" | "carried" | (string & {}) | null;
+  how?: "fresh" | "carried" | "relearned" | (string & {}) | null;
   learned_from?: number | null;
   control?: number;
   shares?: Record<string, number[]> | null;
@@ -213,6 +231,8 @@ export interface EventAnswer {
   conditional?: number | null;
   unit?: string | null;
   excluded?: string[] | null;
+  name?: string | null;
+  retired?: boolean | null;
 }
 
 /** `next` is what to give as `after` for the events that follow. */
@@ -244,6 +264,7 @@ export interface ExplainedDecision {
   conditional?: number | null;
   reason?: string | null;
   excluded?: string[];
+  why?: string;
 }
 
 /** One decision of the log, as of event `seq`. */
@@ -420,6 +441,8 @@ export interface PolicyAnswer {
   accounts?: Accounts | null;
   lift?: Lift | null;
   notes?: string[];
+  change?: Change | null;
+  retired?: boolean;
 }
 
 /** The arguments of `driftbandits.policy`, and how they are served. */
@@ -435,6 +458,7 @@ export interface PolicyRequest {
   shares?: Record<string, number[]> | null;
   budget?: number | null;
   limit_window?: number;
+  dry_run?: boolean;
   name: string;
   dim?: number | null;
   link?: string;
@@ -479,6 +503,7 @@ export interface PolicySummary {
   seq: number;
   pending: number;
   counts: Counts;
+  retired?: boolean;
 }
 
 /** `path` leads to the field at fault, as in `$.arms[1].x[0]`. */
@@ -486,6 +511,12 @@ export interface Problem {
   code: string;
   message: string;
   path?: string | null;
+}
+
+/** How a version is brought back. */
+export interface RestoreRequest {
+  fresh?: boolean;
+  dry_run?: boolean;
 }
 
 /** A frozen policy answers `recorded`: the outcome is kept, and nothing is learned from it. */
@@ -517,7 +548,11 @@ export interface RewardsRequest {
   rewards: RewardRequest[];
 }
 
-/** Score = mean + width, null where only the log remembers; `parts` of features by name. */
+/**
+ * Score = mean + width, null where the log does not have them.
+ *
+ * `parts` of features, by name, as long as the policy remembers the decision.
+ */
 export interface ScoredArm {
   id: string;
   score: number;
@@ -525,6 +560,38 @@ export interface ScoredArm {
   width?: number | null;
   features?: Record<string, unknown>;
   parts?: Record<string, number>;
+}
+
+/**
+ * A configuration that decides beside the one that is played, as of event `seq` `of` so many.
+ *
+ * It has seen `decisions`, and would have played the same arm in `agreed` of them. In `rounds`,
+ * those with a reward in which every arm had a chance, it would have earned `value`, and what was
+ * played earned `played_value`; `effective_rounds` of them tell as much if all told the same.
+ */
+export interface ShadowAnswer {
+  name: string;
+  since: string;
+  arguments: Record<string, unknown>;
+  seed: number;
+  half_life_s: number | null;
+  window_s: number | null;
+  seq: number;
+  of: number;
+  learned_from: number;
+  skipped: number;
+  decisions: number;
+  agreed: number;
+  rounds: number;
+  effective_rounds: number;
+  value: Interval | null;
+  played_value: number | null;
+  difference: Interval | null;
+}
+
+/** By name. */
+export interface ShadowsAnswer {
+  shadows: ShadowAnswer[];
 }
 
 /** Decisions of one side, and the rewards that count so far; the mean is of all decisions. */
@@ -598,6 +665,55 @@ export interface Operations {
     names: { policy: string };
     query: {};
     body: PolicyRequest;
+    answer: PolicyAnswer;
+  };
+  /** Let a policy decide no more; its log stays, and open decisions take their rewards */
+  retire: {
+    names: { policy: string };
+    query: {};
+    body: undefined;
+    answer: PolicyAnswer;
+  };
+  /** Bring the configuration of a version back */
+  restore: {
+    names: { policy: string; version: string };
+    query: {};
+    body: RestoreRequest;
+    answer: PolicyAnswer;
+  };
+  /** Let a retired policy decide again */
+  bring_back: {
+    names: { policy: string };
+    query: {};
+    body: undefined;
+    answer: PolicyAnswer;
+  };
+  /** What configurations beside the one that is played would have done */
+  shadows: {
+    names: { policy: string };
+    query: {};
+    body: undefined;
+    answer: ShadowsAnswer;
+  };
+  /** Let a configuration decide beside the one that is played */
+  put_shadow: {
+    names: { policy: string; shadow: string };
+    query: {};
+    body: PolicyRequest;
+    answer: ShadowsAnswer;
+  };
+  /** Let a shadow decide no more */
+  drop_shadow: {
+    names: { policy: string; shadow: string };
+    query: {};
+    body: undefined;
+    answer: ShadowsAnswer;
+  };
+  /** Let a shadow be played, as a new version */
+  promote: {
+    names: { policy: string; shadow: string };
+    query: {};
+    body: undefined;
     answer: PolicyAnswer;
   };
   /** Decide with what was learned so far, and learn and forget nothing */
@@ -708,6 +824,13 @@ export const OPERATIONS = {
   withdraw: { method: "POST", path: "/v1/policies/{policy}/withdrawals" },
   policy: { method: "GET", path: "/v1/policies/{policy}" },
   configure: { method: "PUT", path: "/v1/policies/{policy}" },
+  retire: { method: "DELETE", path: "/v1/policies/{policy}" },
+  restore: { method: "POST", path: "/v1/policies/{policy}/versions/{version}:restore" },
+  bring_back: { method: "POST", path: "/v1/policies/{policy}:restore" },
+  shadows: { method: "GET", path: "/v1/policies/{policy}/shadows" },
+  put_shadow: { method: "PUT", path: "/v1/policies/{policy}/shadows/{shadow}" },
+  drop_shadow: { method: "DELETE", path: "/v1/policies/{policy}/shadows/{shadow}" },
+  promote: { method: "POST", path: "/v1/policies/{policy}/shadows/{shadow}:promote" },
   freeze: { method: "POST", path: "/v1/policies/{policy}:freeze" },
   thaw: { method: "POST", path: "/v1/policies/{policy}:thaw" },
   policies: { method: "GET", path: "/v1/policies" },

@@ -466,6 +466,7 @@ class Fold:
             unit=offer.unit,
             excluded=offer.excluded,
             reason=play.reason,
+            means=choice.means.astype("<f4").tobytes(),
         )
 
     def reward(self, event_id: str, value: float, at_ns: int, *, kind: str = REWARD) -> str:
@@ -655,7 +656,9 @@ class Fold:
         return offer_of(record)
 
     def _compare(self, event_id: str, record: Decided, made: Decided | None) -> None:
-        """What the log says was done, and what is done now."""
+        """What the log says was done, and what is done now; earlier logs have no means."""
+        if made is not None and not record.means:
+            made = msgspec.structs.replace(made, means=b"")
         self.differences += made != record
 
 

@@ -59,6 +59,7 @@ class Decided(Record):
     unit: str = ""  # by a keyed hash, on whose behalf it was made; decides about `control`
     excluded: tuple[int, ...] = ()  # indices of arms that must not be played
     reason: str = ""  # for playing anything else than `suggested`
+    means: bytes = b""  # (arms,) floats of 4 bytes, for who asks why; score = mean + width
 
 
 class Rewarded(Record):

@@ -43,6 +43,7 @@ function item(decision, id, outcome, open) {
 
 function outcomeOf({ outcome }) {
   if (outcome === null) return element("span", { class: "outcome pending" }, "pending");
+  if (outcome.kind === "withdrawn") return element("span", { class: "outcome" }, "withdrawn");
   const value = outcome.value === null ? "erased" : plain(outcome.value);
   return element("span", { class: `outcome ${outcome.kind}` }, `${outcome.kind} ${value}`);
 }
@@ -55,6 +56,7 @@ function why(decision) {
   const best = Math.max(...arms.map(({ score }) => score));
   const chance = propensity < 1 ? ` The chance of this choice was ${short(propensity)}.` : "";
   const round = `Round ${count(decision.round)}, version ${decision.version}. `;
+  if (decision.reason) return `${round}${decision.why}${chance}`;
   if (baseline !== null && index !== suggested)
     return `${round}The caller's baseline was played. By itself the policy would have chosen ${arms[suggested].id}: ${sum(arms[suggested])}.`;
   const rivals = arms.filter(({ score }) => score === best).length;
