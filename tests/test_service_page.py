@@ -648,6 +648,121 @@ def test_nothing_moves_for_those_who_ask_for_that(opened: Opener, news: Served) 
         assert page.evaluate(moving) == "breathe"
 
 
+# -- does it work? -----------------------------------------------------------------------------
+
+
+def compare(service: Served, clock: RunningClock, policy: str, *, rounds: int = 400) -> None:
+    """Controls play `left`, which pays in every fifth round; everything else pays more often."""
+    for number in range(rounds):
+        clock.pass_seconds(9)
+        made = decide(service, policy, number, baseline="left")
+        every = 5 if made["arm"] == "left" else 2
+        if number % every == 0:
+            reward(service, policy, number, 1.0)
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """An hour with a control; rewards of 0 are never reported, and learned after five minutes."""
+    clock = RunningClock(behind_s=3600)
+    folder = tmp_path_factory.mktemp("compared")
+    with Served(f"sqlite:///{folder}/log.db", clock=clock) as service:
+        settings = {"epsilon": 0.1, "control": 0.4, "reward_wait_s": 300}
+        configure(service, "shop", **settings)
+        compare(service, clock, "shop")
+        configure(service, "shop", **settings, bonus_scale=0.5)
+        yield service
+
+
+@pytest.mark.parametrize("width", list(WIDTHS))
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_policy_is_shown_beside_its_control(
+    opened: Opener, compared: Served, width: str, scheme: str
+) -> None:
+    told = ok(compared.client.get("/v1/policies/shop/lift"))["lift"]
+    with opened(compared.address, width=width, color_scheme=scheme) as page:
+        expect(page.get_by_role("heading", name="Does it work?")).to_be_visible()
+        verdict = page.locator("#verdict")
+        shown = [
+            float(x.replace("−", "-")) for x in re.findall(r"[+−]?[\d.]*\d", verdict.inner_text())
+        ]
+        assert shown[0] == pytest.approx(told["difference"]["value"], abs=6e-4)
+        wins = told["difference"]["low"] > 0
+        expect(verdict).to_have_attribute("data-tone", "good" if wins else "open")
+        cells = page.locator("#sides tr").nth(1).locator("td").all_inner_texts()
+        assert float(cells[1]) == pytest.approx(told["control"]["mean"]["value"], abs=6e-4)
+        assert cells[2] == f"{told['control']['rewards']} of {told['control']['decisions']}"
+        bars = [bar.bounding_box() for bar in page.locator("#sides .range").all()]
+        points = [point.bounding_box() for point in page.locator("#sides .estimate").all()]
+        assert len(bars) == len(points) == 3
+        for bar, point in zip(bars, points, strict=True):
+            assert bar
+            assert point
+            assert bar["x"] <= point["x"] + point["width"] / 2 <= bar["x"] + bar["width"]
+        expect(page.locator("#lift-notes")).to_contain_text("40 % of the decisions are controls")
+        expect(page.locator("#versions li")).to_have_count(2)
+        expect(page.locator("#versions")).to_contain_text("bonus_scale 1 → 0.5")
+        page.evaluate("for (const e of document.querySelectorAll('details')) e.open = true")
+        expect(page.locator("#means tbody tr").first).to_be_visible()
+        assert_it_fits(page)
+        assert page.evaluate(NAMELESS) == []
+
+
+def test_minutes_whose_rewards_are_still_to_come_are_marked(
+    opened: Opener, compared: Served
+) -> None:
+    minutes = ok(compared.client.get("/v1/policies/shop/history"))["minutes"]
+    open_ = [m for m in minutes if m["pending"]]
+    assert 0 < len(open_) < len(minutes) / 2
+    with opened(compared.address) as page:
+        expect(page.locator("#rate .legend")).to_contain_text("still to come, 0 until then")
+        expect(page.locator("#rate .shade")).to_have_count(len(open_))
+        page.locator("#rate summary").click()
+        rows = page.locator("#rate tbody tr").all()
+        told = [row.locator("td").all_inner_texts() for row in rows]
+        assert sum(int(cells[3]) for cells in told) == sum(m["pending"] for m in minutes)
+        known = {m["at"]: m for m in minutes if m["decisions"]}
+        last = list(known.values())[-1]
+        so_far = last["reward_sum"] / (last["rewards"] + last["pending"])
+        assert float(told[0][0]) == pytest.approx(so_far, abs=6e-4)
+        # and they do not look like a better world
+        assert max(float(cells[0]) for cells in told) < 1.0
+
+
+def test_shares_and_means_of_arms_are_drawn(opened: Opener, compared: Served) -> None:
+    parts = ok(compared.client.get("/v1/policies/shop/history"))["arms"]
+    played = {
+        arm: sum(part["arms"].get(arm, {"decisions": 0})["decisions"] for part in parts)
+        for arm in ("left", "right", LONG)
+    }
+    assert sum(played.values()) == 400
+    with opened(compared.address) as page:
+        page.locator("#shares summary").click()
+        heads = page.locator("#shares th[scope=col]").all_inner_texts()
+        assert heads[1:] == sorted(played, key=lambda arm: -played[arm])
+        first = page.locator("#shares tbody tr").last.locator("td").all_inner_texts()
+        counts = parts[0]["arms"]
+        whole = sum(row["decisions"] for row in counts.values())
+        for arm, cell in zip(heads[1:], first, strict=True):
+            share = counts.get(arm, {"decisions": 0})["decisions"] / whole
+            assert float(cell.strip("> %")) == pytest.approx(100 * share, abs=1.0)
+        assert page.locator("#shares .stack").count() > len(parts)
+        assert page.locator("#means .line").count() >= 3
+
+
+def test_changes_are_told_in_words(opened: Opener, believing: Served) -> None:
+    told = ok(believing.client.get("/v1/policies/turning"))["detections"]
+    with opened(f"{believing.address}/#/turning") as page:
+        words = page.locator(".changes li")
+        expect(words).to_have_count(min(3, len(told)))
+        newest = words.first.inner_text()
+        assert "A change was noticed at" in newest
+        assert "Probably since" in newest
+        for one in told[-1]["moved"]:
+            assert one["name"] in newest
+        assert told[-1]["moved"]
+
+
 # -- tables and separate arms --------------------------------------------------------------------
 
 

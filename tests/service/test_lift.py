@@ -246,3 +246,30 @@ def test_what_is_erased_or_told_is_on_no_side(store_url):
         ok(reward(client, "e2", 1))
         told = lift(client)["lift"]
         assert (told["unknown"], told["pending"]) == (2, 1)
+
+
+def test_what_the_agent_forgets_is_waited_for_nevertheless(store_url):
+    """A window of two rounds: by the agent's memory hardly an outcome would ever be in time."""
+    clock = Clock()
+    with Served(store_url, clock=clock) as service:
+        client = service.client
+        short = {"name": "SW-GLUCB", "discount": None, "window": 2}
+        configure(client, **short, control=0.5, reward_wait_s=300)
+        for i in range(10):
+            ok(decide(client, f"e{i}", i))
+            clock.pass_seconds(1)
+        assert ok(client.get(NEWS))["pending"] == 2
+        assert ok(reward(client, "e0", 1))["status"] == "late"
+        clock.pass_seconds(400)
+        ok(decide(client, "later"))
+        wait_until(lambda: lift(client)["lift"]["pending"] == 1)
+        told = lift(client)["lift"]
+        assert told["policy"]["rewards"] + told["control"]["rewards"] == 10
+        assert told["unknown"] == 0
+        first = ok(client.get(f"{NEWS}/history"))["minutes"]
+        assert sum(m["rewards"] for m in first) == 10
+        assert sum(m["reward_sum"] for m in first) == 1.0
+        live = digest(client)
+    with Served(store_url, clock=clock) as service:
+        assert lift(service.client)["lift"] == told
+    assert verified(store_url) == {"news": live}

@@ -71,12 +71,14 @@ def _numbered(size: int) -> list[str]:
 
 def arms_changed(fold: Fold, minute: int, until: int | None) -> list[wire.Moved]:
     """The arms whose mean reward differs most before and after."""
+    record = fold.version.record
+    default = None if record.reward_wait_s is None else record.default_reward
     old, new = dict[str, list[Any]](), dict[str, list[Any]]()
     for begin, length, part in fold.history.arms.parts():
         if begin + length <= minute:
-            _gather(old, part)
+            _gather(old, part, default)
         elif begin > minute and (until is None or begin + length <= until):
-            _gather(new, part)
+            _gather(new, part, default)
     found = [
         wire.Moved(arm, old[arm][1] / old[arm][0], new[arm][1] / new[arm][0])
         for arm in old.keys() & new.keys()
@@ -85,9 +87,10 @@ def arms_changed(fold: Fold, minute: int, until: int | None) -> list[wire.Moved]
     return sorted(found, key=lambda one: (-abs(one.after - one.before), one.name))[:MOST_MOVED]
 
 
-def _gather(into: dict[str, list[Any]], part: dict[str, list[Any]]) -> None:
-    for arm, (_, rewards, total) in part.items():
+def _gather(into: dict[str, list[Any]], part: dict[str, list[Any]], default: float | None) -> None:
+    """Rewards and their sum; where a default is waited for, what is open counts as that."""
+    for arm, (decisions, rewards, total) in part.items():
         if arm != OTHERS:
             row = into.setdefault(arm, [0, 0.0])
-            row[0] += rewards
-            row[1] += total
+            row[0] += rewards if default is None else decisions
+            row[1] += total if default is None else total + (decisions - rewards) * default

@@ -207,6 +207,7 @@ class Fold:
         self.pending_of_key: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
         self.history = History()
+        self.forgotten: dict[str, Pending] = {}  # by the agent, before their outcome was due
         self.accounts = Accounts()
         self.lift: Lift | None = None
         self.differences = 0
@@ -258,6 +259,7 @@ class Fold:
             self.learnable.clear()
             self.pending_of_key.clear()
             self.accounts.charged.clear()
+            self.forgotten.clear()
             self.history.start_weighing()
             if self.lift is not None:
                 self.lift.give_up_all()
@@ -290,15 +292,18 @@ class Fold:
         for gone in {name, CHANGE}:
             self._let_candidate_go(gone)
         for event_id in [id for id in self.pending if id not in learned.pending]:
-            self._give_up(event_id)  # it cannot be read
+            self._set_aside(event_id)  # it cannot be read, or has been forgotten
+        shown = {**self.forgotten, **self.pending}
         self.agent, self.began_ns, self.learned = learned.agent, learned.began_ns, learned.learned
         self.pending = {
-            id: self.pending.get(id, waiting)._replace(number=waiting.number)
+            id: shown.get(id, waiting)._replace(number=waiting.number)
             for id, waiting in learned.pending.items()
         }
+        self.forgotten = {id: one for id, one in self.forgotten.items() if id not in self.pending}
         self.awaited, self.learnable = learned.awaited, learned.learnable
         self.pending_of_key = learned.pending_of_key
-        self.history.go_on_from(learned.history, [one.at_ns for one in self.pending.values()])
+        open_ = [*self.pending.values(), *self.forgotten.values()]
+        self.history.go_on_from(learned.history, [one.at_ns for one in open_])
         self._serve_by(record, RELEARNED)
 
     def drop(self, name: str, at_ns: int) -> None:
@@ -476,6 +481,7 @@ class Fold:
         if event_id in self.accounts.charged:
             self._put_in(earned(self.playing.policy, value))
         waiting = self._close(event_id)
+        shown = waiting or self._remember(event_id)
         if waiting is None:
             kind = LATE
         elif waiting.number:
@@ -484,13 +490,18 @@ class Fold:
             else:
                 self._learn(waiting.number, value)
         self._step(kind, at_ns)
+        if shown is not None:
+            self._show(shown, value)
         if waiting is not None:
-            low, high = self.playing.policy.reward_range()
-            self.history.count_reward(waiting.at_ns, waiting.arm, min(max(value, low), high))
-            if self.lift is not None and self.lift.is_of(waiting):
-                self.lift.reward(waiting, value)
             self.history.weigh(at_ns, self.playing)
         return kind
+
+    def _show(self, waiting: Pending, value: float) -> None:
+        """Count what came of a decision where people look at it."""
+        low, high = self.playing.policy.reward_range()
+        self.history.count_reward(waiting.at_ns, waiting.arm, min(max(value, low), high))
+        if self.lift is not None and self.lift.is_of(waiting):
+            self.lift.reward(waiting, value)
 
     def _learn(self, number: int, value: float) -> None:
         agent = self.playing
@@ -526,7 +537,8 @@ class Fold:
             name: one._replace(since=self.seq, kept=b"") for name, one in self.candidates.items()
         }
         gone = set(record.seqs)
-        for event_id in [id for id, waiting in self.pending.items() if waiting.seq in gone]:
+        known = [*self.pending.items(), *self.forgotten.items()]
+        for event_id in [id for id, waiting in known if waiting.seq in gone]:
             waiting = self._give_up(event_id)
             if waiting is not None and waiting.number:
                 self.playing.withdraw(waiting.number)
@@ -534,7 +546,7 @@ class Fold:
     def withdraw(self, event_id: str, at_ns: int) -> None:
         """A decision was never shown: it has no outcome, and cost nothing."""
         self._put_in(self.accounts.charged.get(event_id, 0.0))
-        waiting = self._close(event_id)
+        waiting = self._give_up(event_id)
         if waiting is not None and waiting.number:
             self.playing.withdraw(waiting.number)
         self._step(WITHDRAWN, at_ns)
@@ -558,6 +570,7 @@ class Fold:
         self.seq += 1
         self.at_ns = at_ns
         self.counts[kind] += 1
+        self._end_waiting(at_ns)
         if self.agent is not None:
             self.history.turn_to(at_ns, self.seq, self.agent)
         if self.lift is not None:
@@ -579,9 +592,29 @@ class Fold:
     def _give_up(self, event_id: str) -> Pending | None:
         """The same, where the outcome will not be known."""
         waiting = self._close(event_id)
-        if waiting is not None and self.lift is not None and self.lift.is_of(waiting):
-            self.lift.give_up(waiting)
+        shown = waiting or self._remember(event_id)
+        if shown is not None and self.lift is not None and self.lift.is_of(shown):
+            self.lift.give_up(shown)
         return waiting
+
+    def _remember(self, event_id: str) -> Pending | None:
+        """What the agent has forgotten, if its outcome was waited for nevertheless."""
+        waiting = self.forgotten.pop(event_id, None)
+        if waiting is not None:
+            self.history.close(waiting.at_ns)
+        return waiting
+
+    def _end_waiting(self, at_ns: int) -> None:
+        """Count defaults for what the agent has forgotten: those that are left are no fair sample.
+
+        Nothing is learned from them, and the log has no event of it.
+        """
+        while self.forgotten and self.version.record.reward_wait_s is not None:
+            event_id, waiting = next(iter(self.forgotten.items()))
+            if at_ns - waiting.at_ns < self.version.record.reward_wait_s * _NANOSECONDS:
+                return
+            self._remember(event_id)
+            self._show(waiting, self.version.record.default_reward)
 
     def _pass_time(self, at_ns: int) -> None:
         record = self.version.record
@@ -598,7 +631,17 @@ class Fold:
             event_id, number = next(iter(self.learnable.items()))
             if self.playing.waits_for(number):
                 return
+            self._set_aside(event_id)
+
+    def _set_aside(self, event_id: str) -> None:
+        """A pending decision that the agent has no use for; its outcome is counted nevertheless."""
+        waiting = self.pending[event_id]
+        if self.version.record.reward_wait_s is None or event_id not in self.awaited:
             self._give_up(event_id)
+            return
+        self._close(event_id)
+        self.forgotten[event_id] = waiting
+        self.history.reopen(waiting.at_ns)
 
     # -- replay ----------------------------------------------------------------------------------
 

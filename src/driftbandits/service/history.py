@@ -169,6 +169,10 @@ class History:
         self._add(decided_ns, (DECISIONS, -1))
         self.arms.played(decided_ns // _MINUTE_NS, arm, -1)
 
+    def reopen(self, decided_ns: int) -> None:
+        """A decision is waited for nevertheless."""
+        self._add(decided_ns, (OPEN, 1))
+
     def close(self, decided_ns: int) -> None:
         """A decision is waited for no longer."""
         self._add(decided_ns, (OPEN, -1))

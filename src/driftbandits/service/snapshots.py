@@ -57,6 +57,7 @@ class _State(msgspec.Struct, array_like=True):
     lift: list[Any] = []
     candidates: list[tuple[str, int, int, Configured, int, bytes]] = []
     retired: bool = False
+    forgotten: list[tuple[Any, ...]] = []  # as `pending`
 
 
 class _Following(msgspec.Struct, array_like=True):
@@ -91,6 +92,7 @@ def packed(fold: Fold) -> bytes:
         lift=_lift(fold),
         candidates=[(name, *candidate) for name, candidate in fold.candidates.items()],
         retired=fold.retired,
+        forgotten=[(event_id, *waiting) for event_id, waiting in fold.forgotten.items()],
     )
     content = msgspec.msgpack.encode(state)
     return FORMAT + hashlib.sha256(content).digest() + content
@@ -164,7 +166,9 @@ def _unpacked_into(make: Callable[[str], Fold], data: bytes) -> Fold:
     fold.pending_of_key = Counter(waiting.key for waiting in fold.pending.values())
     fold.counts = Counter(state.counts)
     fold.accounts = state.accounts
-    fold.history.restore(state.minutes, [waiting.at_ns for waiting in fold.pending.values()])
+    fold.forgotten = {waiting[0]: Pending(*waiting[1:]) for waiting in state.forgotten}
+    shown = [*fold.pending.values(), *fold.forgotten.values()]
+    fold.history.restore(state.minutes, [waiting.at_ns for waiting in shown])
     if state.arms:
         fold.history.arms.fine, fold.history.arms.coarse = state.arms
     fold.history.seq = fold.seq

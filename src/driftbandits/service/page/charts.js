@@ -41,7 +41,8 @@ const joined = (points) => `M${points.map(([x, y]) => `${x.toFixed(1)} ${y.toFix
 /*
  * What a chart is given to draw:
  *   from, to       times in ms           low, high   the vertical range
- *   layers         [{ kind: "bars" | "line", tone, points: [{ at, until?, value, low?, high?, apart? }] }]
+ *   layers         [{ kind: "bars" | "line" | "stack" | "shade", tone,
+ *                     points: [{ at, until?, value?, low?, high?, share?, apart? }] }]
  *   marks          [{ at, kind, label }] moments that matter
  *   legend         [{ tone, label }]
  *   columns, rows  names, and [{ at, cells }]: the same numbers in words
@@ -161,6 +162,14 @@ export class TimeChart {
 }
 
 const LAYERS = {
+  stack: ({ tone, points }, x, y) => points.filter(({ low, high }) => high > low).map(({ at, until, low, high }) =>
+    shape("rect", {
+      class: `stack ${tone}`, x: x(at), width: Math.max(1, x(until) - x(at) - 0.5), y: y(high), height: y(low) - y(high),
+    })),
+  shade: ({ tone, points }, x) => points.map(({ at, until, share }) => shape("rect", {
+    class: `shade ${tone}`, x: x(at), width: Math.max(1, x(until) - x(at)), y: TOP, height: HEIGHT - TOP - BOTTOM,
+    "fill-opacity": (0.08 + 0.3 * share).toFixed(2),
+  })),
   bars: ({ tone, points }, x, y) => points.filter(({ value }) => value > 0).map((point) => {
     const width = Math.max(1, x(point.until) - x(point.at) - 1.5);
     return shape("rect", {

@@ -89,14 +89,17 @@ async function look(mine) {
   if (old !== null && old.detail.seq === seq && Date.now() - old.askedAt < REFRESH_MS) return null;
   const path = `/v1/policies/${encodeURIComponent(policy)}`;
   try {
-    const [detail, history, explanations] = await Promise.all([
+    const [detail, lift, versions, history, explanations] = await Promise.all([
       get(path),
+      old !== null && old.detail.lift === undefined ? null : get(`${path}/lift`),
+      old?.versions.length === found.version ? { versions: old.versions } : get(`${path}/versions`),
       get(`${path}/history?since=${old?.historySeq ?? 0}`),
       get(`${path}/explanations?limit=${SHOWN_DECISIONS}`),
     ]);
     if (mine !== turn) return null;
     seen.open = {
-      policy, detail,
+      policy, detail, lift,
+      versions: versions.versions,
       decisions: explanations.decisions,
       historySeq: history.seq,
       minutes: joined(old?.minutes ?? [], history.minutes),
@@ -199,9 +202,9 @@ const example = () => [
 ].join(" \\\n");
 
 function showOpen() {
-  const { detail, minutes, samples, decisions, policy } = seen.open;
+  const { detail, minutes, arms, lift, versions, samples, decisions, policy } = seen.open;
   const now = Math.max(Date.now(), Date.parse(detail.at));
-  showPolicy({ detail, minutes, now, range: seen.range, rates: rates(policy), samples });
+  showPolicy({ detail, minutes, arms, lift, versions, now, range: seen.range, rates: rates(policy), samples });
   showDecisions(policy, decisions);
 }
 

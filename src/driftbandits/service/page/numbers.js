@@ -18,6 +18,9 @@ export function short(number) {
 /** The same without zeros at the end. */
 export const plain = (number) => short(number).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
 
+/** The same with its sign. */
+export const signed = (number) => (number > 0 ? `+${short(number)}` : short(number));
+
 /** A probability; one that is not quite 1 is not rounded to it. */
 export function percent(probability, digits = 0) {
   const highest = 100 - 10 ** -digits;

@@ -1,13 +1,17 @@
 // What is known of one policy, panel by panel.
 
+import { showArms } from "./arms.js";
+import { showBeliefs, showDetections } from "./changes.js";
 import { sparkline, TimeChart } from "./charts.js";
 import { byId, element, shape } from "./dom.js";
-import { count, dayMinute, duration, hourMinute, interval, percent, plain, short } from "./numbers.js";
+import { showLift } from "./lift.js";
+import { count, duration, hourMinute, interval, percent, plain, short } from "./numbers.js";
+import { showVersions } from "./versions.js";
 
 const MINUTE = 60000;
 const MOST_LINES = 8;
 const MOST_FAINT_LINES = 42;
-const LEAST_PROBABILITY = 0.01; // of what is shown of a belief
+const MOST_WEIGHTS = 10;
 
 /** The times to choose from, shorter where there is less to show. */
 export const RANGES = [
@@ -23,7 +27,7 @@ const BINS = [1, 2, 5, 10, 20]; // minutes
 const charts = {};
 
 export function makeCharts() {
-  for (const name of ["flow", "rate", "path"]) charts[name] = new TimeChart(byId(name));
+  for (const name of ["flow", "rate", "path", "shares", "means"]) charts[name] = new TimeChart(byId(name));
 }
 
 // -- from minutes to bins ------------------------------------------------------------------------
@@ -39,7 +43,7 @@ function bins(minutes, range, now) {
   const found = Array.from({ length }, (_, i) => {
     const at = first + i * size;
     const passed = Math.max(Math.min(now, at + size) - at, 10000) / MINUTE;
-    return { at, until: at + size, passed, decisions: 0, rewards: 0, sum: 0, squares: 0 };
+    return { at, until: at + size, passed, decisions: 0, rewards: 0, sum: 0, squares: 0, pending: 0 };
   });
   for (const minute of minutes) {
     const bin = found[Math.floor((minute.at - first) / size)];
@@ -48,6 +52,7 @@ function bins(minutes, range, now) {
     bin.rewards += minute.rewards;
     bin.sum += minute.reward_sum;
     bin.squares += minute.reward_square_sum;
+    bin.pending += minute.pending;
   }
   return found;
 }
@@ -65,15 +70,21 @@ function around(values, { zero = false } = {}) {
 // -- panels --------------------------------------------------------------------------------------
 
 /** Everything about a policy: `detail` and `minutes` as served, `rates` and `samples` as watched. */
-export function showPolicy({ detail, minutes, range, now, rates, samples }) {
+export function showPolicy({ detail, minutes, arms, lift, versions, range, now, rates, samples }) {
   const parts = bins(minutes, range, now);
-  const earned = interval(total(parts, "rewards"), total(parts, "sum"), total(parts, "squares"));
+  const fallback = detail.configuration.default_reward ?? null; // null: no default is waited for
+  const whole = fallback === null ? parts : parts.filter(({ pending }) => pending === 0);
+  const earned = interval(total(whole, "rewards"), total(whole, "sum"), total(whole, "squares"));
   showTitle(detail);
   showTiles(detail, { rates, samples, earned, since: `since ${hourMinute(parts[0].at)}` });
   const frame = { from: parts[0].at, to: parts.at(-1).until, marks: moments(detail) };
   showFlow(parts, frame, minutes[0]?.at ?? now);
-  showRate(parts, frame);
+  showRate(parts, frame, fallback);
   showPath(detail, [...minutes, ...samples, { at: now, theta: detail.theta_hat }], frame);
+  showWeights(detail);
+  showArms(charts, arms, { frame, size: parts[0].until - parts[0].at, fallback }, momentLegend(frame), around);
+  showLift(detail.lift ?? null, lift?.days ?? []);
+  showVersions(versions, detail);
   showDetections(detail.detections);
   showBeliefs(detail.beliefs ?? []);
 }
@@ -160,7 +171,7 @@ function showFlow(parts, frame, begun) {
       { kind: "line", tone: "tone-1", points: centred },
     ],
     legend: [
-      { tone: "tone-0", label: "decisions" }, { tone: "tone-1 thin", label: "rewards" },
+      { tone: "tone-0", label: "decisions" }, { tone: "tone-1 thin", label: "of these with a known reward" },
       ...momentLegend(frame),
     ],
     columns: ["decisions", "rewards"],
@@ -170,30 +181,48 @@ function showFlow(parts, frame, begun) {
   });
 }
 
-function showRate(parts, frame) {
+const comingLabel = (fallback) => (fallback === null
+  ? "rewards not reported" : `rewards still to come, ${plain(fallback)} until then`);
+
+/** Of a time whose rewards are still to come: what it is if those are defaults, with no interval. */
+function soFar({ rewards, sum, pending }, fallback) {
+  const n = rewards + pending;
+  return { n: rewards, mean: (sum + pending * fallback) / n, low: null, high: null };
+}
+
+function showRate(parts, frame, fallback) {
   const points = [];
   parts.forEach((part, i) => {
-    const found = interval(part.rewards, part.sum, part.squares);
+    const found = fallback !== null && part.pending > 0
+      ? soFar(part, fallback) : interval(part.rewards, part.sum, part.squares);
     if (found === null) return;
     points.push({
       at: (part.at + part.until) / 2, value: found.mean, low: found.low, high: found.high,
-      n: found.n, apart: i > 0 && parts[i - 1].rewards === 0,
+      n: found.n, pending: part.pending, apart: i > 0 && parts[i - 1].rewards === 0,
     });
   });
+  const coming = parts.filter(({ pending }) => pending > 0)
+    .map(({ at, until, pending, decisions }) => ({ at, until, share: Math.min(1, pending / Math.max(decisions, 1)) }));
   const edges = points.flatMap(({ value, low, high }) => [value, low ?? value, high ?? value]);
   charts.rate.draw({
     ...frame,
     ...around(edges.length ? edges : [0, 1]),
-    layers: [{ kind: "line", tone: "tone-2", points }],
+    layers: [
+      { kind: "shade", tone: "coming", points: coming },
+      { kind: "line", tone: "tone-2", points },
+    ],
     legend: [
       { tone: "tone-2 thin", label: "mean reward" }, { tone: "tone-2 faint", label: "its 95 % interval" },
+      ...(coming.length ? [{ tone: "coming", label: comingLabel(fallback) }] : []),
       ...momentLegend(frame),
     ],
-    columns: ["mean", "interval", "rewards"],
-    rows: points.map(({ at, value, low, high, n }) => ({
-      at, cells: [short(value), low === null ? "unknown" : `${short(low)} to ${short(high)}`, count(n)],
+    columns: ["mean", "interval", "rewards", "pending"],
+    rows: points.map(({ at, value, low, high, n, pending }) => ({
+      at, cells: [
+        short(value), low === null ? "not yet" : `${short(low)} to ${short(high)}`, count(n), count(pending),
+      ],
     })),
-    label: "Mean reward by the time the reward came, with its 95 % interval.",
+    label: "Mean reward by the time of the decision, with its 95 % interval.",
   });
 }
 
@@ -205,6 +234,23 @@ const namesOf = ({ theta_hat: theta, names }) =>
 /** Coordinates with names come one after the other: before it came, each was 0. */
 const lengthened = (theta, size, detail) => (detail.names && Array.isArray(detail.theta_hat)
   ? [...theta, ...Array(Math.max(0, size - theta.length)).fill(0)] : theta);
+
+/** The coefficients that weigh most now, by the names of what they belong to. */
+function showWeights(detail) {
+  const [names, theta] = [namesOf(detail), coordinatesOf(detail.theta_hat)];
+  const ranked = theta.map((value, i) => ({ name: names[i], value }))
+    .sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, MOST_WEIGHTS);
+  const most = Math.max(...ranked.map(({ value }) => Math.abs(value)), 1e-12);
+  byId("weighing").hidden = detail.names === undefined && theta.length <= MOST_LINES;
+  byId("weights").replaceChildren(...ranked.map(({ name, value }) => element("li", {},
+    element("span", { class: "weight-name" }, name),
+    shape("svg", { "aria-hidden": "true" },
+      shape("rect", {
+        class: value < 0 ? "against" : "for", height: "100%", width: `${(50 * Math.abs(value)) / most}%`,
+        x: `${value < 0 ? 50 - (50 * -value) / most : 50}%`,
+      }), shape("line", { x1: "50%", x2: "50%", y1: 0, y2: "100%" })),
+    element("strong", {}, short(value)))));
+}
 
 /** As it was when each minute began, and as watched since the page was opened. */
 function showPath(detail, estimates, frame) {
@@ -250,54 +296,4 @@ function showPath(detail, estimates, frame) {
       .map(({ at, theta }) => ({ at, cells: named.map((i) => short(theta[i])) })),
     label: `The estimated parameter over time, ${size} coordinates.`,
   });
-}
-
-function showDetections(detections) {
-  const box = byId("detections");
-  const text = JSON.stringify(detections);
-  if (box.dataset.shown === text) return; // or a reader would lose the place in the table
-  box.dataset.shown = text;
-  if (detections.length === 0) {
-    box.replaceChildren(element("p", { class: "none" },
-      "None. A policy that looks for changes lists here those that it found, and the charts mark them."));
-    return;
-  }
-  const measured = ({ size }) => size !== null; // then the statistic is a probability
-  const level = (found, value) => (measured(found) ? percent(value, 1) : short(value));
-  const withSizes = detections.some(measured);
-  const heads = ["Noticed", "Round", "Change before",
-    detections.every(measured) ? "Probability" : "Statistic", "Threshold", ...(withSizes ? ["Size"] : [])];
-  const lines = detections.toReversed().map((found) => element("tr", {},
-    element("th", { scope: "row" }, element("time", { datetime: found.at }, dayMinute(new Date(found.at)))),
-    element("td", {}, count(found.round)),
-    element("td", {}, found.change === null ? "–" : count(found.change)),
-    element("td", {}, level(found, found.statistic)),
-    element("td", {}, level(found, found.threshold)),
-    withSizes ? element("td", {}, short(found.size)) : null));
-  box.replaceChildren(
-    element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Detections" },
-      element("table", {},
-        element("thead", {}, element("tr", {}, ...heads.map((name) => element("th", { scope: "col" }, name)))),
-        element("tbody", {}, ...lines))),
-    ...(withSizes
-      ? [element("p", { class: "note" }, "Size: by how much the mean rewards of recent actions changed.")] : []));
-}
-
-const inWords = ({ path, since, rounds }) => {
-  if (path !== "constant") return `${path}, within ${count(rounds)} rounds`;
-  return since === undefined ? "always been the same" : `constant since round ${count(since)}`;
-};
-
-/** What reads the same is one line: that the prior was tighter or wider is of no interest here. */
-function showBeliefs(beliefs) {
-  byId("believing").hidden = beliefs.length === 0;
-  const known = new Map();
-  for (const one of beliefs) known.set(inWords(one), (known.get(inWords(one)) ?? 0) + one.probability);
-  const shown = [...known]
-    .filter(([, probability]) => probability >= LEAST_PROBABILITY)
-    .sort(([, a], [, b]) => b - a);
-  byId("beliefs").replaceChildren(...shown.map(([words, probability]) => element("li", {},
-    element("span", {}, `${words}:`), " ",
-    shape("svg", { "aria-hidden": "true" }, shape("rect", { width: `${100 * probability}%`, height: "100%" })),
-    element("strong", {}, percent(probability)))));
 }
