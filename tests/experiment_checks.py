@@ -105,7 +105,7 @@ def driftbandits(*arguments: Any, **options: Any) -> subprocess.Popen[str]:
 
 
 # Kernels are being compiled; Dask fetches again what lay on a worker that is gone.
-NEWS = ("compiling its kernels", "distributed.client - WARNING - Couldn't gather")
+NEWS = ("compiling its kernels", " new, ", "distributed.client - WARNING - Couldn't gather")
 
 
 def complaints(err: str) -> list[str]:

@@ -74,7 +74,22 @@ def everything(out: Path) -> None:
         world,
         [{"name": "LogisticUCB", "label": "LogisticUCB restarted", "restart": "changes"}],
     )
+    today(out)
     several(out)
+
+
+def today(out: Path) -> None:
+    """`auto` and a tuned policy beside two of the paper's."""
+    run(
+        out,
+        "abrupt2d-today",
+        {"name": "abrupt2d", "horizon": 600},
+        [
+            *({"name": name, "label": name} for name in ("SW-GLUCB", "LogisticUCB")),
+            {"name": "auto", "label": "auto", "knows": []},
+            {"name": "SW-GLUCB", "label": "SW-GLUCB, tuned", "window": 100, "bonus_scale": 0.03},
+        ],
+    )
 
 
 def growth(out: Path) -> None:

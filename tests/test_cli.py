@@ -1,6 +1,7 @@
 """The commands: what they print, how they fail, and that they leave with a code scripts can use."""
 
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -86,8 +87,7 @@ def test_without_click_one_line_names_the_extra(tmp_path: Path) -> None:
     ("package", "arguments", "message"),
     [
         ("polars", ["run", "{file}", "--out", "{out}"], "Results need polars"),
-        ("rich", ["policies"], "rich is not installed"),
-        ("msgspec", ["simulate"], "msgspec is not installed"),
+        ("rich", ["tune", "--dim", "2", "--horizon", "60"], "rich is not installed"),
         (
             "distributed",
             ["run", "{file}", "--out", "{out}", "--cluster", "tcp://127.0.0.1:1"],
@@ -224,9 +224,62 @@ def test_policies_are_listed_with_their_citations(capsys: pytest.CaptureFixture[
     text = "\n".join(out)
     for name in db.policy_names():
         assert name in text
-    (row,) = [line for line in out if line.strip().startswith("D-GLUCB")]
-    assert row.split()[1:3] == ["discount", "any"]
-    assert "Algorithm 2" in row
+    place = next(i for i, line in enumerate(out) if line.startswith("D-GLUCB"))
+    assert out[place].split()[1:] == ["discount", "any", "link"]
+    assert "ignores window" in out[place + 1]
+    assert "Algorithm 2" in " ".join(out[place + 2 : place + 4])
+    assert max(map(len, out)) <= 80
+
+
+def test_some_policies_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["policies", "GLM-UCB", "auto"]) == DONE
+    out, _ = said(capsys)
+    assert [line.split()[0] for line in out if line and line[0] != " "] == ["LogisticUCB", "auto"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["polices"], "policies"),
+        (["policies", "d-glubc"], "D-GLUCB"),
+        (["run", "abrubt2d"], "abrupt2d"),
+        (["simulate", "--environment", "abrubt2d"], "abrupt2d"),
+        (["simulate", "--policy", "Logisticucb"], "LogisticUCB"),
+    ],
+)
+def test_an_unknown_name_suggests_the_nearest(
+    arguments: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == BAD_USAGE
+    _, err = said(capsys)
+    assert re.search(rf"(perhaps {meant}|Did you mean '{meant}'\?)", " ".join(err))
+
+
+def test_without_a_terminal_an_experiment_is_one_line(tmp_path: Path) -> None:
+    file, done = toml(tmp_path, runs=2), []
+    for _ in range(2):
+        process = start("-m", "driftbandits", "run", str(file), "--out", str(tmp_path / "out"))
+        err = process.communicate()[1]
+        done.append([line for line in err.splitlines() if line.startswith("small: ")])
+        assert process.returncode == DONE
+    assert [len(lines) for lines in done] == [1, 1]
+    assert "2 runs, 2 new" in done[0][0]
+    assert "2 runs, 0 new" in done[1][0]
+
+
+@pytest.mark.parametrize(
+    ("package", "module", "extra"),
+    [
+        ("msgspec", "driftbandits.experiments", "experiments"),
+        ("msgspec", "driftbandits.client", "client"),
+        ("httptools", "driftbandits.service.app", "service"),
+    ],
+)
+def test_an_import_that_misses_an_extra_names_it(package: str, module: str, extra: str) -> None:
+    done = start("-c", f"import sys\nsys.modules[{package!r}] = None\nimport {module}")
+    _, err = done.communicate()
+    assert done.returncode == 1
+    assert err.rstrip().endswith(f"need {package}: pip install 'driftbandits[{extra}]'")
 
 
 def test_tune_prints_the_paper_s_numbers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -343,6 +343,24 @@ def test_an_experiment_is_shown_by_what_it_recorded(
     assert {"With a narrower bonus", "With the changes known"} <= set(page.headings)
 
 
+def test_what_a_user_gets_today_stands_on_the_first_screen(tmp_path: Path) -> None:
+    report_results.today(tmp_path)
+    report_results.abrupt2d(tmp_path)
+    text = write_report(tmp_path).read_text(encoding="utf-8")
+    final = {
+        label: part["final_regret"].mean()
+        for (label,), part in load(tmp_path / "abrupt2d-today").runs.group_by("policy")
+    }
+    share = final["auto"] / min(final["SW-GLUCB"], final["LogisticUCB"])
+    header = text[text.index("<header>") : text.index("</header>")]
+    assert "What to take from it" in header
+    assert f"ends with {100 * share:.0f}\N{NO-BREAK SPACE}% of the regret of" in header
+    assert text.index("What to take from it") < text.index("the policies that forget")
+    section = text[text.index('<section id="today">') :]
+    assert f"{final['SW-GLUCB, tuned']:.1f}" in section[: section.index("</section>")]
+    assert (tmp_path / "figures" / "abrupt2d-today-regret.svg").exists()
+
+
 def test_variations_of_the_papers_world_have_its_traces(tmp_path: Path) -> None:
     world = {"name": "abrupt2d", "horizon": 80}
     report_results.run(tmp_path, "one", world, ["D-GLUCB"], runs=2)

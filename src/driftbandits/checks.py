@@ -83,18 +83,22 @@ def choice(label: str, value: Any, allowed: Iterable[str]) -> str:
     """`value` as one of the names that are allowed."""
     names = tuple(allowed)
     if not isinstance(value, str) or value not in names:
-        raise ValueError(f"{label} must be one of {', '.join(names) or 'none'}; got {value!r}")
+        meant = perhaps(value, names) if isinstance(value, str) else ""
+        raise ValueError(
+            f"{label} must be one of {', '.join(names) or 'none'}; got {value!r}{meant}"
+        )
     return value
 
 
 def perhaps(given: str, allowed: Iterable[str]) -> str:
     """What may have been meant by a name that is not allowed.
 
-    >>> perhaps("horizn", ["arms", "horizon"])
+    >>> perhaps("Horizn", ["arms", "horizon"])
     ', perhaps horizon'
     """
-    nearest = get_close_matches(given, list(allowed), n=1)
-    return f", perhaps {nearest[0]}" if nearest else ""
+    names = {name.casefold(): name for name in allowed}
+    nearest = get_close_matches(given.casefold(), list(names), n=1)
+    return f", perhaps {names[nearest[0]]}" if nearest else ""
 
 
 def floats(label: str, value: Any) -> Floats:

@@ -116,7 +116,8 @@ def reward(
     handling = CLIP if outside is None else checks.choice("outside", outside, OUTSIDE)
     kind, _, rest = text.partition(":")
     if kind not in _KINDS or (rest == "" and ":" in text):
-        raise ValueError(f"reward must be one of {_FORMS}; got {text!r}")
+        meant = "" if kind in _KINDS else checks.perhaps(kind, _KINDS)
+        raise ValueError(f"reward must be one of {_FORMS}; got {text!r}{meant}")
     model, limits = _KINDS[kind](text, rest)
     if not rest and kind != "click" and not any_number:
         example = "count:20" if kind == "count" else f"{kind}:0..500"

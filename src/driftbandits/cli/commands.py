@@ -14,6 +14,7 @@ import click
 
 from driftbandits.cli.execution import Failed, ProgressBars, executor_of
 from driftbandits.cli.logs import evaluate, log
+from driftbandits.cli.policies import policies
 from driftbandits.cli.serving import COMMANDS
 from driftbandits.cli.tables import print_table
 from driftbandits.errors import RunFailed, SpecError
@@ -25,6 +26,7 @@ DONE, FAILED, BAD_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 REPRODUCED = (
     *("abrupt2d", "abrupt2d-small-bonus", "abrupt2d-intercept", "abrupt2d-restart"),
+    "abrupt2d-today",
     *("paired-fair", "paired-fair-small-bonus", "paired-pima", "paired-pima-small-bonus"),
     *("counts-randhie", "growth-horizon", "growth-changes"),
 )
@@ -181,6 +183,14 @@ def run_file(
     from driftbandits.experiments import published, read_experiments
 
     path = Path(file) if Path(file).is_file() else published().get(file, Path(file))
+    if not path.is_file() and not path.suffix:
+        from driftbandits.checks import perhaps
+
+        meant = perhaps(file, published())
+        raise click.UsageError(
+            f"FILE must be a TOML file or a published experiment; got {file!r}{meant}. "
+            f"Published are {', '.join(sorted(published()))}."
+        )
     experiments = read_experiments(path, runs=runs)
     for folder in _run_all(experiments, out=out, workers=workers, cluster=cluster):
         click.echo(str(folder))
@@ -217,42 +227,6 @@ def _write_report(directory: Path, *, title: str | None = None) -> None:
     from driftbandits.report import write_report
 
     click.echo(str(write_report(directory, title=title)))
-
-
-@group.command()
-def policies() -> None:
-    """List the policies: memory, reward model, arguments without effect and citation.
-
-    \b
-    Example:
-      driftbandits policies
-    """
-    from driftbandits.estimator.model import DISCOUNT, EVERYTHING, POOL, SINCE_RESTART, WINDOW
-    from driftbandits.policies import ALIASES, ROWS, USED_BY, takes, uses
-
-    memories = {
-        WINDOW: "window",
-        DISCOUNT: "discount",
-        EVERYTHING: "everything",
-        SINCE_RESTART: "since a detected change",
-        POOL: "several at once",
-        None: "any",
-    }
-    other_names = {name: alias for alias, name in ALIASES.items()}
-    print_table(
-        ("policy", "memory", "link", "refuses", "ignores", "citation"),
-        [
-            (
-                f"{name} ({other_names[name]})" if name in other_names else name,
-                memories[row.memory],
-                "identity" if row.linear else "any",
-                " ".join(argument for argument in USED_BY if not takes(name, argument)),
-                " ".join(a for a in USED_BY if takes(name, a) and not uses(name, a)),
-                row.citation,
-            )
-            for name, row in ROWS.items()
-        ],
-    )
 
 
 @group.command()
@@ -387,6 +361,7 @@ def simulate(
     print_table(("policy", "regret", "s.e.", "5 %", "95 %", "us a round"), rows)
 
 
+group.add_command(policies)
 group.add_command(log)
 group.add_command(evaluate)
 for command in COMMANDS:

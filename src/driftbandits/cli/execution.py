@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -55,7 +56,10 @@ def _cluster(address: str) -> Iterator[Executor]:
 
 
 class ProgressBars:
-    """A bar for each experiment on stderr, with its rate and the time left; none in a pipe."""
+    """A bar for each experiment on stderr, with its rate and the time left.
+
+    Where nobody watches, in a pipe or a log, each experiment gets one line when it is done.
+    """
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -68,6 +72,7 @@ class ProgressBars:
             TimeRemainingColumn,
         )
 
+        self._watched = sys.stderr.isatty()
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=None),
@@ -76,7 +81,7 @@ class ProgressBars:
             TimeRemainingColumn(),
             TimeElapsedColumn(),
             console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
+            disable=not self._watched,
             expand=True,
         )
 
@@ -90,8 +95,17 @@ class ProgressBars:
     def begin(self, name: str) -> Any:
         """A callback for `run_experiment`."""
         task = self._progress.add_task(name, total=None, rate="")
+        began = time.monotonic()
+        before: int | None = None  # runs that were there already
 
         def show(done: int, wanted: int) -> None:
+            nonlocal before
+            before = done if before is None else before
+            if done == wanted and not self._watched:
+                seconds = time.monotonic() - began
+                click.echo(
+                    f"{name}: {wanted} runs, {wanted - before} new, {seconds:.0f} s", err=True
+                )
             speed = self._progress.tasks[task].speed
             rate = f"{speed:.1f} runs/s" if speed else ""
             self._progress.update(task, completed=done, total=wanted, rate=rate)

@@ -1,5 +1,9 @@
 """A client of the decision service. It imports nothing of the library, and nothing heavy."""
 
+from driftbandits import extras
+
+extras.needed("Clients", "msgspec", extra="client")
+
 from driftbandits.client.answers import (
     Arm,
     Configuration,

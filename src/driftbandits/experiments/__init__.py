@@ -5,6 +5,10 @@ run_experiment(experiment, out="results")
 load("results/abrupt2d").runs
 """
 
+from driftbandits import extras
+
+extras.needed("Experiments", "msgspec", extra="experiments")
+
 from driftbandits.errors import RunFailed, SpecError
 from driftbandits.experiments.results import Results, load
 from driftbandits.experiments.runner import run_experiment

@@ -52,6 +52,7 @@ from typing import Any
 import numpy as np
 from msgspec import structs
 
+from driftbandits import checks
 from driftbandits.environments import Environment, Trace, environment, environment_names
 from driftbandits.errors import SpecError
 from driftbandits.experiments import grid, schema
@@ -220,8 +221,10 @@ def _experiments(
 def _world(options: Table, seed: int) -> tuple[Environment, Trace]:
     name = options.get("name")
     if name not in environment_names():
+        known = environment_names()
         raise SpecError(
-            f"environment.name: must be one of {', '.join(environment_names())}; got {name!r}"
+            f"environment.name: must be one of {', '.join(known)}; got {name!r}"
+            f"{checks.perhaps(str(name), known)}"
         )
     try:
         world = environment(**options)

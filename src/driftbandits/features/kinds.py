@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from driftbandits.checks import perhaps
+
 KINDS: Mapping[str, str] = {
     "number": "a number as it is",
     "log": "a number x as sign(x) log(1 + |x|): prices, counts, anything with a long tail",
@@ -50,6 +52,7 @@ def kind_of(column: str, text: Any) -> Kind:
                 return Kind(name, argument)
     raise ValueError(
         f"the kind of column {column!r} must be one of {', '.join(KINDS)}; got {text!r}"
+        f"{perhaps(str(text).partition(':')[0], _ARGUMENTS)}"
     )
 
 

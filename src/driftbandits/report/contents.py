@@ -17,6 +17,7 @@ class Contents:
     worlds: Sequence[World]
     resting: Sequence[Recording]  # beside the worlds: what policies report where nothing changes
     paper: Recording | None
+    today: Recording | None
     narrow_bonus: Recording | None
     intercept: Recording | None
     known_changes: Recording | None
@@ -45,6 +46,7 @@ def contents_of(recordings: Sequence[Recording]) -> Contents:
         worlds=worlds,
         resting=resting,
         paper=variations.get("paper"),
+        today=variations.get("today"),
         narrow_bonus=variations.get("narrow bonus"),
         intercept=variations.get("intercept"),
         known_changes=variations.get("known changes"),
@@ -94,6 +96,8 @@ def _variation(recording: Recording) -> str | None:
         return "known changes"
     if any(policy.get("restart") for policy in policies):
         return None
+    if recording.labelled("auto") is not None and recording.bonus is None:
+        return "today"  # beside policies with the bonus of the theory, and tuned ones
     if any(is_linear(p) and (p.get("intercept") or p.get("centre")) for p in policies):
         return "intercept"
     if recording.bonus == 1.0:

@@ -17,6 +17,7 @@ from driftbandits.report.sections.paper_world import paper_world
 from driftbandits.report.sections.provenance import provenance
 from driftbandits.report.sections.real_data import real_data
 from driftbandits.report.sections.side_by_side import side_by_side
+from driftbandits.report.sections.today import today
 
 TITLE = "Generalized linear bandits in a changing world"
 
@@ -33,7 +34,7 @@ def write_page(directory: Path, *, title: str | None) -> Path:
     folder, found = ReportFolder(directory), contents_of(recordings)
     text = rendered(
         title=title or TITLE,
-        overview=overview(recordings, paper=found.paper, alone=found.alone, worlds=found.worlds),
+        overview=overview(recordings, found),
         sections=_sections(folder, found),
         provenance=provenance(folder, recordings, alone=found.alone),
     )
@@ -46,10 +47,12 @@ def _sections(folder: ReportFolder, found: Contents) -> list[Section]:
     """In the order of the page; what has no experiments is left out."""
     worlds = many_worlds(folder, found.worlds, found.resting) if found.worlds else None
     world = paper_world(folder, found.paper) if found.paper else None
+    now = today(folder, found.today) if found.today else None
     data = real_data(folder, paired=found.paired, counts=found.counts)
     sections = [
         Section("many-worlds", "Many worlds", worlds),
         Section("paper-world", "A world that changes abruptly", world),
+        Section("today", "What a user would get today", now),
         Section("real-data", "Real data", data),
         Section("side-by-side", "Side by side", side_by_side(folder, found.side_by_side)),
         Section("limits", "How far these figures carry", limits(folder, found)),

@@ -9,10 +9,12 @@ from typing import NamedTuple
 import polars as pl
 
 from driftbandits.report import hindsight, statistics
+from driftbandits.report.contents import Contents
 from driftbandits.report.formats import number
 from driftbandits.report.hindsight import World
 from driftbandits.report.recordings import Recording
 from driftbandits.report.sections.parts import Reached, best, ranked, reached
+from driftbandits.report.sections.today import TodayFinding, today_finding
 
 MOST_KEY_FIGURES = 4
 
@@ -21,6 +23,7 @@ MOST_KEY_FIGURES = 4
 class Overview:
     """What the template says above the sections."""
 
+    today: TodayFinding | None
     paper: PaperFinding | None
     best: BestOfOne | None  # where the paper's world was not played
     worlds: WorldsFinding | None
@@ -72,20 +75,15 @@ class Recovered(NamedTuple):
     level: float
 
 
-def overview(
-    recordings: Sequence[Recording],
-    *,
-    paper: Recording | None,
-    alone: Sequence[Recording],
-    worlds: Sequence[World],
-) -> Overview:
-    """`alone` are the experiments outside the many worlds."""
+def overview(recordings: Sequence[Recording], found: Contents) -> Overview:
+    paper, alone, worlds = found.paper, found.alone, found.worlds
     finding = None if paper is None else _paper_finding(paper)
     subject = next(iter(alone), None) if paper is None else paper
     extremes = [] if paper is None else [ranked(paper)[0], ranked(paper)[-1]]
     held = None if paper is None else _held(paper)
     room = MOST_KEY_FIGURES - len(extremes) - (held is not None)
     return Overview(
+        today=today_finding(found.today) if found.today else None,
         paper=finding,
         best=BestOfOne(subject, best(subject)) if subject and finding is None else None,
         worlds=_worlds_finding(worlds) if worlds else None,
