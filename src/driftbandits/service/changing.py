@@ -191,12 +191,13 @@ class Promote(Command):
         if self._begun not in (None, candidate.seq):
             return None
         work.flush(self.policy)
-        follower = work.followers.of(self.policy, self._name, candidate)
-        with follower.lock:
-            is_all = follower.advance(work.session, until=fold.seq, seconds=PORTION_S)
-        if not is_all:
-            return Unfinished(self)
-        work.followers.forget(self.policy, self._name, candidate)  # it is the fold's from now on
+        place = work.followers.of(self.policy, self._name, candidate)
+        with place.lock:
+            if not place.advance(work.session, until=fold.seq, seconds=PORTION_S):
+                return Unfinished(self)
+            place.is_taken = True
+        work.followers.forget(self.policy, self._name, candidate)
+        follower = place.follower
         work.touched.add(self.policy)
         record = msgspec.structs.replace(
             candidate.record, version=fold.version.record.version + 1, fresh=False

@@ -49,13 +49,15 @@ class Follower(Fold):
         self.read = Head(0, 0, START)  # of a list, the fold is ahead of it
         self.skipped = 0  # decisions that it cannot read
         self.agreement = Agreement()
-        self.lock = threading.Lock()
+        self.erasures: int | None = None  # of the log that it has read; None: it has read nothing
         self.is_near = False  # whether it has been at the end of the log
 
     def advance(
         self, session: Session, *, until: int | None = None, seconds: float | None = None
     ) -> bool:
         """Learn what the log holds, for so long or up to an event; whether that is all of it."""
+        if self.erasures is None:
+            self.erasures = session.erasures(self.policy)
         deadline = None if seconds is None else time.monotonic() + seconds
         for event in self.follow(session.all_events(self.policy, after=self.read.seq, page=_PAGE)):
             if event.seq == until:
@@ -149,6 +151,24 @@ class Follower(Fold):
     def reward(self, event_id: str, value: float, at_ns: int, *, kind: str = REWARD) -> str:
         self.agreement.note_reward(event_id, value)
         return super().reward(event_id, value, at_ns, kind=kind)
+
+
+class Place:
+    """Where a follower learns, for one thread at a time."""
+
+    def __init__(self, follower: Follower) -> None:
+        self.follower = follower
+        self.lock = threading.Lock()
+        self.is_taken = False  # it decides now, and learns elsewhere
+
+    def advance(
+        self, session: Session, *, until: int | None = None, seconds: float | None = None
+    ) -> bool:
+        """Let it learn; from the beginning if events were erased that it may have learned from."""
+        follower = self.follower
+        if follower.erasures not in (None, session.erasures(follower.policy)):
+            self.follower = follower = Follower(follower.policy, follower.wanted)
+        return follower.advance(session, until=until, seconds=seconds)
 
 
 def readable(record: Configured, decided: Decided) -> str | None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from driftbandits.service import snapshots
 from driftbandits.service.fold import Candidate, Fold
-from driftbandits.service.following import Follower
+from driftbandits.service.following import Follower, Place
 from driftbandits.store import Corrupt, Store, StoreError
 
 logger = logging.getLogger("driftbandits.service")
@@ -32,22 +32,22 @@ class Followers:
     """By policy, name, and what they depend on."""
 
     def __init__(self) -> None:
-        self._all: dict[Key, Follower] = {}
+        self._all: dict[Key, Place] = {}
         self._kept: dict[Key, tuple[int, bytes]] = {}  # up to which event, and what
         self._guard = threading.Lock()
         self._news = threading.Event()
 
-    def of(self, policy: str, name: str, candidate: Candidate) -> Follower:
-        """The one of a candidate, which begins where it was kept unless it is on its way."""
+    def of(self, policy: str, name: str, candidate: Candidate) -> Place:
+        """That of a candidate, which begins where it was kept unless it is on its way."""
         key = policy, name, candidate.seq, candidate.since
         with self._guard:
             if key not in self._all:
-                self._all[key] = snapshots.unpacked_follower(policy, candidate)
+                self._all[key] = Place(snapshots.unpacked_follower(policy, candidate))
                 self._news.set()
             return self._all[key]
 
     def forget(self, policy: str, name: str, candidate: Candidate) -> None:
-        """Who has this one may change it."""
+        """Begin again from what a snapshot has kept, if the candidate is asked for again."""
         key = policy, name, candidate.seq, candidate.since
         with self._guard:
             self._all.pop(key, None)
@@ -55,8 +55,8 @@ class Followers:
 
     def is_near(self, policy: str, name: str, candidate: Candidate) -> bool:
         """Whether it has been at the end of the log."""
-        follower = self._all.get((policy, name, candidate.seq, candidate.since))
-        return follower is not None and follower.is_near
+        place = self._all.get((policy, name, candidate.seq, candidate.since))
+        return place is not None and place.follower.is_near
 
     def keep(self, fold: Fold) -> None:
         """Tell a fold what its candidates have learned, for a snapshot."""
@@ -97,15 +97,17 @@ class Followers:
         return is_all
 
     def _portion(self, store: Store, policy: str, name: str, candidate: Candidate) -> bool:
-        follower = self.of(policy, name, candidate)
+        place = self.of(policy, name, candidate)
         try:
-            with follower.lock, store.read() as session:
-                is_all = follower.advance(session, seconds=_PORTION_S)
-                follower.is_near |= is_all
-                self._keep_now_and_then(policy, name, candidate, follower, is_all)
-        except Corrupt as error:  # restored from a backup, or erased meanwhile: begin again
+            with place.lock, store.read() as session:
+                if place.is_taken:
+                    return True
+                is_all = place.advance(session, seconds=_PORTION_S)
+                place.follower.is_near |= is_all
+                self._keep_now_and_then(policy, name, candidate, place.follower, is_all)
+        except Corrupt as error:  # the log was restored from a backup
             logger.warning("candidate %r of %s begins again: %s", name, policy, error)
-            self.forget(policy, name, candidate._replace(kept=b""))
+            place.follower = Follower(policy, candidate.record)
             return True
         return is_all
 
@@ -120,9 +122,10 @@ class Followers:
 
     def keep_all(self) -> None:
         """At the end: everything that was learned."""
-        for key, follower in list(self._all.items()):
-            with follower.lock:
-                if follower.versions and follower.is_between_lists:
+        for key, place in list(self._all.items()):
+            with place.lock:
+                follower = place.follower
+                if not place.is_taken and follower.versions and follower.is_between_lists:
                     self._kept[key] = follower.seq, snapshots.packed_follower(follower)
 
     def _let_go(self, wanted: Iterable[tuple[str, str, Candidate]], known: set[str]) -> None:

@@ -66,6 +66,7 @@ class _Following(msgspec.Struct, array_like=True):
     fold: bytes
     skipped: int
     agreement: list[Any]
+    erasures: int | None
 
 
 def packed(fold: Fold) -> bytes:
@@ -113,7 +114,8 @@ def unpacked(data: bytes) -> Fold:
 
 def packed_follower(follower: Follower) -> bytes:
     """What a candidate has learned, to go on from."""
-    state = _Following(packed(follower), follower.skipped, follower.agreement.to_list())
+    seen = follower.agreement.to_list()
+    state = _Following(packed(follower), follower.skipped, seen, follower.erasures)
     return msgspec.msgpack.encode(state)
 
 
@@ -125,15 +127,22 @@ def unpacked_follower(policy: str, candidate: Candidate) -> Follower:
     fold = _unpacked_into(lambda name: Follower(name, candidate.record), state.fold)
     assert isinstance(fold, Follower)
     fold.skipped, fold.agreement = state.skipped, Agreement.from_list(state.agreement)
-    fold.read = fold.head
+    fold.read, fold.erasures = fold.head, state.erasures
     return fold
 
 
 def relearned(
-    events_after: Callable[[int], Iterable[Event]], candidate: Candidate, policy: str, until: int
+    events_after: Callable[[int], Iterable[Event]],
+    candidate: Candidate,
+    policy: str,
+    *,
+    until: int,
+    erasures: int,
 ) -> Follower:
-    """What a candidate makes of a log up to some event."""
+    """What a candidate makes of a log up to some event, in which so often events were erased."""
     follower = unpacked_follower(policy, candidate)
+    if follower.erasures != erasures:
+        follower = Follower(policy, candidate.record)
     if follower.read.seq < until:
         for event in follower.follow(events_after(follower.read.seq)):
             if event.seq == until:
@@ -220,7 +229,13 @@ def load(session: Session, policy: str) -> Fold:
     def events_after(seq: int) -> Iterable[Event]:
         return session.all_events(policy, after=seq, page=_PAGE)
 
-    fold.relearn = lambda name: relearned(events_after, fold.candidates[name], policy, fold.seq)
+    fold.relearn = lambda name: relearned(
+        events_after,
+        fold.candidates[name],
+        policy,
+        until=fold.seq,
+        erasures=session.erasures(policy),
+    )
     catch_up(session, fold)
     fold.relearn = None
     return fold

@@ -107,7 +107,10 @@ class _Replay:
         return archives.with_archive(self._session.all_events(self._policy), archived)
 
     def _relearned(self, candidate: Candidate, until: int) -> Follower:
-        return snapshots.relearned(self._events_after, candidate, self._policy, until)
+        erasures = self._session.erasures(self._policy)
+        return snapshots.relearned(
+            self._events_after, candidate, self._policy, until=until, erasures=erasures
+        )
 
     def _take(self, event: Event) -> None:
         self.seen += 1
@@ -145,7 +148,9 @@ class _Replay:
             if not candidate.kept or now is None or now.since != candidate.since:
                 continue
             told = snapshots.unpacked_follower(self._policy, candidate)
-            if candidate.since != candidate.seq and self._archive is not None:
+            if told.erasures != self._session.erasures(self._policy) or (
+                candidate.since != candidate.seq and self._archive is not None
+            ):
                 continue  # it learned from what was left
             again = self._relearned(candidate._replace(kept=b""), told.seq)
             if snapshots.digest(told) != snapshots.digest(again):

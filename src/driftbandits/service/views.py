@@ -119,7 +119,7 @@ def _change(fold: Fold, followers: Followers) -> wire.Change | None:
     candidate = fold.candidates.get(CHANGE)
     if candidate is None:
         return None
-    follower = followers.of(fold.policy, CHANGE, candidate)
+    follower = followers.of(fold.policy, CHANGE, candidate).follower
     return wire.Change(
         how=RELEARNED,
         version=fold.version.record.version + 1,
@@ -133,8 +133,9 @@ def _change(fold: Fold, followers: Followers) -> wire.Change | None:
 
 def shadow_answer(fold: Fold, name: str, followers: Followers) -> wire.ShadowAnswer:
     candidate = fold.candidates[name]
-    record, follower = candidate.record, followers.of(fold.policy, name, candidate)
-    with follower.lock:
+    record, place = candidate.record, followers.of(fold.policy, name, candidate)
+    with place.lock:
+        follower = place.follower
         seen = follower.agreement
         played = seen.played_value
         return wire.ShadowAnswer(

@@ -1,0 +1,238 @@
+"""Shadows: configurations that decide beside the one that is played, and take over in one call."""
+
+import numpy as np
+import pytest
+from calls import (
+    CONFIGURATION,
+    NEWS,
+    configure,
+    decide,
+    digest,
+    events,
+    ok,
+    play,
+    problem,
+    reward,
+    verified,
+)
+
+import driftbandits as db
+from driftbandits import store
+from driftbandits.service import snapshots
+from driftbandits.service.verifying import verify
+from driftbandits.store import Snapshot
+from servers import Served, wait_until
+
+BOLD = {"name": "LinUCB", "dim": 2, "bonus_scale": 0.3}
+SHADOW = f"{NEWS}/shadows/bold"
+
+
+@pytest.fixture
+def served(store_url):
+    with Served(store_url) as service:
+        configure(service.client)
+        yield service
+
+
+def caught_up(client, name="bold"):
+    """The shadow, when it has come to the end of the log."""
+
+    def found():
+        listed = ok(client.get(f"{NEWS}/shadows"))["shadows"]
+        return next(shadow for shadow in listed if shadow["name"] == name)
+
+    wait_until(lambda: found()["seq"] == found()["of"])
+    return found()
+
+
+def witness(client, seed, **arguments):
+    """By the definition: what the shadow would have played, and what it has learned."""
+    agent = db.Agent(db.policy(**arguments), seed=seed)
+    numbers, waiting, agreed, compared = {}, {}, 0, []
+    for event in [one for one in events(client) if not one.get("erased")]:
+        if event["kind"] == "decision":
+            actions = [arm["x"] for arm in event["arms"]]
+            choice = agent.decide(actions, played=event["index"])
+            numbers[event["event_id"]] = choice.id
+            agrees = choice.index == event["index"]
+            agreed += agrees
+            waiting[event["event_id"]] = agrees / event["propensity"]
+        elif event["kind"] == "reward" and event["event_id"] in numbers:
+            agent.update(numbers.pop(event["event_id"]), event["value"])
+            compared.append((waiting.pop(event["event_id"]), event["value"]))
+    return agent, agreed, np.array(compared)
+
+
+def test_a_shadow_is_compared_with_what_was_played(served, store_url):
+    client = served.client
+    play(client, 20)
+    before = ok(client.get(NEWS))
+    assert client.put(SHADOW, json=BOLD).status_code == 201
+    assert client.put(SHADOW, json=BOLD).status_code == 200  # it is there
+    play(client, 30, first=20)
+    shadow = caught_up(client)
+    _, agreed, compared = witness(client, shadow["seed"], **BOLD)
+    weights, rewards = compared.T
+    assert (shadow["decisions"], shadow["agreed"]) == (50, agreed)
+    assert (shadow["rounds"], shadow["learned_from"]) == (len(compared), len(compared))
+    assert shadow["value"]["value"] == pytest.approx((weights * rewards).mean())
+    assert shadow["value"]["low"] is None  # too few rounds for an interval
+    assert shadow["played_value"] == pytest.approx(rewards.mean())
+    assert shadow["difference"]["value"] == pytest.approx(((weights - 1) * rewards).mean())
+    assert shadow["effective_rounds"] == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
+    after = ok(client.get(NEWS))
+    assert (after["version"], after["configuration"]) == (1, before["configuration"])
+    assert verified(store_url)["news"] == digest(client)
+
+
+def test_promotion_is_one_call_and_loses_nothing(served, store_url):
+    client = served.client
+    play(client, 20)
+    ok(decide(client, "open"))
+    ok(client.put(SHADOW, json=BOLD))
+    play(client, 10, first=20)
+    promoted = ok(client.post(f"{SHADOW}:promote"))
+    said = promoted["configuration"]
+    assert (promoted["version"], said["how"], said["arguments"]["name"]) == (
+        2,
+        "relearned",
+        "LinUCB",
+    )
+    agent, _, compared = witness(client, said["seed"], **BOLD)
+    np.testing.assert_allclose(promoted["theta_hat"], agent.theta_hat, rtol=1e-9)
+    assert said["learned_from"] == len(compared)
+    assert ok(client.get(f"{NEWS}/shadows"))["shadows"] == []
+    assert ok(reward(client, "open", 1))["status"] == "learned"
+    play(client, 10, first=40)
+    assert verified(store_url)["news"] == digest(client)
+
+
+def test_shadows_come_and_go(served, store_url):
+    client = served.client
+    play(client, 5)
+    for name in ("a", "b", "c", "d"):
+        ok(client.put(f"{NEWS}/shadows/{name}", json=BOLD))
+    assert problem(client.put(SHADOW, json=BOLD), 409)["code"] == "too_many_shadows"
+    left = ok(client.delete(f"{NEWS}/shadows/b"))["shadows"]
+    assert [shadow["name"] for shadow in left] == ["a", "c", "d"]
+    assert problem(client.delete(f"{NEWS}/shadows/b"), 404)["code"] == "unknown_shadow"
+    assert problem(client.post(f"{NEWS}/shadows/b:promote"), 404)["code"] == "unknown_shadow"
+    assert verified(store_url)["news"] == digest(client)
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({**BOLD, "seed": CONFIGURATION["seed"]}, "$.seed"),
+        ({**BOLD, "dim": 3}, "$.fresh"),
+        ({**BOLD, "lam": -1}, "$.lam"),
+    ],
+)
+def test_what_cannot_be_a_shadow_is_refused(served, body, path):
+    play(served.client, 3)
+    assert problem(served.client.put(SHADOW, json=body), 422)["path"] == path
+    assert ok(served.client.get(f"{NEWS}/shadows"))["shadows"] == []
+
+
+def test_a_log_without_chances_tells_no_value(served):
+    """Where one arm was played for certain, nobody knows what another would have earned."""
+    client, policy = served.client, "/v1/policies/sure"
+    ok(client.put(policy, json={**CONFIGURATION, "epsilon": 0.0}))
+    for i in range(5):
+        ok(decide(client, f"e{i}", i, policy))
+        ok(reward(client, f"e{i}", 1, policy))
+    ok(client.put(f"{policy}/shadows/bold", json=BOLD))
+
+    def shadow():
+        return ok(client.get(f"{policy}/shadows"))["shadows"][0]
+
+    wait_until(lambda: shadow()["seq"] == shadow()["of"])
+    assert (shadow()["decisions"], shadow()["rounds"], shadow()["value"]) == (5, 0, None)
+
+
+def test_shadows_survive_a_restart_and_an_erasure(store_url):
+    with Served(store_url) as service:
+        configure(service.client)
+        play(service.client, 30)
+        ok(service.client.put(SHADOW, json=BOLD))
+        told, before = caught_up(service.client), digest(service.client)
+    assert verified(store_url)["news"] == before  # what was kept of it is looked at too
+    with Served(store_url) as service:
+        assert (caught_up(service.client), digest(service.client)) == (told, before)
+        ok(service.client.post(f"{NEWS}/erasures", json={"prefix": "e1"}))
+        left = caught_up(service.client)
+        assert left["decisions"] < told["decisions"]
+        agent, agreed, _ = witness(service.client, left["seed"], **BOLD)
+        assert (left["decisions"], left["agreed"]) == (agent.issued, agreed)
+        before = digest(service.client)
+    assert verified(store_url)["news"] == before
+
+
+def test_a_change_after_an_erasure_is_learned_from_what_is_left(store_url):
+    with Served(store_url) as service:
+        client = service.client
+        configure(client)
+        play(client, 30)
+        ok(client.post(f"{NEWS}/erasures", json={"prefix": "e1"}))
+        configure(client, lam=2.0)
+        wait_until(lambda: ok(client.get(NEWS))["version"] == 2)
+        given = {key: value for key, value in CONFIGURATION.items() if key != "seed"}
+        agent, _, _ = witness(client, 3, **{**given, "lam": 2.0})
+        np.testing.assert_allclose(ok(client.get(NEWS))["theta_hat"], agent.theta_hat, rtol=1e-9)
+        play(client, 5, first=30)
+        ok(client.post(f"{NEWS}/erasures", json={"prefix": "e2"}))  # more of what it learned from
+        play(client, 5, first=40)
+        before = digest(client)
+        assert verified(store_url)["news"] == before
+    with Served(store_url) as service:
+        assert digest(service.client) == before
+
+
+def test_a_broken_state_of_a_candidate_is_found(store_url):
+    """What a snapshot keeps of a shadow is compared with what the log gives."""
+    with Served(store_url) as service:
+        configure(service.client)
+        play(service.client, 20)
+        ok(service.client.put(SHADOW, json=BOLD))
+        caught_up(service.client)
+    with store.open(store_url) as log:
+        with log.write() as session:
+            session.lock(["news"])
+            kept = session.snapshots("news")[0]
+            fold = snapshots.unpacked(kept.content)
+            candidate = fold.candidates["bold"]
+            follower = snapshots.unpacked_follower("news", candidate)
+            follower.playing.tick(1)
+            other = candidate._replace(kept=snapshots.packed_follower(follower))
+            fold.candidates = {"bold": other}
+            content = snapshots.packed(fold)
+            session.save_snapshot(Snapshot("news", kept.seq, kept.at_ns, False, content))
+        faults = [fault for verdict in verify(log) for fault in verdict.faults]
+    assert faults == ["candidate 'bold' has not learned what its log gives"]
+
+
+# -- retired policies ----------------------------------------------------------------------------
+
+
+def test_a_retired_policy_decides_no_more_and_can_be_brought_back(served, store_url):
+    client = served.client
+    play(client, 5)
+    ok(decide(client, "open"))
+    assert ok(client.delete(NEWS))["retired"] is True
+    assert ok(client.delete(NEWS))["retired"] is True
+    assert problem(decide(client, "new"), 410)["code"] == "retired"
+    assert ok(decide(client, "open"))["event_id"] == "open"  # decided before
+    assert ok(reward(client, "open", 1))["status"] == "learned"
+    assert [one["retired"] for one in ok(client.get("/v1/policies"))["policies"]] == [True]
+    assert len(events(client)) > 5
+    assert verified(store_url)["news"] == digest(client)
+    assert "retired" not in ok(client.post(f"{NEWS}:restore"))
+    ok(decide(client, "new"))
+    assert verified(store_url)["news"] == digest(client)
+
+
+def test_another_configuration_does_not_bring_a_policy_back(served):
+    client = served.client
+    ok(client.delete(NEWS))
+    assert configure(client, epsilon=0.5)["retired"] is True
+    assert problem(decide(client, "new"), 410)["code"] == "retired"
