@@ -110,6 +110,21 @@ FIGURES = (
         minutes=30,
     ),
     Figure(
+        name="guardrails",
+        commands=(f"{PYTHON} benchmarks/guardrails.py",),
+        sources=(
+            *_AGENT,
+            _SOURCE + "service/guardrails.py",
+            _SOURCE + "service/accounts.py",
+            "benchmarks/guardrails.py",
+        ),
+        places={
+            ("docs/guardrails.md", "budgets"): lambda told: _printed(told.split("\n\n")[0]),
+            ("docs/guardrails.md", "shares"): lambda told: _printed(told.split("\n\n")[1]),
+        },
+        minutes=10,
+    ),
+    Figure(
         name="speed",
         commands=(f"{PYTHON} benchmarks/speed.py",),
         sources=(*_AGENT, "benchmarks/speed.py", "benchmarks/yardstick.py"),

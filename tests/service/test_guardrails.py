@@ -1,5 +1,6 @@
 """What is played within limits: with which probability, and that a replay comes to the same."""
 
+import functools
 from collections import Counter
 from itertools import permutations
 
@@ -42,9 +43,14 @@ from servers import Served
 SALT = salt_of("news", 3)
 
 
+@functools.cache
+def policy_of(**settings):
+    return db.policy("D-GLUCB", discount=0.95, **settings)
+
+
 def chosen(epsilon=0.3, n=1, rows=4, seed=0, **settings):
     """A policy, and what it chooses of some arms."""
-    policy = db.policy("D-GLUCB", dim=2, discount=0.95, epsilon=epsilon, **settings)
+    policy = policy_of(dim=2, epsilon=epsilon, **settings)
     actions = np.random.default_rng(5).uniform(-0.6, 0.6, (rows, 2))
     return policy, db.Agent(policy, seed=seed).decide(actions, n=n)
 
@@ -109,7 +115,7 @@ LIMITS = [
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("n", [1, 2])
 def test_what_is_played_has_the_probability_that_is_stated(limits, n):
-    tries = 6000
+    tries = 3000
     played: Counter[tuple[int, ...]] = Counter()
     stated: dict[tuple[int, ...], float] = {}
     for i in range(tries):
@@ -140,9 +146,9 @@ def test_what_is_played_has_the_probability_that_is_stated(limits, n):
 def test_stated_probabilities_sum_to_at_most_one(control, epsilon, excluded, baseline, scores):
     """Of one arm the probability does not depend on which way it came to be played."""
     excluded -= {baseline}
-    policy = db.policy("D-GLUCB", dim=1, discount=0.95, epsilon=epsilon, bonus_scale=0.0)
+    policy = policy_of(dim=1, epsilon=epsilon, bonus_scale=0.0)
     stated: dict[int, float] = {}
-    for i in range(150):
+    for i in range(50):
         choices = [db.Agent(policy, seed=i).decide(np.array(scores)[:, None])]
         plays = play(
             policy, choices, f"e{i}", control=control, baseline=baseline, excluded=sorted(excluded)
@@ -195,7 +201,7 @@ def shares(draw):
 )
 def test_shares_are_kept_whatever_is_offered_and_wanted(shares, offers, window, epsilon):
     """Over every stretch of decisions in which an arm can be played."""
-    policy = db.policy("D-GLUCB", dim=1, discount=0.95, epsilon=epsilon)
+    policy = policy_of(dim=1, epsilon=epsilon)
     accounts = Accounts()
     chances: dict[str, list[tuple[float, bool]]] = {arm: [] for arm in shares}
     for i, (scores, excluded) in enumerate(offers):
@@ -234,7 +240,7 @@ def test_shares_are_kept_whatever_is_offered_and_wanted(shares, offers, window, 
 
 def test_an_arm_below_its_largest_share_is_left_alone():
     """Wanted in every fifth decision, and allowed in three of ten: nothing is changed."""
-    policy, accounts = db.policy("D-GLUCB", dim=1, discount=0.95), Accounts()
+    policy, accounts = policy_of(dim=1), Accounts()
     for i in range(500):
         choice = decided(policy, [float(i % 5 == 4), 0.5])
         (one,) = play(policy, [choice], f"e{i}", accounts=accounts, shares={"a": (0.0, 0.3)})
@@ -242,7 +248,7 @@ def test_an_arm_below_its_largest_share_is_left_alone():
 
 
 def test_what_an_arm_may_not_have_goes_to_the_next_best():
-    policy = db.policy("D-GLUCB", dim=1, discount=0.95)
+    policy = policy_of(dim=1)
     choice = decided(policy, [0.9, 0.1, 0.5])
     law = law_of(policy, choice, np.ones(3, dtype=bool))
     low, high = np.array([0.0, 0.05, 0.0]), np.array([0.3, 1.0, 1.0])
@@ -298,7 +304,7 @@ def test_shares_that_cannot_be_kept(refusing, shares, path):
 )
 def test_the_budget_is_never_overdrawn(offers, budget, window, delay):
     """Whatever the scores and the rewards are: by what was observed, over every stretch."""
-    policy, accounts = db.policy("D-GLUCB", dim=1, discount=0.95), Accounts()
+    policy, accounts = policy_of(dim=1), Accounts()
     lost, arriving = [0.0], {}
     for i, (scores, baseline, won) in enumerate(offers):
         choice = decided(policy, [score / 4 for score in scores])
