@@ -27,7 +27,7 @@ import numpy as np
 
 from driftbandits import store
 from driftbandits.service import snapshots
-from driftbandits.service.fold import Offer
+from driftbandits.service.offers import Offer
 from driftbandits.store import DECISION, NewEvent, Session, Snapshot
 from driftbandits.store.records import Rewarded, packed
 

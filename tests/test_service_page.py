@@ -16,7 +16,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 import driftbandits as db
 from driftbandits import store
-from driftbandits.service.fold import Fold, Offer
+from driftbandits.service.fold import Fold
+from driftbandits.service.offers import Offer
 from driftbandits.store import CONFIGURED, DECISION, NewEvent
 from driftbandits.store.records import Configured, packed
 from servers import Clock, Process, Served

@@ -14,8 +14,8 @@ from driftbandits.policies import policy as make_policy
 from driftbandits.service import app, bodies, engine, exports, handlers
 from driftbandits.service.commands import Decide, View
 from driftbandits.service.costs import state_bytes
-from driftbandits.service.fold import Offer
 from driftbandits.service.limits import Limits
+from driftbandits.service.offers import Offer
 from servers import Clock, Served, wait_until
 
 # -- off the loop ----------------------------------------------------------------------------------

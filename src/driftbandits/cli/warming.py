@@ -10,7 +10,8 @@ import numpy as np
 
 from driftbandits.evaluate import Log, LoggedDecision
 from driftbandits.policies import Policy
-from driftbandits.service.fold import Fold, Offer
+from driftbandits.service.fold import Fold
+from driftbandits.service.offers import Offer
 from driftbandits.store import CONFIGURED, DECISION, NewEvent, Store
 from driftbandits.store.records import Configured, Rewarded, packed
 from driftbandits.wire import ID_PATTERN, NAME_PATTERN

@@ -12,8 +12,9 @@ import numpy as np
 from driftbandits import wire
 from driftbandits.policies import Policy
 from driftbandits.rewards import CLIP
-from driftbandits.service.fold import Fold, Offer, offer_of, place_ids
+from driftbandits.service.fold import Fold
 from driftbandits.service.offering import check_offer
+from driftbandits.service.offers import Offer, offer_of, place_ids
 from driftbandits.service.refusals import Refused, gone, invalid, unknown_decision
 from driftbandits.service.unit_of_work import UnitOfWork
 from driftbandits.store import (

@@ -9,8 +9,9 @@ from msgspec import UNSET, UnsetType
 
 from driftbandits import wire
 from driftbandits.agent import UnknownDecision
-from driftbandits.service.fold import Fold, Offer, offer_of
+from driftbandits.service.fold import Fold
 from driftbandits.service.guardrails import BY_BUDGET, BY_EXCLUSION, BY_SHARE
+from driftbandits.service.offers import Offer, offer_of
 from driftbandits.service.refusals import gone, unknown_decision, unknown_policy
 from driftbandits.service.unit_of_work import NOTHING
 from driftbandits.service.views import clock_text

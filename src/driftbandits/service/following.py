@@ -16,7 +16,8 @@ import msgspec
 
 from driftbandits.features.spec import REFUSE
 from driftbandits.service.agreement import Agreement
-from driftbandits.service.fold import Fold, Offer, Version, new_agent, offer_of
+from driftbandits.service.fold import Fold, Version, new_agent
+from driftbandits.service.offers import Offer, offer_of
 from driftbandits.service.refusals import Refused
 from driftbandits.store import (
     BEGUN,

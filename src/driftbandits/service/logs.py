@@ -10,7 +10,8 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
-from driftbandits.service.fold import CARRIED, FRESH, RELEARNED, Version, offer_of
+from driftbandits.service.fold import CARRIED, FRESH, RELEARNED, Version
+from driftbandits.service.offers import offer_of
 from driftbandits.service.views import clock_text, configuration
 from driftbandits.store import (
     BEGUN,

@@ -14,7 +14,7 @@ from driftbandits import wire
 from driftbandits.agent import Agent
 from driftbandits.agent.laws import has_law
 from driftbandits.policies import ACCEPTED, Policy, check_actions
-from driftbandits.service.fold import Floats, Offer, place_ids
+from driftbandits.service.offers import Floats, Offer, place_ids
 from driftbandits.service.refusals import invalid
 
 _ID = re.compile(wire.ID_PATTERN)
