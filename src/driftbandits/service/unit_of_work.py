@@ -77,19 +77,18 @@ class UnitOfWork:
     def begin_writing(self, wanted: Mapping[str, Iterable[str]]) -> None:
         """Lock policies, look up the event_ids that this is about, and learn what is due."""
         self.session.lock(wanted)
+        ready: dict[str, list[str]] = {}
         for policy, event_ids in wanted.items():
             if not self._owns(policy):
                 continue
             self._bring_up_to_date(policy)
-            fold = self._folds.get(policy)
-            if fold is None or policy in self._broken:
-                continue
-            ids = list(event_ids)
-            for event_id in ids:
-                self._known[policy, event_id] = NOTHING
-            for event_id, known in self.session.known(policy, ids).items():
-                self._known[policy, event_id] = known
-            self.learn_defaults(fold)
+            if policy in self._folds and policy not in self._broken:
+                ready[policy] = list(event_ids)
+                for event_id in ready[policy]:
+                    self._known[policy, event_id] = NOTHING
+        self._known.update(self.session.known_of(ready))
+        for policy in ready:
+            self.learn_defaults(self._folds[policy])
 
     def _owns(self, policy: str) -> bool:
         """Whether this process may write; what nobody owns it takes."""
@@ -239,9 +238,10 @@ class UnitOfWork:
 
     def finish(self) -> None:
         """Put the events into the log, and snapshots where they are due; the caller commits."""
-        for policy, new_events in self._new_events.items():
-            fold = self._folds[policy]
-            head = self.session.append(policy, new_events)
+        self.session.append_all(self._new_events)
+        for policy in self._new_events:
+            fold, head = self._folds[policy], self.session.head(policy)
+            assert head is not None
             assert (head.seq, head.at_ns) == (fold.seq, fold.at_ns)
             fold.checksum = head.checksum
             if fold.seq - fold.snapshot_seq >= self._snapshot_every:

@@ -8,8 +8,9 @@ is cut off by the server, and its commit fails.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 
 import psycopg
 from psycopg import errors
@@ -27,6 +28,12 @@ _TYPES = {
     "text": 'TEXT COLLATE "C"',
     "number": "BIGINT GENERATED ALWAYS AS IDENTITY",
 }
+_EVENT_ARRAYS = (
+    "%b::bigint[], %b::smallint[], %b::bigint[], %b::bigint[], %b::text[], %b::text[], "
+    "%b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[]"
+)
+"""The columns of events, in one statement however many there are."""
+_SESSION_IS_LOST = (psycopg.OperationalError, errors.IdleInTransactionSessionTimeout)
 _SCHEMA_LOCK = 7_153_411  # any number: processes that start together make the tables in turn
 
 
@@ -56,12 +63,31 @@ class PostgresSession(Session):
         ((now,),) = self.run("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
         return int(now)
 
-    def run_for_ids(self, sql: str, number: int, event_ids: Sequence[str]) -> Iterable[Row]:
-        return self.run(sql.format(ids="event_id = ANY (?)"), (number, list(event_ids)))
+    def run_for_names(self, sql: str, names: Sequence[str]) -> Iterable[Row]:
+        return self.run(sql.format(names="name = ANY (?)"), (list(names),))
 
-    def run_many(self, sql: str, values: Sequence[Row]) -> None:
+    def run_for_ids(self, sql: str, wanted: Mapping[int, Sequence[str]]) -> Iterable[Row]:
+        if not wanted:
+            return ()
+        if len(wanted) == 1:
+            ((number, event_ids),) = wanted.items()
+            ids = "policy = ? AND event_id = ANY (?)"
+            return self.run(sql.format(ids=ids), (number, list(event_ids)))
+        numbers = [number for number, event_ids in wanted.items() for _ in event_ids]
+        ids = "(policy, event_id) IN (SELECT * FROM unnest(?::bigint[], ?::text[]))"
+        return self.run(sql.format(ids=ids), (numbers, list(chain(*wanted.values()))))
+
+    def run_each(self, sql: str, values: Sequence[Row]) -> None:
+        if len(values) == 1:
+            self.run(sql, values[0])
+            return
         with self._connection.cursor() as cursor:
             cursor.executemany(_with_psycopg_marks(sql), values)
+
+    def run_many(self, sql: str, values: Sequence[Row]) -> None:
+        beginning = sql.split(" VALUES ", maxsplit=1)[0]
+        columns = [list(column) for column in zip(*values, strict=True)]
+        self.run(f"{beginning} SELECT * FROM unnest({_EVENT_ARRAYS})", columns)
 
 
 def _with_psycopg_marks(sql: str) -> bytes:
@@ -125,7 +151,7 @@ class PostgresStore(Store):
                     session = PostgresSession(connection, self.secret)
                     yield session
                 self._has_traces |= session.has_erased
-            except (psycopg.OperationalError, errors.ReadOnlySqlTransaction):
+            except (*_SESSION_IS_LOST, errors.ReadOnlySqlTransaction):
                 with suppress(psycopg.Error):
                     connection.close()
                 self._forget_readers()
@@ -189,7 +215,7 @@ class PostgresStore(Store):
             raise StoreBusy(f"another process holds the lock: {error}") from error
         except (errors.DiskFull, errors.ReadOnlySqlTransaction) as error:
             raise StoreUnavailable(f"the database cannot be written: {error}") from error
-        except psycopg.OperationalError as error:
+        except _SESSION_IS_LOST as error:
             raise StoreUnavailable(f"the database does not answer: {error}") from error
         except psycopg.Error as error:
             said = error.diag.message_primary or ""  # the details quote what was to be written

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Self
 
@@ -96,11 +96,19 @@ class Session(ABC):
 
     @abstractmethod
     def run_many(self, sql: str, values: Sequence[Row]) -> None:
-        """An insertion that ends with the VALUES of one row, for many rows."""
+        """The insertion of an event, which ends with the VALUES of its row, for many of them."""
 
     @abstractmethod
-    def run_for_ids(self, sql: str, number: int, event_ids: Sequence[str]) -> Iterable[Row]:
-        """The rows of a statement whose `{ids}` says that event_id is one of these."""
+    def run_each(self, sql: str, values: Sequence[Row]) -> None:
+        """A statement once for each of these values."""
+
+    @abstractmethod
+    def run_for_names(self, sql: str, names: Sequence[str]) -> Iterable[Row]:
+        """The rows of a statement whose `{names}` says that name is one of these."""
+
+    @abstractmethod
+    def run_for_ids(self, sql: str, wanted: Mapping[int, Sequence[str]]) -> Iterable[Row]:
+        """The rows of a statement whose `{ids}` says that event_id is one of its policy's."""
 
     @abstractmethod
     def has_column(self, table: str, column: str) -> bool:
@@ -128,8 +136,8 @@ class Session(ABC):
 
     def lock(self, policies: Iterable[str]) -> None:
         """Until the end nobody else can append to those of these policies that exist."""
-        for name in sorted(set(policies)):  # in one order, so that two writers never deadlock
-            self._read_row(name, self.for_update)
+        # in one order, so that two writers never deadlock
+        self._read_rows(sorted(set(policies)), f" ORDER BY name{self.for_update}")
 
     def number(self, policy: str) -> int:
         """By which the events of a policy are found."""
@@ -150,22 +158,18 @@ class Session(ABC):
         self._rows[policy] = row._replace(owner=process)
 
     def _row(self, policy: str) -> _PolicyRow | None:
-        return self._rows.get(policy) or self._read_row(policy, "")
+        if policy not in self._rows:
+            self._read_rows([policy], "")
+        return self._rows.get(policy)
 
-    def _read_row(self, policy: str, suffix: str) -> _PolicyRow | None:
-        found = list(
-            self.run(
-                "SELECT number, head, at_ns, checksum, erasures, owner FROM policy "
-                f"WHERE name = ?{suffix}",
-                (policy,),
-            )
+    def _read_rows(self, policies: Sequence[str], suffix: str) -> None:
+        rows = self.run_for_names(
+            "SELECT name, number, head, at_ns, checksum, erasures, owner FROM policy "
+            f"WHERE {{names}}{suffix}",
+            policies,
         )
-        if not found:
-            return None
-        number, seq, at_ns, checksum, erasures, owner = found[0]
-        row = _PolicyRow(number, Head(seq, at_ns, checksum), erasures, owner)
-        self._rows[policy] = row
-        return row
+        for name, number, seq, at_ns, checksum, erasures, owner in rows:
+            self._rows[name] = _PolicyRow(number, Head(seq, at_ns, checksum), erasures, owner)
 
     def _existing(self, policy: str) -> _PolicyRow:
         row = self._row(policy)
@@ -177,28 +181,41 @@ class Session(ABC):
 
     def append(self, policy: str, new_events: Sequence[NewEvent]) -> Head:
         """Add events after the head of a policy that this transaction has locked."""
-        row = self._existing(policy)
-        events = chained(policy, row.head, new_events)
-        self.insert(policy, events)
+        self.append_all({policy: new_events})
         return self._rows[policy].head
+
+    def append_all(self, new_events: Mapping[str, Sequence[NewEvent]]) -> None:
+        """The same for several policies, in as few statements."""
+        self._insert_all(
+            {
+                policy: chained(policy, self._existing(policy).head, new)
+                for policy, new in new_events.items()
+            }
+        )
 
     def insert(self, policy: str, events: Sequence[Event]) -> None:
         """Add events that were written elsewhere, and go on from the head, as they are."""
-        row = self._existing(policy)
-        if not events:
+        self._insert_all({policy: events})
+
+    def _insert_all(self, events_of: Mapping[str, Sequence[Event]]) -> None:
+        rows, heads = [], []
+        for policy, events in events_of.items():
+            row = self._existing(policy)
+            if not events:
+                continue
+            rows += [(row.number, SLOTS.get(event.kind), *event[1:]) for event in events]
+            last = events[-1]
+            head = Head(last.seq, last.at_ns, last.checksum)
+            heads.append((*head, row.number))
+            self._rows[policy] = row._replace(head=head)
+        if not rows:
             return
         self.run_many(
             f"INSERT INTO event (policy, place, {_EVENT_COLUMNS}) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [(row.number, SLOTS.get(event.kind), *event[1:]) for event in events],
+            rows,
         )
-        last = events[-1]
-        head = Head(last.seq, last.at_ns, last.checksum)
-        self.run(
-            "UPDATE policy SET head = ?, at_ns = ?, checksum = ? WHERE number = ?",
-            (*head, row.number),
-        )
-        self._rows[policy] = row._replace(head=head)
+        self.run_each("UPDATE policy SET head = ?, at_ns = ?, checksum = ? WHERE number = ?", heads)
 
     def events(self, policy: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
         """Up to `limit` events with a seq above `after`, in order."""
@@ -229,19 +246,25 @@ class Session(ABC):
 
     def known(self, policy: str, event_ids: Iterable[str]) -> dict[str, Known]:
         """What the log holds about each event_id, erased or not."""
-        row = self._existing(policy)
-        wanted = {event_id: event_id for event_id in event_ids}
-        if row.erasures:
-            wanted.update({self.token(policy, event_id): event_id for event_id in event_ids})
-        found: dict[str, dict[int, Event]] = {}
-        for slot, *values in self.run_for_ids(
-            f"SELECT place, {_EVENT_COLUMNS} FROM event WHERE policy = ? AND {{ids}} AND place > 0",
-            row.number,
-            list(wanted),
+        found = self.known_of({policy: list(event_ids)})
+        return {event_id: known for (_, event_id), known in found.items()}
+
+    def known_of(self, wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], Known]:
+        """The same for several policies, by policy and event_id."""
+        asked: dict[int, dict[str, tuple[str, str]]] = {}  # by what stands in the log
+        for policy, event_ids in wanted.items():
+            row = self._existing(policy)
+            of_policy = asked[row.number] = {id: (policy, id) for id in event_ids}
+            if row.erasures:
+                of_policy.update({self.token(policy, id): (policy, id) for id in event_ids})
+        found: dict[tuple[str, str], dict[int, Event]] = {}
+        for number, slot, *values in self.run_for_ids(
+            f"SELECT policy, place, {_EVENT_COLUMNS} FROM event WHERE {{ids}} AND place > 0",
+            {number: list(ids) for number, ids in asked.items() if ids},
         ):
-            event = Event(policy, *values)
-            found.setdefault(wanted[event.event_id], {})[slot] = event
-        return {id: Known(at.get(4, at.get(1)), at.get(2), at.get(3)) for id, at in found.items()}
+            policy, event_id = asked[number][values[3]]
+            found.setdefault((policy, event_id), {})[slot] = Event(policy, *values)
+        return {at: Known(of.get(4, of.get(1)), of.get(2), of.get(3)) for at, of in found.items()}
 
     # -- erasure ---------------------------------------------------------------------------------
 

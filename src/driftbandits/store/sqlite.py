@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
@@ -48,10 +48,19 @@ class SQLiteSession(Session):
         """Since the machine has started: nobody sets it."""
         return time.monotonic_ns() // 1_000_000
 
-    def run_for_ids(self, sql: str, number: int, event_ids: Sequence[str]) -> Iterable[Row]:
-        for piece in _pieces(event_ids):
-            ids = f"event_id IN ({', '.join('?' * len(piece))})"
-            yield from self._connection.execute(sql.format(ids=ids), (number, *piece))
+    def run_each(self, sql: str, values: Sequence[Row]) -> None:
+        self._connection.executemany(sql, values)
+
+    def run_for_names(self, sql: str, names: Sequence[str]) -> Iterable[Row]:
+        for piece in _pieces(names):
+            among = f"name IN ({', '.join('?' * len(piece))})"
+            yield from self._connection.execute(sql.format(names=among), tuple(piece))
+
+    def run_for_ids(self, sql: str, wanted: Mapping[int, Sequence[str]]) -> Iterable[Row]:
+        for number, event_ids in wanted.items():
+            for piece in _pieces(event_ids):
+                ids = f"policy = ? AND event_id IN ({', '.join('?' * len(piece))})"
+                yield from self._connection.execute(sql.format(ids=ids), (number, *piece))
 
     def run_many(self, sql: str, values: Sequence[Row]) -> None:
         beginning, row = sql.split(" VALUES ")
