@@ -85,7 +85,10 @@ def wanted_policy(request: Any) -> Policy:
         if given.get(argument) is not None:
             raise invalid(f"give {name} or {argument}, not both", f"$.{name}")
         if given["name"] in policy_names() and not uses(given["name"], argument):
-            raise invalid(f"{given['name']} forgets by no {argument}", f"$.{name}")
+            raise invalid(
+                f"{name} is for policies that have a {argument}, and {given['name']} has none",
+                f"$.{name}",
+            )
     by_time = arguments_by_time(half_life_s=request.half_life_s, window_s=request.window_s)
     policy = _made({**given, **by_time})
     if policy.features is not None and policy.features.limit > wire.MOST_DIMENSIONS:
