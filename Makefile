@@ -61,6 +61,19 @@ typescript: $(INSTALLED) $(TYPESCRIPT_TOOLS) ## the TypeScript client's types, m
 	@$(BIN)/python $(TYPESCRIPT)/generate.py
 	@cd $(TYPESCRIPT) && npm run --silent build
 
+# Programs that check the examples of deploy/: taken out of Debian's packages, not installed.
+TOOLS := .tools
+$(TOOLS)/fetched:
+	@mkdir -p $(TOOLS)/packages
+	@echo "==> install: nginx, caddy and promtool, to check the files of deploy/"
+	@cd $(TOOLS)/packages && { apt-get download -qq nginx caddy prometheus 2>/dev/null || \
+	  echo "    they could not be fetched; what they would check is checked less well"; }
+	@cd $(TOOLS)/packages && for package in $$(ls *.deb 2>/dev/null); do \
+	  dpkg-deb --fsys-tarfile $$package | tar --extract --directory .. --wildcards --no-anchored \
+	    --transform='s,.*/,,' 'usr/*bin/nginx' 'usr/bin/caddy' 'usr/bin/promtool' 2>/dev/null; done; true
+	@rm -rf $(TOOLS)/packages
+	@touch $@
+
 # Root may install, and so may a user whose sudo asks no password; anyone else is told the command.
 APT_INSTALL := apt-get install --yes --no-install-recommends
 system: ## install what the tests need beside Python, where it is absent
@@ -99,7 +112,7 @@ imports: $(INSTALLED) ## import-linter: imports go downward only
 	@echo "==> imports: the layers of pyproject.toml"
 	@$(BIN)/lint-imports --no-logo
 
-tests: $(INSTALLED) $(TYPESCRIPT_TOOLS) ## pytest with doctests, warnings are errors
+tests: $(INSTALLED) $(TYPESCRIPT_TOOLS) $(TOOLS)/fetched ## pytest with doctests, warnings are errors
 	@echo "==> tests: pytest and doctests on $(WORKERS) processes"
 	@$(BIN)/pytest --quiet -n $(WORKERS)
 
@@ -202,6 +215,9 @@ lock: $(INSTALLED) ## write the pins again (LOCK_FLAGS=--upgrade for newer versi
 	@$(BIN)/uv pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 \
 	  --generate-hashes --no-header --no-annotate --no-emit-index-url \
 	  $(LOCK_FLAGS) --output-file $(BEFORE_LOCK) requirements/numba-before.in
+	@$(BIN)/uv pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 \
+	  --generate-hashes --no-header --no-annotate --no-emit-index-url --constraint $(LOCK) \
+	  --extra service --output-file requirements/service.txt pyproject.toml
 
 format: $(INSTALLED) ## let ruff format the code and mend what it can
 	@$(BIN)/ruff format .
@@ -209,6 +225,6 @@ format: $(INSTALLED) ## let ruff format the code and mend what it can
 
 clean: ## remove what make has made, except results/
 	@echo "==> clean: $(VENV), caches and build outputs"
-	@rm -rf $(VENV) $(PEERS) $(BEFORE) build dist .coverage .coverage.* .hypothesis .import_linter_cache \
+	@rm -rf $(VENV) $(TOOLS) $(PEERS) $(BEFORE) build dist .coverage .coverage.* .hypothesis .import_linter_cache \
 	  .mypy_cache .pytest_cache .ruff_cache $(TYPESCRIPT)/node_modules $(TYPESCRIPT)/dist
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -19,7 +19,9 @@ _store = click.option(
     "--store",
     "url",
     default=DEFAULT_STORE,
+    envvar="DRIFTBANDITS_STORE",
     show_default=True,
+    show_envvar=True,
     metavar="URL",
     help="sqlite:///FILE or postgresql://USER@HOST/DATABASE.",
 )
@@ -288,4 +290,18 @@ def mcp(*, url: str) -> None:
     server(url, os.environ.get("DRIFTBANDITS_KEY") or None).run("stdio")
 
 
-COMMANDS: tuple[click.Command, ...] = (serve, verify, backup, keys, mcp)
+@click.command("compile")
+def compile_kernels() -> None:
+    """Compile the kernels of every policy now, so that no start has to.
+
+    They are kept in the folder that DRIFTBANDITS_CACHE_DIR names, or in the user's cache.
+    """
+    from driftbandits.jit.cache import cache_directory
+    from driftbandits.policies import FAMILIES
+    from driftbandits.service.kernels import make_ready
+
+    make_ready(FAMILIES)
+    click.echo(cache_directory())
+
+
+COMMANDS: tuple[click.Command, ...] = (serve, verify, backup, keys, mcp, compile_kernels)
