@@ -3,10 +3,12 @@
 import random
 import subprocess
 import sys
+import threading
 import time
 
+import httpx
 import pytest
-from load import Load, configure, digest, size_of_test
+from load import CONFIGURATION, POLICY, Load, configure, digest, size_of_test
 
 from servers import Process
 
@@ -51,3 +53,46 @@ def report(kills, load):
         f"{len(ledger.decisions)} events: 0 lost, 0 doubled, digest equal",
         flush=True,
     )
+
+
+def test_kills_while_a_changed_configuration_learns_again(store_url):
+    """A change that was begun takes over in some life, wherever the others have ended."""
+    moments, load = random.Random(KILLS), Load()
+    server = Process(store_url, "--no-auth")
+    configure(server.address)
+    load.start(server.address)
+    load.wait_for(200)
+    for kill in range(KILLS):
+        wanted = {**CONFIGURATION, "lam": 2.0 + kill}
+        shadow = {**CONFIGURATION, "lam": 7.0, "seed": 99}
+        ask(server.address, "PUT", shadow, path="/shadows/other")
+        asking = threading.Thread(target=ask, args=(server.address, "PUT", wanted))
+        asking.start()  # it has no answer before the log is learned again
+        time.sleep(moments.uniform(0.0, 0.2))
+        server.kill()
+        asking.join()
+        load.stop()
+        load.ledger.check(store_url)
+        server = Process(store_url, "--no-auth")
+        load.start(server.address)
+        while ask(server.address, "PUT", wanted)["lam"] != wanted["lam"]:
+            time.sleep(0.01)
+    ask(server.address, "POST", path="/shadows/other:promote")
+    load.wait_for(20)
+    load.stop()
+    last = digest(server.address)
+    server.kill()
+    assert load.ledger.check(store_url) == last
+    report(KILLS, load)
+
+
+def ask(address, method, body=None, *, path=""):
+    """The arguments of the version that decides, after a request that may get no answer."""
+    url = f"{address}{POLICY}{path}"
+    try:
+        answer = httpx.request(method, url, json=body, timeout=60.0)
+        assert answer.status_code < 300, answer.text
+        told = httpx.get(address + POLICY, timeout=60.0).json()
+    except httpx.TransportError:
+        return {}
+    return told["configuration"]["arguments"]
