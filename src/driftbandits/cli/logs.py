@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -256,23 +257,38 @@ def evaluate(
     DR: in each window it stays as it is, having learned all logged rounds before it.
     """
     from driftbandits.evaluate import evaluate as evaluate_on
+    from driftbandits.evaluate.candidates import policy_for
 
     found = _read(source, policy=of, features_file=features_file, option="--of")
     given = _given(arguments)
-    policies = [_policy(name, dim=found.dim, **_of_all(name, names, given)) for name in names]
-    results = [
-        evaluate_on(found, policy, windows=windows, level=level, seed=seed) for policy in policies
-    ]
+    results, failures = [], {}
+    for name in names:
+        try:
+            policy = policy_for(found, name, **_of_all(name, names, given))
+            results.append(evaluate_on(found, policy, windows=windows, level=level, seed=seed))
+        except ValueError as error:
+            failures[name] = str(error)
+    if failures and not results:
+        raise click.UsageError("; ".join(failures.values()))
     if as_json:
-        import json
+        _print_json(results, failures)
+    elif results:
+        _print_overall(results)
+        for result in results:
+            _print_windows(result)
+            for note in result.notes:
+                click.echo(f"Note on {result.target}: {note}")
+    if failures:
+        told = [f"{name} could not be evaluated: {reason}" for name, reason in failures.items()]
+        raise click.ClickException("; ".join(told))
 
-        click.echo(json.dumps([result.as_dict() for result in results], allow_nan=False, indent=2))
-        return
-    _print_overall(results)
-    for result in results:
-        _print_windows(result)
-        for note in result.notes:
-            click.echo(f"Note on {result.target}: {note}")
+
+def _print_json(results: list[Evaluation], failures: dict[str, str]) -> None:
+    import json
+
+    told = [result.as_dict() for result in results]
+    told += [{"target": name, "error": reason} for name, reason in failures.items()]
+    click.echo(json.dumps(told, allow_nan=False, indent=2))
 
 
 def _of_all(name: str, names: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
@@ -319,8 +335,16 @@ def _print_overall(results: list[Evaluation]) -> None:
 
 
 def _cells(value: Value) -> tuple[str, str, str, str]:
-    reward, low, high = (f"{x:.4f}" for x in value[:3])
+    reward, low, high = ("–" if math.isnan(x) else f"{x:.4f}" for x in value[:3])
     return reward, low, high, f"{value.rounds:.0f}"
+
+
+def _half_width(value: Value) -> str:
+    if math.isnan(value.value):
+        return "–"
+    if math.isnan(value.high):
+        return f"{value.value:.3f} ± ?"
+    return f"{value.value:.3f} ± {max(value.high - value.value, value.value - value.low):.3f}"
 
 
 def _print_windows(result: Evaluation) -> None:
@@ -330,8 +354,6 @@ def _print_windows(result: Evaluation) -> None:
     rows = []
     for window in result.windows:
         values = [window.values.get(name) for name in names]
-        half_widths = [
-            "" if v is None else f"{v.value:.3f} ± {v.high - v.value:.3f}" for v in values
-        ]
+        half_widths = ["" if v is None else _half_width(v) for v in values]
         rows.append((timestamp(window.begins)[:19], *half_widths))
     print_table((f"{result.target}, from", *names), rows)

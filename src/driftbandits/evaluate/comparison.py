@@ -31,6 +31,8 @@ from driftbandits.policies import Policy
 LOGGED, REPLAY, IPS, SNIPS, DR = "logged", "replay", "IPS", "SNIPS", "DR"
 _SUSPICIOUS = 4.0
 """Standard errors by which a share may miss what it must be on average."""
+FEWEST_ROUNDS = 10.0
+"""With fewer effective rounds an interval says nothing."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +126,12 @@ def evaluate(
         accepted, share = replay(log, policy, seed=seed)
         earned = np.where(accepted, log.reward, np.nan)
         _add(REPLAY, lambda rows: mean_value(_known(earned[rows]), level=level), parts, overall)
-        notes += _support_note("accepted rounds", accepted / share, REPLAY)
+        found = _support_note("accepted rounds", accepted / share, REPLAY)
+        notes += found
+        _tell_nothing((REPLAY,) if found else (), overall, parts)
     _add_frozen(log, target, parts, overall, notes, level=level, seed=seed)
+    _hold(policy, overall, parts)
+    notes += _too_few(overall)
     return Evaluation(policy.name, float(level), overall, parts, notes)
 
 
@@ -173,7 +179,9 @@ def _add_frozen(
         columns = zip(*(piece for _, piece in pieces), strict=True)
         whole = Scored(*(np.concatenate(column) for column in columns))
         overall.update(_frozen_values(whole, level))
-        notes += _support_note("weights", whole.weights, f"{IPS}, {SNIPS} and {DR}")
+        found = _support_note("weights", whole.weights, f"{IPS}, {SNIPS} and {DR}")
+        notes += found
+        _tell_nothing((IPS, SNIPS, DR) if found else (), overall, parts)
 
 
 def _frozen_pieces(
@@ -220,6 +228,40 @@ def _support_note(what: str, ratios: Floats, estimators: str) -> list[str]:
     return [
         f"{what} are {average:.2f} of what they must be on average: the log's propensities are not "
         f"the true ones, or it never tried what the target chooses. Do not trust {estimators}."
+    ]
+
+
+def _tell_nothing(
+    names: tuple[str, ...], overall: dict[str, Value], parts: Sequence[Window]
+) -> None:
+    """Numbers that cannot be trusted are not shown."""
+    for values in (overall, *(window.values for window in parts)):
+        for name in names:
+            if name in values:
+                values[name] = Value(math.nan, math.nan, math.nan, values[name].rounds)
+
+
+def _hold(policy: Policy, overall: dict[str, Value], parts: Sequence[Window]) -> None:
+    """No interval for a few rounds, and none that leaves the range of rewards."""
+    low, high = policy.reward_range()
+    for values in (overall, *(window.values for window in parts)):
+        for name, (value, least, most, rounds) in values.items():
+            if rounds < FEWEST_ROUNDS:
+                values[name] = Value(value, math.nan, math.nan, rounds)
+            elif not math.isnan(least):
+                values[name] = Value(value, max(least, low), min(most, high), rounds)
+
+
+def _too_few(overall: dict[str, Value]) -> list[str]:
+    few = {name: value for name, value in overall.items() if value.rounds < FEWEST_ROUNDS}
+    told = {name: value for name, value in few.items() if not math.isnan(value.value)}
+    if not told:
+        return []
+    counts = ", ".join(f"{name} {value.rounds:.1f}" for name, value in told.items())
+    return [
+        f"too few rounds tell anything of the target (effective: {counts}; {FEWEST_ROUNDS:.0f} are "
+        "the least): it chooses what the log hardly ever tried. Let the service explore more "
+        "(epsilon, control), or collect for longer."
     ]
 
 

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from driftbandits.evaluate.log import Log, LoggedDecision, log_of, log_of_tables
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from driftbandits.evaluate.log import (
+    Log,
+    LoggedDecision,
+    log_by_arm,
+    log_of,
+    log_of_tables,
+)
 from driftbandits.features import Features
 from driftbandits.store import DEFAULT, LATE, REWARD
 
@@ -17,6 +27,7 @@ class Join:
 
     def __init__(self) -> None:
         self.features: Features | None = None
+        self.served: Mapping[str, Any] | None = None
         self._rows: dict[str, LoggedDecision] = {}
         self._late: dict[str, float] = {}
 
@@ -35,6 +46,14 @@ class Join:
             self._late[event_id] = value
 
     def log(self) -> Log:
+        """The log; arms that had models of their own have coordinates of their own."""
+        found = self._log()
+        if self.served is None:
+            return found
+        separate = self.served.get("arms") == "separate"
+        return replace(log_by_arm(found) if separate else found, served=self.served)
+
+    def _log(self) -> Log:
         if not self._rows:
             raise ValueError("events must hold at least one decision; got none")
         rows = [

@@ -48,6 +48,7 @@ class Log:
     reward      (n,) what came of it, NaN where nothing is known
     tables      for each decision the columns that the vectors were made of, if they were
     features    by which they were made
+    served      the arguments of the policy that the service had last, if it wrote the log
 
     >>> log = Log(["a", "b"], [1, 2], [[[1.0], [0.5]], [[0.2]]], [1, 0], [0.5, 1], [1, None])
     >>> len(log), log.dim, log.reward.tolist()
@@ -63,6 +64,7 @@ class Log:
     arm_ids: Sequence[Sequence[str]] | None = None
     tables: Sequence[Table] | None = None
     features: Features | None = None
+    served: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         def hold(name: str, value: Any) -> None:
@@ -193,6 +195,38 @@ def log_of_tables(rows: Sequence[LoggedDecision], features: Features | None) -> 
         row._replace(arms=one.dense(width)) for row, one in zip(ordered, encoded, strict=True)
     ]
     return replace(log_of(vectors), tables=tables, features=fitted)
+
+
+MOST_COORDINATES = 1000
+_MOST_NUMBERS = 200_000_000
+
+
+def log_by_arm(log: Log) -> Log:
+    """The log with coordinates of its own for every arm, as separate arms have them.
+
+    What arms have in common tells nothing about which to choose: the features of an arm stand in
+    the place of that arm, with zeros elsewhere.
+    """
+    assert log.arm_ids is not None
+    places: dict[str, int] = {}
+    for names in log.arm_ids:
+        for name in names:
+            places.setdefault(name, len(places))
+    size = (log.dim + 1) * len(places)
+    if size > MOST_COORDINATES or size * int(log.sizes.sum()) > _MOST_NUMBERS:
+        raise ValueError(
+            f"the log has {len(places)} separate arms with {log.dim} features each, which is too "
+            f"much to be evaluated: at most {MOST_COORDINATES} coordinates, and "
+            f"{_MOST_NUMBERS:,} numbers in all"
+        )
+    sets = []
+    for names, actions in zip(log.arm_ids, log.arms, strict=True):
+        wide = np.zeros((len(names), len(places), log.dim + 1))
+        at = [places[name] for name in names]
+        wide[np.arange(len(names)), at, :-1] = actions
+        wide[np.arange(len(names)), at, -1] = 1.0  # what it earns whatever the features are
+        sets.append(wide.reshape(len(names), -1))
+    return replace(log, arms=sets)
 
 
 def _names(given: Any) -> tuple[str, ...]:

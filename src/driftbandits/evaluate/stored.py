@@ -67,6 +67,7 @@ def _take(event: Event, join: Join) -> None:
             )
         )
     elif event.kind == CONFIGURED:
-        join.features = features_from(unpacked(CONFIGURED, event.body).arguments.get("features"))
+        join.served = unpacked(CONFIGURED, event.body).arguments
+        join.features = features_from(join.served.get("features"))
     elif event.kind in (REWARD, DEFAULT, LATE):
         join.came_of(event.event_id, event.kind, unpacked(event.kind, event.body).value)

@@ -1,0 +1,162 @@
+"""Logs that the service wrote, whatever the policy: evaluated, or refused kindly."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import driftbandits as db
+from driftbandits import store
+from driftbandits.cli.commands import group
+from driftbandits.evaluate import Log, evaluate, read_stored
+from driftbandits.evaluate.candidates import policy_for
+from driftbandits.evaluate.log import log_by_arm
+from servers import Served
+
+POLICIES = {
+    "long": {"name": "auto", "dim": 3, "epsilon": 0.4},
+    "cost": {"name": "auto", "dim": 3, "epsilon": 0.4, "reward": "cost:0..50"},
+    "amount": {"name": "auto", "dim": 3, "epsilon": 0.4, "reward": "amount"},
+    "separate": {"name": "auto", "dim": 3, "epsilon": 0.4, "arms": "separate"},
+    "tables": {
+        "name": "auto",
+        "epsilon": 0.4,
+        "features": {"context": {"c": "category"}, "arm": {"k": "category"}},
+    },
+    "alone": {
+        "name": "auto",
+        "epsilon": 0.4,
+        "arms": "separate",
+        "features": {"context": {"c": "category"}},
+    },
+    "certain": {"name": "D-LinUCB", "dim": 3, "L": 100.0, "discount": 0.99},
+}
+
+
+def offer(policy, rng, i):
+    x = 4.0 * rng.normal(size=(3, 3))
+    if policy == "separate":
+        return {"context": x[0].tolist(), "arms": ["a", "b", "c"]}
+    if policy == "tables":
+        rows = [{"id": k, "features": {"k": k}} for k in "abc"]
+        return {"context": {"c": "xyz"[i % 3]}, "arms": rows}
+    if policy == "alone":
+        return {"context": {"c": "xyz"[i % 3]}, "arms": ["a", "b", "c"]}
+    return {"arms": [{"id": k, "x": row.tolist()} for k, row in zip("abc", x, strict=True)]}
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory):
+    """Sixty decisions of each policy; a pays more than the others."""
+    rng = np.random.default_rng(0)
+    url = f"sqlite:///{tmp_path_factory.mktemp('served')}/log.db"
+    with Served(url) as service:
+        for policy, settings in POLICIES.items():
+            path = f"/v1/policies/{policy}"
+            service.client.put(path, json={"seed": 1, **settings}).raise_for_status()
+            for i in range(60):
+                body = {"event_id": f"e{i}", **offer(policy, rng, i)}
+                told = service.client.post(f"{path}/decisions", json=body).json()
+                paid = float(rng.random() < (0.8 if told["arm"] == "a" else 0.2))
+                value = {"cost": 20.0, "amount": 20.0}.get(policy, 1.0) * paid
+                reward = {"event_id": f"e{i}", "value": value}
+                service.client.post(f"{path}/rewards", json=reward).raise_for_status()
+    return url
+
+
+def log_of(url, policy):
+    with store.open(url) as opened, opened.read() as session:
+        return read_stored(session, policy)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("name", ["auto", "D-LinUCB", "SW-GLUCB"])
+def test_every_log_can_be_evaluated(logs, policy, name):
+    log = log_of(logs, policy)
+    more = {"D-LinUCB": {"discount": 0.99}, "SW-GLUCB": {"window": 40}}.get(name, {})
+    result = evaluate(log, policy_for(log, name, **more), windows=3)
+    assert result.overall["logged"].value == pytest.approx(np.mean(log.reward))
+    low, high = (0.0, 50.0) if policy == "cost" else (log.reward.min(), log.reward.max() * 1.01)
+    for value in result.overall.values():
+        if not math.isnan(value.low):
+            assert low <= value.low
+            assert value.high <= high
+            assert value.rounds >= 10
+
+
+def test_rewards_mean_what_they_meant_to_the_service(logs):
+    log = log_of(logs, "cost")
+    assert policy_for(log, "auto").reward.text == "cost:0..50"
+    assert policy_for(log, "auto", reward="amount:0..50").reward.text == "amount:0..50"
+    ranged = policy_for(log_of(logs, "amount"), "D-LinUCB", discount=0.9).reward.range
+    assert (ranged.low, ranged.high) == (0.0, pytest.approx(20.0))
+    longest = max(float(np.linalg.norm(arms, axis=1).max()) for arms in log.arms)
+    assert pytest.approx(longest) == policy_for(log, "D-LinUCB", discount=0.9).L
+    assert policy_for(log, "D-LinUCB", discount=0.9, L=500.0).L == 500.0
+
+
+def test_separate_arms_have_coordinates_of_their_own():
+    log = Log(
+        ["u", "v"],
+        [1, 2],
+        [[[1.0, 2.0], [1.0, 2.0]], [[3.0, 4.0]]],
+        [0, 0],
+        [0.5, 1],
+        [1, 0],
+        arm_ids=[["a", "b"], ["b"]],
+    )
+    wide = log_by_arm(log)
+    assert wide.arms[0].tolist() == [[1, 2, 1, 0, 0, 0], [0, 0, 0, 1, 2, 1]]
+    assert wide.arms[1].tolist() == [[0, 0, 0, 3, 4, 1]]
+    many = [[f"arm-{i}" for i in range(400)]]
+    large = Log(["u"], [1], [np.ones((400, 2))], [0], [1], [1], arm_ids=many)
+    with pytest.raises(ValueError, match="400 separate arms with 2 features"):
+        log_by_arm(large)
+
+
+def test_too_few_rounds_are_said_to_be_too_few():
+    rng = np.random.default_rng(1)
+    arms = [np.eye(2) for _ in range(300)]
+    chosen = (rng.random(300) < 0.01).astype(int)  # the second arm is hardly ever tried
+    log = Log(
+        [f"e{i}" for i in range(300)],
+        np.arange(300),
+        arms,
+        chosen,
+        np.where(chosen, 0.01, 0.99),
+        (chosen == 1).astype(float),
+    )
+    result = evaluate(log, db.policy("greedy", dim=2, link="identity"), windows=3)
+    assert any("too few rounds tell anything" in note for note in result.notes) or any(
+        "Do not trust" in note for note in result.notes
+    )
+    for name in ("IPS", "SNIPS", "DR"):
+        assert math.isnan(result.overall[name].low)
+
+
+def run(*arguments):
+    return CliRunner().invoke(group, ["evaluate", *arguments])
+
+
+def test_what_was_computed_is_kept_if_a_policy_fails(logs):
+    options = [logs, "--of", "long", "--windows", "3", "--discount", "0.99"]
+    done = run(*options, "--policy", "D-LinUCB", "--policy", "nothing", "--policy", "auto")
+    assert done.exit_code == 1
+    assert "D-LinUCB   IPS" in done.output
+    assert "auto       IPS" in done.output
+    assert "Error: nothing could not be evaluated: name must be one of" in done.output
+    told = run(*options, "--policy", "D-LinUCB", "--policy", "nothing", "--json")
+    assert told.exit_code == 1
+    good, bad = json.loads(told.stdout)
+    assert good["target"] == "D-LinUCB"
+    assert bad["target"] == "nothing"
+    assert "name must be" in bad["error"]
+
+
+def test_a_log_without_chance_gives_no_numbers(logs):
+    done = run(logs, "--of", "certain", "--policy", "random", "--windows", "3")
+    assert done.exit_code == 0, done.output
+    assert "it never tried what the target chooses" in done.output
+    assert "nan" not in done.output
