@@ -12,7 +12,7 @@ export CHROMIUM
 # What the coverage run leaves out: kernels run as plain Python there, a hundred times slower.
 # The report has no kernels, so its lines are counted with compilation on.
 COVERAGE_SELECT ?= -m "not slow and not compiled" $(addprefix --ignore=tests/test_, \
-  packaging.py exactness.py report.py report_browser.py suite.py service_page.py)
+  packaging.py exactness.py report.py report_browser.py suite.py service_page.py site.py)
 
 VENV     := .venv
 BIN      := $(VENV)/bin

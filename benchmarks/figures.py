@@ -218,6 +218,13 @@ FIGURES = (
         },
         minutes=5,
     ),
+    Figure(
+        name="coverage",
+        commands=(f"{PYTHON} benchmarks/coverage.py",),
+        sources=(*_AGENT, _SOURCE + "evaluate", "benchmarks/coverage.py"),
+        places={("docs/evaluation.md", "coverage"): lambda text: text.strip().split("\n")},
+        minutes=3,
+    ),
     _page(
         "tutorial",
         pictures=("docs/figures/tutorial-clicks.svg",),
