@@ -20,7 +20,7 @@ from driftbandits.service.fold import Fold
 from driftbandits.service.offers import Offer
 from driftbandits.store import CONFIGURED, DECISION, NewEvent
 from driftbandits.store.records import Configured, packed
-from servers import Clock, Process, Served
+from servers import Clock, Process, Served, wait_until
 from test_report_browser import ARGUMENTS, CHROMIUM
 
 WIDTHS = {"desk": (1300, 1000), "phone": (390, 844)}
@@ -707,6 +707,23 @@ def test_the_policy_is_shown_beside_its_control(
         expect(page.locator("#means tbody tr").first).to_be_visible()
         assert_it_fits(page)
         assert page.evaluate(NAMELESS) == []
+
+
+def test_shadows_are_shown_beside_the_versions(opened: Opener, compared: Served) -> None:
+    body = {**CONFIGURATION, "name": "LinUCB", "seed": 77}
+    ok(compared.client.put("/v1/policies/shop/shadows/bold", json=body))
+
+    def shadow() -> dict[str, Any]:
+        found: dict[str, Any] = ok(compared.client.get("/v1/policies/shop/shadows"))["shadows"][0]
+        return found
+
+    wait_until(lambda: shadow()["seq"] == shadow()["of"])
+    told = shadow()
+    with opened(compared.address) as page:
+        line = page.locator("#limits li", has_text="Shadow bold")
+        expect(line).to_contain_text(f"of {told['decisions']} decisions")
+        expect(line).to_contain_text(f"over {told['rounds']} rounds")
+    ok(compared.client.delete("/v1/policies/shop/shadows/bold"))
 
 
 def test_minutes_whose_rewards_are_still_to_come_are_marked(

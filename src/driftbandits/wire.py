@@ -443,6 +443,33 @@ class Change(Answer, omit_defaults=True):
     dry_run: bool = False
 
 
+class ShadowAnswer(Answer):
+    """A configuration that decides beside the one that is played, as of event `seq` `of` so many.
+
+    It has seen `decisions`, and would have played the same arm in `agreed` of them. In `rounds`,
+    those with a reward in which every arm had a chance, it would have earned `value`, and what was
+    played earned `played_value`; `effective_rounds` of them tell as much if all told the same.
+    """
+
+    name: str
+    since: str
+    arguments: dict[str, Any]
+    seed: int
+    half_life_s: float | None
+    window_s: float | None
+    seq: int
+    of: int
+    learned_from: int
+    skipped: int
+    decisions: int
+    agreed: int
+    rounds: int
+    effective_rounds: float
+    value: Interval | None
+    played_value: float | None
+    difference: Interval | None
+
+
 class PolicyAnswer(Answer, omit_defaults=True):
     """A policy as of its event `seq`.
 
@@ -471,6 +498,7 @@ class PolicyAnswer(Answer, omit_defaults=True):
     notes: list[str] = []  # what who runs this policy should know
     change: Change | None = None
     retired: bool = False
+    shadows: list[ShadowAnswer] = []
 
 
 class PolicySummary(Answer, omit_defaults=True):
@@ -503,33 +531,6 @@ class RestoreRequest(Request):
 
     fresh: bool = False
     dry_run: bool = False
-
-
-class ShadowAnswer(Answer):
-    """A configuration that decides beside the one that is played, as of event `seq` `of` so many.
-
-    It has seen `decisions`, and would have played the same arm in `agreed` of them. In `rounds`,
-    those with a reward in which every arm had a chance, it would have earned `value`, and what was
-    played earned `played_value`; `effective_rounds` of them tell as much if all told the same.
-    """
-
-    name: str
-    since: str
-    arguments: dict[str, Any]
-    seed: int
-    half_life_s: float | None
-    window_s: float | None
-    seq: int
-    of: int
-    learned_from: int
-    skipped: int
-    decisions: int
-    agreed: int
-    rounds: int
-    effective_rounds: float
-    value: Interval | None
-    played_value: float | None
-    difference: Interval | None
 
 
 class ShadowsAnswer(Answer):

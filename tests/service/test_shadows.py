@@ -18,6 +18,7 @@ from calls import (
 
 import driftbandits as db
 from driftbandits import store
+from driftbandits.client import Client
 from driftbandits.service import snapshots
 from driftbandits.service.verifying import verify
 from driftbandits.store import Snapshot
@@ -236,3 +237,22 @@ def test_another_configuration_does_not_bring_a_policy_back(served):
     ok(client.delete(NEWS))
     assert configure(client, epsilon=0.5)["retired"] is True
     assert problem(decide(client, "new"), 410)["code"] == "retired"
+
+
+def test_the_client_has_all_of_it(served):
+    play(served.client, 10)
+    with Client(served.address) as client:
+        told = client.put_policy("news", **{**CONFIGURATION, "lam": 2.0}, dry_run=True)
+        assert (told.version, told.change.how) == (1, "relearned")
+        (shadow,) = client.put_shadow("news", "bold", **BOLD)
+        assert shadow.arguments["name"] == "LinUCB"
+        assert [one.name for one in client.shadows("news")] == ["bold"]
+        assert [one.name for one in client.policy("news").shadows] == ["bold"]
+        promoted = client.promote("news", "bold")
+        assert (promoted.version, promoted.configuration.how) == (2, "relearned")
+        client.restore("news", 1)
+        wait_until(lambda: client.policy("news").version == 3)
+        client.put_shadow("news", "bold", **BOLD)
+        assert client.drop_shadow("news", "bold") == []
+        assert client.retire("news").retired
+        assert not client.bring_back("news").retired

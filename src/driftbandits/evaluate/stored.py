@@ -14,6 +14,7 @@ from driftbandits.store import (
     DECISION,
     DEFAULT,
     LATE,
+    PROMOTED,
     REWARD,
     START,
     Event,
@@ -66,8 +67,10 @@ def _take(event: Event, join: Join) -> None:
                 table=_values(record.table) if record.table else None,
             )
         )
-    elif event.kind == CONFIGURED:
-        join.served = unpacked(CONFIGURED, event.body).arguments
+    elif event.kind in (CONFIGURED, PROMOTED):
+        record = unpacked(event.kind, event.body)
+        configured = record if event.kind == CONFIGURED else record.configured
+        join.served = configured.arguments
         join.features = features_from(join.served.get("features"))
     elif event.kind in (REWARD, DEFAULT, LATE):
         join.came_of(event.event_id, event.kind, unpacked(event.kind, event.body).value)

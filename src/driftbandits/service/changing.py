@@ -21,7 +21,7 @@ from driftbandits.service.fold import (
 from driftbandits.service.following import readable
 from driftbandits.service.refusals import Refused, invalid
 from driftbandits.service.unit_of_work import PORTION_S, UnitOfWork
-from driftbandits.service.views import policy_answer, shadow_answer
+from driftbandits.service.views import policy_answer, shadow_answers
 from driftbandits.store import (
     BEGUN,
     CONFIGURED,
@@ -275,8 +275,7 @@ class Shadows(Command):
 
 
 def shadows_answer(fold: Fold, work: UnitOfWork) -> wire.ShadowsAnswer:
-    names = sorted(fold.candidates.keys() - {CHANGE})
-    return wire.ShadowsAnswer([shadow_answer(fold, name, work.followers) for name in names])
+    return wire.ShadowsAnswer(shadow_answers(fold, work.followers))
 
 
 # -- versions and policies -----------------------------------------------------------------------

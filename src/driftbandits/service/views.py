@@ -111,6 +111,7 @@ def policy_answer(fold: Fold, followers: Followers) -> wire.PolicyAnswer:
         notes=notes(agent.policy),
         change=_change(fold, followers),
         retired=fold.retired,
+        shadows=shadow_answers(fold, followers),
     )
 
 
@@ -131,32 +132,37 @@ def _change(fold: Fold, followers: Followers) -> wire.Change | None:
     )
 
 
-def shadow_answer(fold: Fold, name: str, followers: Followers) -> wire.ShadowAnswer:
+def shadow_answers(fold: Fold, followers: Followers) -> list[wire.ShadowAnswer]:
+    """By name."""
+    names = sorted(fold.candidates.keys() - {CHANGE})
+    return [_shadow(fold, name, followers) for name in names]
+
+
+def _shadow(fold: Fold, name: str, followers: Followers) -> wire.ShadowAnswer:
+    """Without waiting for its turn: it may be an event further here than there."""
     candidate = fold.candidates[name]
-    record, place = candidate.record, followers.of(fold.policy, name, candidate)
-    with place.lock:
-        follower = place.follower
-        seen = follower.agreement
-        played = seen.played_value
-        return wire.ShadowAnswer(
-            name=name,
-            since=clock_text(candidate.at_ns),
-            arguments=record.arguments,
-            seed=record.seed,
-            half_life_s=record.half_life_s,
-            window_s=record.window_s,
-            seq=follower.read.seq,
-            of=fold.seq,
-            learned_from=follower.learned,
-            skipped=follower.skipped,
-            decisions=seen.decisions,
-            agreed=seen.agreed,
-            rounds=seen.rounds,
-            effective_rounds=seen.effective_rounds,
-            value=_interval(seen.value()),
-            played_value=played,
-            difference=_interval(seen.difference()),
-        )
+    record, follower = candidate.record, followers.of(fold.policy, name, candidate).follower
+    seen = follower.agreement
+    played = seen.played_value
+    return wire.ShadowAnswer(
+        name=name,
+        since=clock_text(candidate.at_ns),
+        arguments=record.arguments,
+        seed=record.seed,
+        half_life_s=record.half_life_s,
+        window_s=record.window_s,
+        seq=follower.read.seq,
+        of=fold.seq,
+        learned_from=follower.learned,
+        skipped=follower.skipped,
+        decisions=seen.decisions,
+        agreed=seen.agreed,
+        rounds=seen.rounds,
+        effective_rounds=seen.effective_rounds,
+        value=_interval(seen.value()),
+        played_value=played,
+        difference=_interval(seen.difference()),
+    )
 
 
 def _accounts(fold: Fold) -> wire.Accounts | None:

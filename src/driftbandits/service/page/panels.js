@@ -93,6 +93,7 @@ function showTitle(detail) {
   byId("name").textContent = detail.policy;
   const { arguments: given, mode } = detail.configuration;
   const told = [given.name, `${given.dim} features`, mode, `version ${detail.version}`];
+  if (detail.retired) told.push("retired");
   byId("kind").textContent = `${told.join(" · ")} · round ${count(detail.round)} · event ${count(detail.seq)}`;
   const { arguments: _, ...served } = detail.configuration;
   const rows = Object.entries({ ...given, ...served, radius: detail.radius })

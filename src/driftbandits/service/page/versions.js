@@ -14,8 +14,9 @@ const began = {
 export function showVersions(versions, detail) {
   const box = byId("versions");
   const shown = versions.toReversed().slice(0, MOST_SHOWN);
-  const text = JSON.stringify([shown, detail.configuration, detail.accounts]);
-  byId("versioned").hidden = versions.length < 2 && limits(detail).length === 0;
+  const beside = [...changing(detail), ...(detail.shadows ?? []).map(shadowed)];
+  const text = JSON.stringify([shown, detail.configuration, detail.accounts, beside]);
+  byId("versioned").hidden = versions.length < 2 && limits(detail).length + beside.length === 0;
   if (box.dataset.shown === text) return;
   box.dataset.shown = text;
   box.replaceChildren(...shown.map((one, i) => element("li", {},
@@ -23,7 +24,21 @@ export function showVersions(versions, detail) {
     element("time", { datetime: one.since }, dayMinute(new Date(one.since))), " ",
     element("span", {}, `${(began[one.how] ?? (() => one.how ?? ""))(one.learned_from ?? null)}. `),
     element("span", { class: "note" }, differences(one, shown[i + 1])))));
-  byId("limits").replaceChildren(...limits(detail).map((line) => element("li", {}, line)));
+  const lines = [...limits(detail), ...beside];
+  byId("limits").replaceChildren(...lines.map((line) => element("li", {}, line)));
+}
+
+/** A version that is on its way. */
+const changing = ({ change }) => (change
+  ? [`Version ${change.version} learns the log again: event ${count(change.seq)} of ${count(change.of)}.`] : []);
+
+/** What a configuration would have done that decides beside this one. */
+function shadowed({ name, decisions, agreed, value, difference, rounds }) {
+  const share = decisions > 0 ? `would have played the same in ${percent(agreed / decisions)} of ${count(decisions)} decisions` : "has decided nothing yet";
+  const within = ({ low, high }) => (low === null ? "" : ` (95 %: ${short(low)} to ${short(high)})`);
+  const worth = value === null || value === undefined ? "what it would have earned is not known"
+    : `would have earned ${short(value.value)}${within(value)}, ${short(difference.value)}${within(difference)} more than was earned, over ${count(rounds)} rounds`;
+  return `Shadow ${name} ${share}; ${worth}.`;
 }
 
 /** What is not as it was in the version before. */
