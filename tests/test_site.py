@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -132,3 +133,22 @@ def test_what_leads_nowhere_ends_the_build(tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode != 0, line
         assert complaint in done.stderr, line
+
+
+def test_every_listed_page_is_there() -> None:
+    listing = (
+        "import json, navigation as n; print(json.dumps([n.SECTIONS, n.TITLES, n.ROOT_PAGES]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", listing],
+        cwd=ROOT / "docs" / "make",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    sections, titles, root_pages = json.loads(done.stdout)
+    listed = [page for section in sections.values() for page in section]
+    assert len(listed) == len(set(listed))
+    there = {path.name for path in (ROOT / "docs").glob("*.md")} | set(root_pages.values())
+    assert set(listed) <= there
+    assert set(titles) <= set(listed)
