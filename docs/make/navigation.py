@@ -26,7 +26,6 @@ TITLES = {
     "debugging.md": "Debugging one decision",
     "service.md": "Running the service",
     "changing.md": "Changing a configuration",
-    "changing.md": "Changing a configuration",
     "calls.md": "The same calls in five languages",
     "deploying.md": "Deploying",
     "scaling.md": "Many processes and machines",
