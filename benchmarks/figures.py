@@ -228,7 +228,10 @@ FIGURES = (
     _page(
         "tutorial",
         pictures=("docs/figures/tutorial-clicks.svg",),
-        sources=(*_FEATURES, *_WORLDS, "docs/make/programs.py"),
+        sources=(
+            *_FEATURES,
+            *_WORLDS,
+        ),
     ),
     *(
         _page(name, sources=(*_FEATURES, *_WORLDS))

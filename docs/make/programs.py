@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import matplotlib as mpl
+
 ROOT = Path(__file__).resolve().parents[2]
 ADDRESS = "http://127.0.0.1:8080"
 _BLOCK = re.compile(
@@ -62,7 +64,8 @@ def run(page: Path, *, text: str | None = None) -> list[str]:
     blocks = programs(text)
     calls = any(ADDRESS in block.code for block in blocks)
     Path("figures").mkdir(exist_ok=True)
-    with served() if calls else contextlib.nullcontext(ADDRESS) as address:
+    same_names = mpl.rc_context({"svg.hashsalt": page.stem})  # so that a picture is the same again
+    with same_names, served() if calls else contextlib.nullcontext(ADDRESS) as address:
         for block in blocks:
             lines = "\n" * (block.line - 1) + block.code.replace(ADDRESS, address)
             printed = io.StringIO()
