@@ -228,10 +228,7 @@ FIGURES = (
     _page(
         "tutorial",
         pictures=("docs/figures/tutorial-clicks.svg",),
-        sources=(
-            *_FEATURES,
-            *_WORLDS,
-        ),
+        sources=(*_FEATURES, *_WORLDS),
     ),
     *(
         _page(name, sources=(*_FEATURES, *_WORLDS))
