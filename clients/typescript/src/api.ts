@@ -443,6 +443,7 @@ export interface PolicyAnswer {
   notes?: string[];
   change?: Change | null;
   retired?: boolean;
+  shadows?: ShadowAnswer[];
 }
 
 /** The arguments of `driftbandits.policy`, and how they are served. */
