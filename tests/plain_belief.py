@@ -12,7 +12,8 @@ from test_pool import evidence_of, mean, moved, slope
 
 HAZARDS = (0.0, 1 / 5000, 1 / 800, 1 / 150)
 TIGHTNESS = (1.0, 0.25, 0.0625)
-BASE_PRECISION = (100.0, 0.1, 0.1)
+BASE_PRECISION = (10.0, 0.1, 0.1)
+TRUST = (0.3, 0.1, 0.1, 0.1, 0.4)
 SPEEDS = (2.0**-12, 2.0**-8)
 SCALES = (16384.0, 4096.0, 1024.0, 256.0)
 EARLY = -(10**9)
@@ -41,7 +42,7 @@ class PlainBelief:
         self.peaks, self.offered = np.zeros(self.d), 0.0
         self.renewal, self.kind = 0, 0
         self.segments: list[Segment] = []
-        self.trust = np.array([0.125] * 4 + [0.5])
+        self.trust = np.array(TRUST)
         self.drifting = np.full(6, 1 / 6)
         self.rows: list[tuple[int, np.ndarray, float]] = []
         self.reported = self.newest = EARLY
@@ -139,8 +140,11 @@ class PlainBelief:
         square = np.einsum("ki,ij,kj->k", rows, covariance, rows)
         prior = np.einsum("ki,ij,kj->k", rows, self.newborn, rows)
         best = int(np.argmax(z))
-        less_known = (square / prior) / (square[best] / prior[best])
-        c = 0.5**2 + 2 * 0.5 * np.log(np.maximum(less_known / 4.0, 1.0))
+        even = 4.0 * square[best] / prior[best]
+        wandering = np.einsum("ki,ij,kj->k", rows, self.rough[0][1], rows)
+        unseen = wandering - 4.0 * wandering[best] / prior[best] * prior
+        square = square + 0.1 * np.maximum(unseen, 0.0)
+        c = 0.5**2 + 2 * np.log(np.maximum(square / (even * prior), 1.0))
         return mean(z + np.sqrt(c * square))
 
     # -- learning ------------------------------------------------------------------------------
@@ -189,8 +193,7 @@ class PlainBelief:
         drift = self.drifting * np.exp(evidence[n:])
         self.trust[4] *= drift.sum()
         self.drifting = (1 - 5e-5) * drift / drift.sum() + 5e-5 / 6
-        prior = np.array([0.125] * 4 + [0.5])
-        self.trust = (1 - 1e-5) * self.trust / self.trust.sum() + 1e-5 * prior
+        self.trust = (1 - 1e-5) * self.trust / self.trust.sum() + 1e-5 * np.array(TRUST)
 
     def fit(self, s: int) -> None:
         total = [sum(self.held(x) for x in self.segments if x.kind == k) for k in range(3)]
@@ -220,8 +223,8 @@ class PlainBelief:
             for i, segment in enumerate(self.segments):
                 segment.weights[0] = float(i == likely)
             chains = self.trust[:4].sum()
-            self.trust[1:4] *= 0.75 * chains / self.trust[1:4].sum()
-            self.trust[0] = chains / 4
+            self.trust[1:4] *= 0.5 * chains / self.trust[1:4].sum()
+            self.trust[0] = 0.5 * chains
 
     def give_birth(self, start: int) -> None:
         last = self.segments[-1].start

@@ -279,6 +279,41 @@ def test_a_list_is_one_set_of_offers():
     assert held.sets[0] == 34
 
 
+@pytest.mark.parametrize("dim", [2, 5, 20])
+@pytest.mark.parametrize("length", [30.0, 300.0])
+def test_counts_of_very_long_actions_leave_a_belief(dim, length):
+    """A feature that grows a hundredfold, and means that are exponentials of it."""
+    for seed in range(4):
+        agent, rng = (
+            db.Agent(db.policy("auto", dim=dim, reward="count:1000"), seed=seed),
+            np.random.default_rng(seed),
+        )
+        theta = 0.35 * rng.normal(size=dim)
+        for t in range(250):
+            offered = rng.normal(size=(4, dim))
+            if 100 <= t < 110 or t % 37 == 5:
+                offered[rng.integers(4)] *= length
+            choice = agent.decide(offered)
+            assert is_sound(agent, choice)
+            rate = np.exp(min(offered[choice.index] @ theta, 6.5))
+            agent.update(choice, float(min(rng.poisson(rate), 1000)))
+        held = belief.LAYOUT.in_python(agent._learner.buffers)
+        for P in [*held.P[: held.segments[0]], *held.place_P[: 2 if dim > 15 else 6]]:
+            assert np.linalg.eigvalsh(P).min() > 0.0
+
+
+def test_two_arms_do_not_stand_for_one_another():
+    """That one arm is good does not say that the other is bad, although their mean is guessed."""
+    agent = db.Agent(db.policy("auto", dim=2), seed=0)
+    for t in range(26):
+        agent.learn(np.eye(2), np.array([float(t % 20 < 13), float(t % 2)]))
+    for t in range(1000):
+        agent.learn(np.eye(2)[:1], np.array([float(t % 20 < 13)]))
+    choice = agent.decide(np.eye(2))
+    assert choice.means[1] > 0.43  # .41 if the two were believed to have a mean of .5
+    assert choice.scores[1] > 0.6
+
+
 def test_what_is_forgotten_is_forgotten_for_all_arms():
     agent, rng = db.Agent(db.policy("auto", dim=1, arms="separate")), np.random.default_rng(0)
     first = agent.decide([1.0], arms=["a", "b"])

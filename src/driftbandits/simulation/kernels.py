@@ -133,13 +133,17 @@ _BY_THE_CLOCK = place(0)  # a plain 0 would be a type of its own, and `decide` c
 
 PLANE = place(2)
 """The dimension for which there are kernels of its own: that of the paper's experiments."""
+PLANE_WITH_CONSTANT = place(3)
+"""The same for a belief, which appends a constant."""
 
 _ready: dict[tuple[str, int], Callable[..., tuple[int, int]]] = {}
 
 
 def _ready_player(policy: Policy) -> Callable[..., tuple[int, int]]:
     """What plays a policy through a trace, compiled or loaded before any clock is started."""
-    kind = family_of(policy), PLANE if policy.model_dim == PLANE else ANY
+    family = family_of(policy)
+    known = PLANE_WITH_CONSTANT if family == BELIEVING else PLANE
+    kind = family, known if policy.model_dim == known else ANY
     if kind not in _ready:
         _ready[kind] = play_trace = _player(*kind)
         buffers = policy.new_buffers(1)

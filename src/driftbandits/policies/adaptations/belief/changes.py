@@ -18,12 +18,13 @@ from driftbandits.estimator.memory import load_row
 from driftbandits.estimator.state import HEAD, TAIL
 from driftbandits.jit import inlined, internal
 from driftbandits.policies.adaptations.belief.gaussians import forecast_of
-from driftbandits.policies.adaptations.belief.record import CHAINS, Belief
+from driftbandits.policies.adaptations.belief.record import CHAINS, PRIOR_TRUST, Belief
 from driftbandits.policies.adaptations.belief.segments import hold
 from driftbandits.policies.detection import record_detection
 
 _MEASURED_ROWS = 64
 _ODDS = 0.006  # that are asked for, times false_alarm_rate
+_IN_NO_CHANGE = float(PRIOR_TRUST[0] / PRIOR_TRUST[:CHAINS].sum())  # of the trust in chains
 
 
 def least_probability(false_alarm_rate: float) -> float:
@@ -63,8 +64,8 @@ def _begin_without_changes(belief: Belief, likely: int) -> None:
     for h in range(CHAINS):
         in_chains += belief.trust[h]
     others = in_chains - belief.trust[0]
-    kept = in_chains * (1.0 - 1.0 / CHAINS) / others if others > 0.0 else 0.0
-    belief.trust[0] = in_chains / CHAINS
+    kept = in_chains * (1.0 - _IN_NO_CHANGE) / others if others > 0.0 else 0.0
+    belief.trust[0] = in_chains * _IN_NO_CHANGE
     for h in range(1, CHAINS):
         belief.trust[h] *= kept
     hold(belief)

@@ -35,6 +35,7 @@ from driftbandits.policies.adaptations.belief.gaussians import (
     forecast_of,
     learn_reward,
     lost_by,
+    settled,
     within_range,
 )
 from driftbandits.policies.adaptations.belief.record import (
@@ -45,7 +46,7 @@ from driftbandits.policies.adaptations.belief.record import (
     SMOOTH_SCALE,
     Belief,
 )
-from driftbandits.policies.adaptations.filters import evidence_at, settled
+from driftbandits.policies.adaptations.filters import evidence_at
 
 _STEADY = math.sqrt(3.0)
 

@@ -1,13 +1,15 @@
 """One Gaussian learns one reward: the mode of prior times likelihood, and the evidence.
 
 A reward informs one direction only, so the mode is the root of a scalar equation (`settled`), and
-the covariance loses a rank-one matrix.
+the covariance loses a rank-one matrix. Means are told from what rewards can be: a count is at most
+m, so that no action is so long that its exponential leaves no digits for the others.
 
 Notation
 --------
 theta, P   mean of a Gaussian, and its covariance over phi
 phi        dispersion: Var(X) over that of the reward model
 z, q       a . theta and a' P a
+t          what the reward moves theta by along P a: the root of t = weight (X - mu(z + q t))
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from driftbandits.linalg import (
 )
 from driftbandits.policies.adaptations.belief.priors import make_covariance, make_precision
 from driftbandits.policies.adaptations.belief.record import FIRST_OF_ALL, Belief
-from driftbandits.policies.adaptations.filters import evidence_at, settled
+from driftbandits.policies.adaptations.filters import evidence_at
 
 MOST_REFITTED = 2048
 """A segment is fitted anew until it holds so many rewards; so many rows are kept."""
@@ -44,10 +46,14 @@ MOST_LEARNED_AGAIN = 256
 """The same for a large model, which learns its rows again one by one."""
 _MOST_STEPS = 30
 _FARTHEST = 30.0
+_ABOVE_ALL_COUNTS = 2.0  # log of the largest mean over the largest count
+_MOST_ROOT_STEPS = 60
+_QUICK_ROOT_STEPS = 8
+_ROOT_STEP = 1e-7  # after which the root is known to about its square
 _STEEPEST = 1e100
 _WORST = -1e30
 _NEAR = 0.5
-_DECREMENT = 1e-8  # from which the next step is the last: 1e-4 standard deviations from the mode
+_DECREMENT = 1e-10  # from which the next step is the last: 1e-5 standard deviations from the mode
 
 
 @inlined
@@ -56,9 +62,49 @@ def forecast_of(model: Model, theta: Floats, row: Floats) -> float:
 
 
 @inlined
+def _highest(model: Model) -> float:
+    """The largest z at which mu is looked at: where it grows without bound, little above m."""
+    if links.growth(model.link, 1.0) > 1.0:
+        return math.log(max(model.m, 1.0)) + _ABOVE_ALL_COUNTS
+    return _FARTHEST
+
+
+@inlined
 def within_range(model: Model, z: float) -> float:
     """z, where mu(z) is a number."""
-    return z if model.linear else min(max(z, -_FARTHEST), _FARTHEST)
+    return z if model.linear else min(max(z, -_FARTHEST), _highest(model))
+
+
+@internal
+def settled(model: Model, reward: float, z: float, q: float, weight: float) -> float:
+    """The root t.
+
+    Newton's method within the bracket that the monotone mu gives, which is halved now and then
+    where it does not get on: where q is large it may go to and fro between the flat ends of mu.
+    """
+    surprise = weight * (reward - links.mean(model.link, model.m, z))
+    t: float = surprise / (1.0 + q * weight * links.slope(model.link, model.m, z))
+    if model.linear:
+        return t
+    low, high = min(surprise, 0.0), max(surprise, 0.0)
+    if q > 0.0:
+        low, high = max(low, (-_FARTHEST - z) / q), min(high, (_highest(model) - z) / q)
+        t = min(max(t, low), high)
+    for step_number in range(_MOST_ROOT_STEPS):
+        mode = z + q * t
+        rise = t - weight * (reward - links.mean(model.link, model.m, mode))
+        if rise > 0.0:
+            high = t
+        else:
+            low = t
+        step = rise / (1.0 + q * weight * links.slope(model.link, model.m, mode))
+        t -= step
+        if abs(step) <= _ROOT_STEP * model.m:
+            break
+        is_slow = step_number >= _QUICK_ROOT_STEPS and step_number % 2 == 0
+        if is_slow or not low < t < high:
+            t = 0.5 * (low + high)
+    return t
 
 
 @inlined

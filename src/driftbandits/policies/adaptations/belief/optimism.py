@@ -13,6 +13,14 @@ mean + sqrt(2 log rho_i) sd is the largest is the rule of IMED (Honda and Takemu
 bandits Bian and Tan 2024). So a score is the mean plus c_i standard deviations,
 
     c_i^2 = OPTIMISM^2 + 2 EXPLORATION log+(rho_i / UNEVEN).
+
+An action that is not played may have changed, and no reward speaks of it: that what is played
+stays as it is makes every hypothesis of a change improbable, also for what is not played. With
+probability UNSEEN the two have nothing to do with one another. So variances q_i gain UNSEEN times
+
+    (u_i - UNEVEN l_i u_* / l_*)+,
+
+u being those of the slow wanderer, which doubts what it has not seen for long.
 """
 
 from __future__ import annotations
@@ -28,28 +36,36 @@ from driftbandits.jit import inlined, internal
 from driftbandits.linalg import dot_large, multiply_rows
 from driftbandits.policies.adaptations.belief.gaussians import within_range
 from driftbandits.policies.adaptations.belief.record import Belief
+from driftbandits.policies.adaptations.belief.weighing import dispersion
 from driftbandits.policies.scoring import Scoring, feature, load_block, shrinkage
 
 OPTIMISM = 0.5
 """Standard deviations that every score adds to its mean."""
-EXPLORATION = 0.5
+EXPLORATION = 1.0
 UNEVEN = 4.0
 """How uneven knowledge is where actions are drawn at random."""
+UNSEEN = 0.1
+"""How probable it is that actions change apart."""
 
 
 @internal
 def measure(
     model: Model, scoring: Scoring, state: State, belief: Belief, actions: Floats, table: Floats
 ) -> None:
-    """Rows 0, 1 and 3 of `table`: a . theta, and its variances in the prior and in the belief."""
+    """Rows of `table`: a . theta; its variances in the prior, as it wanders, in the belief."""
     state.gauges[RADIUS] = scoring.bonus_scale * OPTIMISM
     _forecast(model, scoring, state, actions, table[0])
+    phi = dispersion(model, belief)
     if model.fast:
         _measure_large(scoring, state, actions, belief.newborn, table[1])
+        _measure_large(scoring, state, actions, belief.place_P[0], table[2])
         _measure_large(scoring, state, actions, state.scratch.bonus, table[3])
     else:
         _measure(model, scoring, actions, belief.newborn, table[1])
+        _measure(model, scoring, actions, belief.place_P[0], table[2])
         _measure(model, scoring, actions, state.scratch.bonus, table[3])
+    for i in range(actions.shape[0]):
+        table[2, i] *= phi
 
 
 @internal
@@ -59,11 +75,14 @@ def score(model: Model, scoring: Scoring, offset: float, table: Floats) -> None:
     for i in range(table.shape[1]):
         if table[0, i] > table[0, best]:
             best = i
-    even = 0.0
+    even, still = 0.0, math.inf
     if table.shape[1] > 0 and table[1, best] > 0.0:
         even = UNEVEN * table[3, best] / table[1, best]
+        still = UNEVEN * table[2, best] / table[1, best]
     for i in range(table.shape[1]):
         z, prior, square = within_range(model, table[0, i]), table[1, i], max(table[3, i], 0.0)
+        if table[2, i] > still * prior:
+            square += UNSEEN * (table[2, i] - still * prior)
         c = OPTIMISM * OPTIMISM
         if even > 0.0 and prior > 0.0 and square > even * prior:
             c += 2.0 * EXPLORATION * math.log(square / (even * prior))

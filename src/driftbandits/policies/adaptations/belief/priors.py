@@ -20,6 +20,7 @@ from driftbandits.linalg import cholesky, inverse, set_to_identity
 from driftbandits.policies.adaptations.belief.record import (
     BASE_PRECISION,
     NEW_BASE_PRECISION,
+    ROUGH,
     SMOOTH,
     TIGHTNESS,
     Belief,
@@ -203,15 +204,26 @@ def _awaken(model: Model, state: State, belief: Belief) -> None:
             variance = 1.0 / _slope_precision(model, belief, lam, n, j)
             _set_variance(belief.newborn, j, variance)
             for r in range(belief.segments[0]):
-                if belief.P[r, j, j] >= 0.5 * was:
+                if _is_unlearned(belief.P[r], j, was, variance):
                     _set_variance(belief.P[r], j, variance)
             for i in range(belief.place_P.shape[0]):
-                if belief.place_P[i, j, j] >= 0.5 * was:
+                if _is_unlearned(belief.place_P[i], j, was, variance):
                     _set_variance(belief.place_P[i], j, variance)
+                    if not model.fast and i >= ROUGH:
+                        for k in range(model.d):
+                            belief.cross_P[i - ROUGH, j, k] = 0.0
             if not model.fast:
                 for i in range(SMOOTH):
-                    if belief.velocity_P[i, j, j] >= 0.5 * was:
+                    if _is_unlearned(belief.velocity_P[i], j, was, variance):
                         _set_variance(belief.velocity_P[i], j, variance)
+                        for k in range(model.d):
+                            belief.cross_P[i, k, j] = 0.0
+
+
+@inlined
+def _is_unlearned(P: Floats, j: int, was: float, variance: float) -> bool:
+    """Whether no reward has said much of a feature, or what did is long past: see `_BACK`."""
+    return bool(P[j, j] >= 0.5 * was or P[j, j] > _BACK * variance)
 
 
 @inlined

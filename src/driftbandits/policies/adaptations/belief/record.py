@@ -17,10 +17,12 @@ ROOM = SEGMENTS + 1  # one more while a new one is weighed against the others
 HAZARDS = np.array([0.0, 1 / 5000, 1 / 800, 1 / 150])
 """Chances of a change in a round, in four chains over the same segments; in the first none."""
 CHAINS = len(HAZARDS)
+PRIOR_TRUST = np.array([0.3, 0.1, 0.1, 0.1, 0.4])
+"""In the chains, and in the drifts together, before anything is seen."""
 
 TIGHTNESS = np.array([1.0, 0.25, 0.0625])
 """Priors that compete: what each multiplies lam with, ..."""
-BASE_PRECISION = np.array([100.0, 0.1, 0.1])
+BASE_PRECISION = np.array([10.0, 0.1, 0.1])
 """... and how sure each is that a typical action pays what a base of 0 says."""
 KINDS = len(TIGHTNESS)
 NEW_BASE_PRECISION = 4.0

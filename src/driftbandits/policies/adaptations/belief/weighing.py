@@ -13,12 +13,12 @@ from driftbandits.policies.adaptations.belief.drifts import drifts_of
 from driftbandits.policies.adaptations.belief.gaussians import forecast_of, within_range
 from driftbandits.policies.adaptations.belief.record import (
     CHAINS,
+    PRIOR_TRUST,
     ROOM,
     Belief,
 )
 from driftbandits.policies.adaptations.belief.segments import hold
 
-_IN_DRIFT = 0.5  # trust in the drifts before anything is seen
 _SHARE_OF_DRIFTS = 5e-5  # of the weights of the drifts that is shared evenly in a round
 _SHARE_OF_TRUST = 1e-5
 _NEGLIGIBLE = 1e-4
@@ -36,15 +36,10 @@ def _likelihood(evidence: float) -> float:
     return math.exp(max(evidence, _LEAST_EVIDENCE))
 
 
-@inlined
-def prior_trust(which: int) -> float:
-    return _IN_DRIFT if which == CHAINS else (1.0 - _IN_DRIFT) / CHAINS
-
-
 @internal
 def begin_weighing(model: Model, belief: Belief) -> None:
     for which in range(CHAINS + 1):
-        belief.trust[which] = prior_trust(which)
+        belief.trust[which] = PRIOR_TRUST[which]
     for i in range(drifts_of(model)):
         belief.drifting[i] = 1.0 / drifts_of(model)
 
@@ -85,7 +80,7 @@ def weigh(model: Model, belief: Belief, s: int) -> None:
     total += belief.trust[CHAINS]
     for which in range(CHAINS + 1):
         kept = (1.0 - _SHARE_OF_TRUST) * belief.trust[which] / total
-        belief.trust[which] = kept + _SHARE_OF_TRUST * prior_trust(which)
+        belief.trust[which] = kept + _SHARE_OF_TRUST * PRIOR_TRUST[which]
     hold(belief)
 
 
