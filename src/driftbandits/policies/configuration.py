@@ -320,8 +320,9 @@ def policy(
     projection     of theta-hat on the ball: exact, radial or none
     epsilon        share of rounds in which the action is drawn uniformly
     too_long       what to do with an action longer than L: refuse it, or rescale it to L
-    false_alarm_rate  of CD-* and auto: while nothing changes, reports come at least 1/rate rounds
-                   apart in the mean, as far as rewards are distributed as the model says;
+    false_alarm_rate  of CD-* and auto: about one false report in 1/rate decisions, while nothing
+                   changes and as far as rewards are distributed as the model says; .0003 of auto
+                   is one in 3,300 at most;
                    of dLinUCB: with which a judgement may discard a sound model
     tolerance      how far the estimate may be from the exact one; unless given it is 1e-8 for
                    models of up to 15 dimensions, and a ten-thousandth of each width for larger
