@@ -99,7 +99,9 @@ def test_every_reading_operation_is_a_tool_and_says_so(service: Served) -> None:
         "reward",
         *(operation.id for operation in ours.reading()),
     }
-    assert {"policies", "policy", "versions", "explanation", "history"} <= set(tools)
+    assert {"policies", "policy", "versions", "explanation", "history", "lift", "shadows"} <= set(
+        tools
+    )
     assert not {"metrics", "health"} & set(tools)
     looking = {name for name, tool in tools.items() if tool.annotations.read_only_hint}
     assert set(tools) - looking == {"decide", "reward"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -27,8 +28,9 @@ Tool = Callable[..., Awaitable[dict[str, Any]]]
 _ABOUT = (
     "Policies choose between arms (offers, texts, models) and learn from rewards. Begin with "
     "`policies`. `explanation` says why one decision was made, by its event_id; `explanations` has "
-    "the last ones; `compare_versions` says what was changed. `decide` and `reward` change a "
-    "policy: use them only if you are asked to."
+    "the last ones; `compare_versions` says what was changed, `lift` whether a policy earns more "
+    "than the caller's own rule, `shadows` what candidates would have played. `decide` and `reward` "
+    "change a policy: use them only if you are asked to."
 )
 _SETTINGS = ("mode", "seed", "reward_wait_s", "default_reward", "half_life_s", "window_s")
 
@@ -84,7 +86,7 @@ def _plain(answer: Any) -> dict[str, Any]:
 
 def _tool(client: AsyncClient, operation: Operation[Any]) -> Tool:
     """A function with the parameters of an operation."""
-    names = [name for name in ("policy", "event_id") if f"{{{name}}}" in operation.path]
+    names = re.findall(r"\{(\w+)\}", operation.path)
     counts = [name for name, of in operation.query.items() if of.schema.get("type") == "integer"]
 
     async def ask(**given: Any) -> dict[str, Any]:
