@@ -29,7 +29,7 @@ _ABOUT = (
     "Policies choose between arms (offers, texts, models) and learn from rewards. Begin with "
     "`policies`. `explanation` says why one decision was made, by its event_id; `explanations` has "
     "the last ones; `compare_versions` says what was changed, `lift` whether a policy earns more "
-    "than the caller's own rule, `shadows` what candidates would have played. `decide` and `reward` "
+    "than the caller's own rule, `shadows` what candidates would play. `decide` and `reward` "
     "change a policy: use them only if you are asked to."
 )
 _SETTINGS = ("mode", "seed", "reward_wait_s", "default_reward", "half_life_s", "window_s")
