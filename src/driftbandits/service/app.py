@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import gc
 import mimetypes
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -155,7 +154,7 @@ class Application:
     async def running(self) -> AsyncIterator[None]:
         """Let the engine run, and what goes on beside it; at the end finish what waits."""
         self._engine.start(asyncio.get_running_loop())
-        beside = [asyncio.create_task(_freeze_when_ready(self._engine))]
+        beside = list[asyncio.Task[None]]()
         if self._keyring is not None:
             beside.append(asyncio.create_task(_keep_fresh(self._keyring)))
         try:
@@ -166,13 +165,6 @@ class Application:
             self._gate.exports.end()
             self._gate.forwarding.end()
             await self._engine.stop()
-
-
-async def _freeze_when_ready(engine: Engine) -> None:
-    """What recovery has made stays: the collector need not look at it again and again."""
-    await asyncio.to_thread(engine.recovered.wait)
-    gc.collect()
-    gc.freeze()
 
 
 async def _keep_fresh(keyring: Keyring) -> None:

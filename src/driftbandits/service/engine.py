@@ -12,6 +12,7 @@ anything goes wrong, the thread does it after all. Both call the same function.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import queue
 import threading
@@ -321,6 +322,8 @@ class Engine:
             listener = Listener(self._give, self._fold_beside, self._give_up)
             if not self._upkeep.recover(self._open_store, listener):
                 return
+            gc.collect()  # before anybody is served: it keeps the interpreter
+            gc.freeze()  # what recovery has made stays, and is not looked at again and again
             self.ready = True
             self.recovered.set()
             while (work := self._for_thread.get()) is not None:
