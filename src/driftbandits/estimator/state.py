@@ -207,7 +207,8 @@ def new_buffers(numbers: Floats, capacity: int, sizes: Mapping[str, int] | None 
     """An empty memory. `numbers` starts with a packed `Model`; `sizes` are those of a `Layout`."""
     d = int(numbers[0])
     model = model_in(numbers)
-    ladder = ladder_of(d, model.order)
+    needs_ladder = not (model.linear and model.fast)  # of d^3 numbers, of which none would be read
+    ladder = ladder_of(d, model.order if needs_ladder else 0)
     wanted = {**_OWN, **(sizes or {})}
     is_large = model.order == 0 and model.memory != POOL
     if is_large:
