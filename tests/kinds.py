@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from driftbandits.estimator.model import DISCOUNT, POOL, WINDOW
 from driftbandits.policies import ALIASES, ROWS, UCB, Row, takes
-from driftbandits.policies.scoring import CONSTANT, GREEDY, PERTURBED, POSTERIOR, SCALED
+from driftbandits.policies.scoring import CONSTANT, GREEDY, PERTURBED, POSTERIOR, SCALED, WEIGHTED
 
 Kind = Callable[[str], bool]
 
@@ -49,7 +49,7 @@ def linear(name: str) -> bool:
 
 def windowed(name: str) -> bool:
     """With a window that the caller gives, or that is tuned."""
-    return row_of(name).memory == WINDOW and not adapted(name)
+    return row_of(name).memory == WINDOW and not draws_windows(name)
 
 
 def discounted(name: str) -> bool:
@@ -102,6 +102,11 @@ def tests_arms(name: str) -> bool:
     return row_of(name).adaptation == "arm tests"
 
 
+def learns_in_one_pass(name: str) -> bool:
+    """A ridge regression on what an online learner predicts; no row is kept."""
+    return row_of(name).adaptation == "online Newton"
+
+
 def judges_models(name: str) -> bool:
     return row_of(name).adaptation == "judged models"
 
@@ -127,6 +132,11 @@ def perturbed(name: str) -> bool:
 
 def scaled(name: str) -> bool:
     return row_of(name).score == SCALED
+
+
+def weighted(name: str) -> bool:
+    """Draws by exponential weights, whatever the means are."""
+    return row_of(name).score == WEIGHTED
 
 
 def local(name: str) -> bool:
@@ -161,10 +171,10 @@ def for_drift(name: str) -> bool:
     return one_matrix(name) and not for_fixed_arms(name)
 
 
-optimistic = either(pooled, of_the_predictor)
+optimistic = either(pooled, of_the_predictor, learns_in_one_pass)
 samples_parameters = either(posterior, perturbed)
-randomised = either(samples_parameters, scaled)
-without_bonus = either(indifferent, greedy)
+randomised = either(samples_parameters, scaled, weighted)
+without_bonus = either(indifferent, greedy, weighted)
 projected = no(either(linear, indifferent, optimistic, self_concordant, randomised))
 
 

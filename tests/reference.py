@@ -354,7 +354,7 @@ class Reference:
         if kinds.indifferent(self.name):
             return Scores(theta_hat, theta, np.zeros(len(A)), np.zeros(len(A)))
         means = self.centre + self.mean(A @ theta)
-        if kinds.greedy(self.name):
+        if kinds.without_bonus(self.name):
             return Scores(theta_hat, theta, means, np.zeros(len(A)))
         B = self.spread(clock, played, theta_hat)
         norms = np.sqrt(np.einsum("ki,ij,kj->k", A, B, A))

@@ -71,6 +71,53 @@ def test_tuning_rules_are_those_of_the_source():
         db.policy("SW-UCB", dim=3)
 
 
+@pytest.mark.parametrize("largest", [1.0, 3.0])
+def test_rexp3_draws_by_the_weights_of_the_source(largest):
+    batch, K = 120, ARMS
+    agent = db.Agent(db.policy("REXP3", dim=K, window=batch, m=largest), seed=1)
+    gamma = math.sqrt(K * math.log(K) / ((math.e - 1) * batch))
+    rng = np.random.default_rng(0)
+    for t in range(300):
+        if t % batch == 0:
+            weights, rewards = np.ones(K), [[] for _ in range(K)]
+        chances = (1 - gamma) * weights / weights.sum() + gamma / K
+        choice = agent.decide(np.eye(K))
+        assert choice.propensity == pytest.approx(chances[choice.index], rel=1e-12)
+        means = [np.sum(x) / (len(x) + 1e-3) for x in rewards]
+        np.testing.assert_allclose(choice.means, means, rtol=1e-9)
+        x = largest * float(rng.random() < RATES[choice.index])
+        weights[choice.index] *= math.exp(gamma / K * x / largest / chances[choice.index])
+        rewards[choice.index].append(x)
+        agent.update(choice, x)
+
+
+def test_actions_of_one_arm_share_its_chance():
+    agent = db.Agent(db.policy("REXP3", dim=3, window=500, epsilon=0.3), seed=0)
+    for _ in range(150):
+        choice = agent.decide(np.eye(3))
+        agent.update(choice, float(choice.index == 2))
+    often = np.eye(3)[[2, 0, 2, 1]]
+    seen = {}
+    for seed in range(400):
+        choice = agent.preview(often, seed=seed)
+        seen.setdefault(choice.index, []).append(choice.propensity)
+    chances = np.array([seen[i][0] for i in range(4)])
+    assert chances.sum() == pytest.approx(1.0, rel=1e-12)
+    assert chances[0] == chances[2]
+    shares = np.array([len(seen[i]) / 400 for i in range(4)])
+    assert np.all(np.abs(shares - chances) < 4 * np.sqrt(chances * (1 - chances) / 400))
+
+
+def test_the_batch_of_rexp3_by_hand():
+    policy = db.policy("REXP3", dim=5, horizon=6000, changes=3)
+    assert policy.window == math.ceil((5 * math.log(5)) ** (1 / 3) * 2000 ** (2 / 3))
+    assert db.policy("REXP3", dim=5, horizon=6000, path_length=1.5).window == math.ceil(
+        (5 * math.log(5)) ** (1 / 3) * 4000 ** (2 / 3)
+    )
+    assert db.policy("REXP3", dim=5, horizon=6000, changes=0).window == 6000
+    assert db.policy("REXP3", dim=1, horizon=60).window == 1
+
+
 def test_the_radius_of_ucb_glm_by_hand():
     """(sigma/kappa) sqrt(d/2 log(1 + 2t/d) + log(1/delta)), kappa the least slope."""
     policy = db.policy("UCB-GLM", dim=2, S=1.0, L=1.0, delta=0.05)

@@ -99,7 +99,7 @@ def certificate_of(policy: Policy, fitted: Buffers) -> dict[str, float]:
         "error_bound": float(gauges[ERROR_BOUND]),
         "kkt_residual": float(gauges[KKT_RESIDUAL]),
     }
-    if policy.fast and policy.row.memory != POOL and not policy.link.linear:
+    if policy.fast and policy.row.memory != POOL and not policy.model.linear:
         off = policy.problem.k * float(notes_of(fitted)[OFF])
         certificate["relative_to_width"] = off / (gauges.item(RADIUS_AT) or 1.0)
         certificate["proved"] = 1.0 - float(notes_of(fitted)[ESTIMATED])

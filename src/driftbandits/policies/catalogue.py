@@ -23,6 +23,7 @@ from driftbandits.policies.scoring import (
     SCALED,
     SCORES,
     UCB,
+    WEIGHTED,
 )
 from driftbandits.theory import RADII
 
@@ -131,6 +132,14 @@ ROWS: Mapping[str, Row] = {
         "Bandits: Logistic-UCB-1, whose projection is by the local curvature",
         "local",
     ),
+    "GLOC": Row(
+        EVERYTHING,
+        False,
+        OPTIMISTIC,
+        "Jun, Bhargava, Nowak, Willett (2017), Scalable Generalized Linear Bandits: Online "
+        "Computation and Hashing; one pass, and memory that does not grow",
+        adaptation="online Newton",
+    ),
     "UCB1": Row(
         EVERYTHING,
         True,
@@ -187,6 +196,16 @@ ROWS: Mapping[str, Row] = {
         adaptation="arm tests",
         test="likelihood ratio",
         kl=True,
+    ),
+    "REXP3": Row(
+        WINDOW,
+        True,
+        WEIGHTED,
+        "Besbes, Gur, Zeevi (2014), Stochastic Multi-Armed-Bandit Problem with Non-stationary "
+        "Rewards; for fixed arms, one-hot actions",
+        "count",
+        periodic=True,
+        adaptation="exponential weights",
     ),
     "Restart-GLUCB": Row(
         WINDOW, False, UCB, f"{_RESTART}; restarts the estimate of {_PAPER}", periodic=True

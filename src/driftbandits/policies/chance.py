@@ -12,6 +12,8 @@ MIXTURE, TIES, WINDOW_DRAW = map(place, range(3))
 """Streams of random numbers."""
 NORMALS = place(2)
 """The normal numbers of a round use the streams from twice this on."""
+ARM_DRAWS = place(4)
+"""The draws of single arms use the streams from this on: no policy needs both."""
 
 
 @inlined

@@ -20,7 +20,7 @@ from driftbandits.estimator.model import (
     estimator_model,
 )
 from driftbandits.features import Features
-from driftbandits.policies.adaptations import ADAPTATIONS, arm_tests
+from driftbandits.policies.adaptations import ADAPTATIONS
 from driftbandits.policies.adaptations.belief import Hypothesis
 from driftbandits.policies.arguments import (
     SEPARATE,
@@ -42,6 +42,8 @@ LARGE = 16
 """Models of this many dimensions are computed in ways that pay off for large ones."""
 _SEPARABLE = ("none", "pool of memories", "belief")
 """Adaptations whose models can be one for each arm."""
+_ALWAYS_SMALL = ("arm tests", "exponential weights")
+"""Adaptations that change V as they like, or have no use for its inverse."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,9 @@ class Policy:
             projection=self.projection if self.row.projected and not self._in_curvature else "none",
         )
         memory = self.row.memory if self.row.memory in (SINCE_RESTART, POOL) else made.memory
-        order = 0 if self.fast and not self.link.linear else made.order
+        if self.row.adaptation == "online Newton":  # a ridge regression on what it predicts
+            made = made._replace(linear=1, c=1.0, order=1)
+        order = 0 if self.fast and not made.linear else made.order
         return made._replace(memory=memory, order=order, fast=int(self.fast))
 
     @property
@@ -172,9 +176,8 @@ class Policy:
     @property
     def _exploration(self) -> float:
         """Epsilon, or where it is 0 what the source of a row explores by."""
-        if self.row.adaptation == "arm tests" and self.epsilon == 0.0:
-            return arm_tests.exploration_for(self)
-        return self.epsilon
+        rule = getattr(self.adaptation, "exploration_for", None)
+        return self.epsilon if rule is None or self.epsilon > 0.0 else float(rule(self))
 
     @cached_property
     def scoring(self) -> Scoring:
@@ -196,6 +199,7 @@ class Policy:
             votes=row.votes,
             measured=int(row.adaptation in ("judged models", "arm tests")),
             kl=int(row.kl),
+            told=int(row.adaptation == "online Newton"),
         )
 
     @cached_property
@@ -371,7 +375,7 @@ def _configured(given: Arguments) -> Policy:
         changes=given.changes,
         path_length=given.path_length,
     )
-    small = setting.d < LARGE or row.adaptation == "arm tests"  # which change V as they like
+    small = setting.d < LARGE or row.adaptation in _ALWAYS_SMALL
     tau, gamma = tuned_memory(given.name, row, setting, given.window, given.discount)
     return Policy(
         name=given.name,

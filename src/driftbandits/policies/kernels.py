@@ -31,8 +31,10 @@ from driftbandits.policies.scoring import (
     ACCEPTED,
     CONSTANT,
     GREEDY,
+    PERTURBED,
     POSTERIOR,
     SCALED,
+    WEIGHTED,
     bonus_factor,
     confidence_of,
     features_of,
@@ -143,9 +145,9 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         elif not believing:
             if special and scoring.project_in_curvature:
                 project_in_curvature(model, state)
-            if special and scoring.score >= POSTERIOR:
+            if special and scoring.score in (POSTERIOR, PERTURBED):
                 make_sampling_matrices(model, scoring, state)
-            elif is_small and scoring.score not in (GREEDY, CONSTANT):
+            elif is_small and scoring.score not in (GREEDY, CONSTANT, WEIGHTED):
                 make_bonus_matrix(scoring, state)
             wide = bonus_factor(model, scoring, confidence, state, number)
         if believing:
@@ -157,7 +159,7 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
                 pool.measure(model, scoring, state, actions, table)
                 score_measured(model, scoring, state, wide, actions, table)
             else:
-                has_matrix = special and scoring.score >= POSTERIOR
+                has_matrix = special and scoring.score in (POSTERIOR, PERTURBED)
                 measure(model, scoring, state, has_matrix, actions, table)
                 score_measured(model, scoring, state, wide, actions, table)
         else:

@@ -50,9 +50,10 @@ from driftbandits.linalg import (
     norm,
     sandwich,
 )
+from driftbandits.policies.adaptations.exponential import draw_arm
 from driftbandits.policies.chance import MIXTURE, TAKEN, TIES, normal, pick, uniform
 from driftbandits.policies.curvature import sum_at
-from driftbandits.policies.scoring import PERTURBED, POSTERIOR, SCALED, Scoring
+from driftbandits.policies.scoring import PERTURBED, POSTERIOR, SCALED, WEIGHTED, Scoring
 
 _SMALLEST_SHARE = 2.0**-53
 _MOST_STEPS = 1000
@@ -122,6 +123,8 @@ def draw(
             chosen, _ = pick(0.0, table, seed, t)
             possible = _SMALLEST_SHARE  # whatever rounding says of the share
         share = max(_share_of_line(table, chosen), possible)
+    elif scoring.score == WEIGHTED:
+        chosen, share = draw_arm(scoring, state, features, table, seed, t, chosen)
     else:
         chosen, share = _vote(model, scoring, state, features, table, seed, t, steepest, chosen)
     return chosen, (1.0 - scoring.epsilon) * share + scoring.epsilon / free

@@ -38,9 +38,9 @@ from driftbandits.theory import (
 )
 
 UCB, GREEDY, CONSTANT, OPTIMISTIC = 0, 1, 2, 3
-SCALED, POSTERIOR, PERTURBED = 4, 5, 6
-SCORES = (UCB, GREEDY, CONSTANT, OPTIMISTIC, SCALED, POSTERIOR, PERTURBED)
-"""How a score is made of an estimate. The last three draw at random, see sampling.py."""
+SCALED, POSTERIOR, PERTURBED, WEIGHTED = 4, 5, 6, 7
+SCORES = (UCB, GREEDY, CONSTANT, OPTIMISTIC, SCALED, POSTERIOR, PERTURBED, WEIGHTED)
+"""How a score is made of an estimate. The last four draw at random, see sampling.py."""
 
 ACCEPTED, NOT_FINITE, TOO_LONG = map(place, range(3))
 """What is said of a set of actions."""
@@ -68,6 +68,7 @@ class Scoring(NamedTuple):
     votes: int  # samples of a parameter, see sampling.py
     measured: int  # the rows that count are measured, whatever the clock counts
     kl: int  # the width is that of a mean of rewards in [0, m], by their divergence
+    told: int  # the radius is what the adaptation has found, in the gauge RADIUS
 
 
 scoring_of = reader_of(Scoring, first=MODEL_SIZE)
@@ -86,8 +87,10 @@ def bonus_factor(
     Where the clock counts no decisions it cannot say how many rows count. Their squared weights
     are then measured: the deviation needs them only to bound a determinant by the trace.
     """
-    if scoring.score in (GREEDY, CONSTANT):
+    if scoring.score in (GREEDY, CONSTANT, WEIGHTED):
         return 0.0
+    if scoring.told:
+        return scoring.bonus_scale * float(state.gauges[RADIUS])
     counters = state.counters
     t = float(number)
     if number == 0 and not scoring.measured:
@@ -235,7 +238,7 @@ def measure(
             multiply_rows(room.rows[:n], state.scratch.bonus, room.steps[:n])
             for i in range(n):
                 table[3, start + i] = dot_large(room.rows[i], room.steps[i])
-        elif scoring.score == GREEDY:
+        elif scoring.score in (GREEDY, WEIGHTED):
             for i in range(n):
                 table[3, start + i] = 0.0
         else:
@@ -328,6 +331,16 @@ def features_of(model: Model, scoring: Scoring, actions: Floats) -> Floats:
         for j in range(model.d):
             features[i, j] = feature(scoring, actions, i, j, shrink)
     return features
+
+
+@inlined
+def arm_of(row: Floats, arms: int) -> int:
+    """The coordinate by which an action is longest: of a one-hot action its arm."""
+    k = 0
+    for j in range(1, arms):
+        if abs(row[j]) > abs(row[k]):
+            k = j
+    return k
 
 
 @internal

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from driftbandits import theory
 from driftbandits.estimator.model import DISCOUNT, EVERYTHING, POOL, SINCE_RESTART, WINDOW
+from driftbandits.policies.scoring import WEIGHTED
 
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Row
@@ -68,6 +69,10 @@ def tuned_memory(
 
 def _window(name: str, row: Row, setting: Setting) -> int:
     T = _horizon(name, "window", row, setting)
+    if row.score == WEIGHTED:
+        told = setting.changes if setting.path_length is None else setting.path_length
+        variation = 1.0 if told is None else float(told)
+        return theory.restart_batch(arms=setting.d, horizon=T, variation=variation)
     if row.radius == "count":
         return theory.fixed_arms_window(horizon=T, changes=setting.changes)
     if row.periodic:

@@ -101,6 +101,20 @@ def restart_period(*, dim: int, horizon: int, path_length: float) -> int:
     return min(max(period, 1), horizon)
 
 
+def restart_batch(*, arms: int, horizon: int, variation: float) -> int:
+    """Rounds of a batch of REXP3 (Besbes et al. 2014): ceil((K log K)^(1/3) (T/V)^(2/3)) <= T.
+
+    >>> restart_batch(arms=5, horizon=6000, variation=3.0)
+    319
+    """
+    _check_drift(arms, horizon, variation)
+    if variation == 0.0:
+        return horizon
+    power = math.pow(arms * math.log(arms), 1.0 / 3.0)
+    batch = math.ceil(round(power * math.pow(horizon / variation, 2.0 / 3.0), 9))
+    return min(max(batch, 1), horizon)
+
+
 def fixed_arms_window(*, horizon: int, changes: int | None = None) -> int:
     """tau = 2 sqrt(T log T/Gamma), at most T (Garivier, Moulines 2011); Gamma is 1 if unknown.
 

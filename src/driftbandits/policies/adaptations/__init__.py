@@ -37,7 +37,9 @@ from driftbandits.policies.adaptations import (
     belief,
     change_test,
     dlinucb,
+    exponential,
     fixed,
+    online,
     pool,
     windows,
 )
@@ -50,4 +52,6 @@ ADAPTATIONS: Mapping[str, ModuleType] = {
     "pool of memories": pool,
     "arm tests": arm_tests,
     "belief": belief,
+    "online Newton": online,
+    "exponential weights": exponential,
 }

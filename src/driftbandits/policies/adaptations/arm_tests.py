@@ -40,7 +40,7 @@ from driftbandits.policies.adaptations.fixed import (
     window_for,
 )
 from driftbandits.policies.detection import record_detection
-from driftbandits.policies.scoring import OWN_NUMBERS, Scoring, bernoulli_divergence
+from driftbandits.policies.scoring import OWN_NUMBERS, Scoring, arm_of, bernoulli_divergence
 from driftbandits.theory import Confidence
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _test(
     reward: float,
     s: int,
 ) -> None:
-    k = _arm(scoring, state)
+    k = arm_of(state.scratch.row, scoring.dim)
     arm = own.arms[k * ROOM : (k + 1) * ROOM]
     x = reward / test.largest
     arm[COUNT] += 1.0
@@ -159,16 +159,6 @@ def _test(
         if other == k or test.kind == HALVES:
             _forget(model, state, own, other)
     state.counters[FITTED] = 0
-
-
-@inlined
-def _arm(scoring: Scoring, state: State) -> int:
-    """The coordinate by which scratch.row is longest."""
-    row, k = state.scratch.row, 0
-    for j in range(1, scoring.dim):
-        if abs(row[j]) > abs(row[k]):
-            k = j
-    return k
 
 
 @inlined
