@@ -159,8 +159,12 @@ def test_difficult_features_lose_no_digits(name, world):
 
 @linear
 def test_a_tiny_penalty_loses_no_more_digits_than_its_condition(name):
-    """Along directions never seen NumPy's own solution has so few digits."""
-    follow(db.policy(name, dim=20, lam=1e-6, **LINEAR[name]), Sets(20), 800, rtol=1e-7)
+    """V has a condition of 3e6, which costs both sides digits.
+
+    Held against long doubles, theta-hat is off by up to 7e-10 here and by up to 2e-10 in NumPy,
+    and widths by up to 2e-10 in both.
+    """
+    follow(db.policy(name, dim=20, lam=1e-6, **LINEAR[name]), Sets(20), 800, rtol=2e-9)
 
 
 @linear

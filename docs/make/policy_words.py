@@ -15,6 +15,7 @@ from driftbandits.policies.scoring import (
     POSTERIOR,
     SCALED,
     UCB,
+    WEIGHTED,
 )
 
 _WEIGHTS = {
@@ -33,6 +34,7 @@ _SCORES = {
     SCALED: "a·theta + z ‖a‖, z drawn once a round",
     POSTERIOR: "mu(a·theta~), theta~ drawn from a normal law about the estimate",
     PERTURBED: "mu(a·theta~), theta~ fitted to rewards with noise added",
+    WEIGHTED: "the mean; arms are drawn by exponential weights instead",
 }
 _RADII = {
     "deviation": "a deviation bound, of the order √(d log t)",
@@ -48,6 +50,9 @@ _ADAPTATIONS = {
     "judged models": "Several models live at once; those that predict badly are discarded.",
     "pool of memories": "Models with several discounts are weighed by how they predict.",
     "arm tests": "Each arm has a test of its own rewards, and is forgotten when it fires.",
+    "online Newton": "An online learner predicts every reward before it sees it; the estimate is a "
+    "regression on these predictions. No row is kept, so the state does not grow.",
+    "exponential weights": "Weights of the arms grow with what they earned over their chance.",
     "belief": "A Bayesian belief over segments and drifts; see [what auto believes](auto.md).",
 }
 _GOOD_FOR = {
@@ -57,6 +62,7 @@ _GOOD_FOR = {
     "greedy": "a yardstick: what exploration is worth",
     "random": "a yardstick, and collecting logs that can judge any policy",
     "LogisticUCB": "a world that is known to stay as it is",
+    "GLOC": "a world that stays as it is, where memory must not grow; its bonus is wide",
     "LinUCB": "the same, cheap, where rewards are nearly linear in the features",
     "SW-GLUCB": "jumps about as often as `changes` in `horizon` says",
     "D-GLUCB": "jumps and drifts whose pace is about known",

@@ -149,9 +149,10 @@ def _predictor_radius(r: Confidence, t: float, n: float, inside: bool) -> float:
 def _count_radius(r: Confidence, t: float, n: float, inside: bool) -> float:
     """m sqrt(w log n): the index of a fixed arm, whose norm is 1 over the root of its rewards.
 
-    w is 2 for UCB1 (Auer, Cesa-Bianchi, Fischer 2002); .6 for SW-UCB, and (2)^2 .5 for D-UCB, whose
-    n is the sum of the discounted weights (Garivier, Moulines 2011, equations 4 and 10 with the xi
-    of their experiments). It is never 0, so that arms without a reward come first.
+    w is 2 for UCB1 (Auer, Cesa-Bianchi, Fischer 2002). Garivier, Moulines (2011) have
+    B sqrt(xi log n/N) for SW-UCB and 2 B sqrt(xi log n/N) for D-UCB, whose n is the sum of the
+    discounted weights; xi is .6 and .5, as in their experiments. It is never 0, so that arms
+    without a reward come first.
     """
     weight = 0.6 if r.window > 0 else 2.0
     if r.gamma < 1.0:
