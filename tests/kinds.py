@@ -171,11 +171,13 @@ def for_drift(name: str) -> bool:
     return one_matrix(name) and not for_fixed_arms(name)
 
 
-optimistic = either(pooled, of_the_predictor, learns_in_one_pass)
+optimistic = either(pooled, of_the_predictor)
 samples_parameters = either(posterior, perturbed)
 randomised = either(samples_parameters, scaled, weighted)
 without_bonus = either(indifferent, greedy, weighted)
-projected = no(either(linear, indifferent, optimistic, self_concordant, randomised))
+projected = no(
+    either(linear, indifferent, optimistic, self_concordant, randomised, learns_in_one_pass)
+)
 
 
 def of_the_paper(name: str) -> bool:

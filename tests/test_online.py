@@ -31,6 +31,7 @@ class Plain:
         reach = policy.model_L * self.S
         slope = {"identity": 1.0, "poisson": math.exp(-reach)}
         self.kappa = slope.get(self.link, self.m * special.expit(reach) * special.expit(-reach))
+        self.k = {"identity": 1.0, "poisson": math.exp(reach)}.get(self.link, self.m / 4)
 
     def mean(self, z):
         if self.link == "identity":
@@ -102,14 +103,14 @@ def test_a_run_is_that_of_the_source(d, rounds, link):
     given = {"S": 1.5, "L": 1.2, "lam": 2.0, "delta": 0.05, "bonus_scale": 0.2, **LINKS[link]}
 
     def same(plain, agent, choice, actions):
-        centre, radius = plain.centre(), plain.radius()
+        centre, radius = plain.centre(), plain.k * plain.radius()
         size = 1e-9 * (1e-3 + np.linalg.norm(centre))
         np.testing.assert_allclose(agent.theta_hat, centre, rtol=0, atol=size)
         assert agent.explain(choice).radius == pytest.approx(radius, rel=1e-9)
         solved = np.linalg.solve(plain.V, actions.T).T
         norms = np.sqrt(np.einsum("ij,ij->i", actions, solved))
-        best = plain.mean(actions @ centre + radius * norms)
-        np.testing.assert_allclose(choice.scores, best, rtol=1e-8)
+        np.testing.assert_allclose(choice.widths, radius * norms, rtol=1e-9)
+        np.testing.assert_allclose(choice.means, plain.mean(actions @ centre), rtol=1e-9, atol=1e-9)
 
     play(db.policy("GLOC", dim=d, **given), rounds, same)
 

@@ -25,6 +25,8 @@ ROUNDS, SEEDS = 40, 2000
 ANGLES = np.linspace(0, 2 * np.pi, 12, endpoint=False) + 0.1
 LENGTHS = 0.7 - 0.28 * np.cos(ANGLES + 0.46)  # the better a direction, the shorter
 ACTIONS = np.column_stack([np.cos(ANGLES), np.sin(ANGLES)]) * LENGTHS[:, None]
+SAMPLERS = kinds.both(kinds.randomised, kinds.no(kinds.weighted))
+"""Whose draws follow from means and widths."""
 
 
 def arguments_of(name: str) -> dict:
@@ -107,7 +109,7 @@ def counts_of(choices: np.ndarray) -> np.ndarray:
     return np.bincount(choices, minlength=len(ACTIONS))
 
 
-@pytest.mark.parametrize("name", kinds.those(kinds.randomised))
+@pytest.mark.parametrize("name", kinds.those(SAMPLERS))
 def test_choices_follow_the_law_of_the_sampler(name):
     ours, plain = counts_of(decisions(name, SEEDS)[0]), counts_of(Law(name).choices(SEEDS))
     both = ours + plain
@@ -157,7 +159,7 @@ def test_exploring_mixes_with_the_law():
         assert propensity == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", kinds.those(kinds.randomised))
+@pytest.mark.parametrize("name", kinds.those(SAMPLERS))
 def test_without_a_bonus_the_best_mean_is_certain(name):
     law = Law(name)
     choices, propensities = decisions(name, 20, bonus_scale=0.0)
@@ -165,7 +167,7 @@ def test_without_a_bonus_the_best_mean_is_certain(name):
     assert (propensities == 1).all()
 
 
-@pytest.mark.parametrize("name", kinds.those(kinds.randomised))
+@pytest.mark.parametrize("name", kinds.those(SAMPLERS))
 def test_regret_is_sane(name):
     """A tenth of the theory's scale learns: on average far better than choosing blindly."""
     tuned = {"dim": 2, "horizon": 1500, "changes": 3, **centred(name)}

@@ -60,7 +60,8 @@ class Row:
     def projected(self) -> bool:
         """Whether theta-hat is projected: not where the theory does without, or samples."""
         deterministic = self.score in (UCB, GREEDY)
-        return not self.linear and deterministic and self.radius != "self-concordant"
+        without = self.radius == "self-concordant" or self.adaptation == "online Newton"
+        return not self.linear and deterministic and not without
 
 
 _PAPER = "Russac, Cappe, Garivier (2020), Algorithms for Non-Stationary Generalized Linear Bandits"
@@ -135,7 +136,7 @@ ROWS: Mapping[str, Row] = {
     "GLOC": Row(
         EVERYTHING,
         False,
-        OPTIMISTIC,
+        UCB,
         "Jun, Bhargava, Nowak, Willett (2017), Scalable Generalized Linear Bandits: Online "
         "Computation and Hashing; one pass, and memory that does not grow",
         adaptation="online Newton",

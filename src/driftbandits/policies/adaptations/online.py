@@ -22,7 +22,9 @@ theta_hat  V^-1 b, the centre
     radius^2 = beta + lam S^2 - (sum z^2 - theta_hat . b)                Theorem 1
 
 V contains the row that is learned. The last line is what completing the square gives: Theorem 1
-bounds sum (z - a . truth)^2 by beta.
+bounds sum (z - a . truth)^2 by beta. The source plays the largest a . theta_hat + radius ||a||.
+Here a score is a bound of the mean as elsewhere, mu(a . theta_hat) + k radius ||a||: the radius of
+the theory is so large that mu of the other would round to 1 for every action.
 """
 
 from __future__ import annotations
@@ -65,6 +67,7 @@ class Numbers(NamedTuple):
     """Those of the source."""
 
     kappa: float
+    k: float  # the largest slope
     R: float
     delta: float
 
@@ -82,7 +85,8 @@ _own_of, _numbers_of = LAYOUT.of, reader_of(Numbers, first=OWN_NUMBERS)
 
 
 def numbers_for(policy: Policy) -> Numbers:
-    return Numbers(kappa=policy.problem.c, R=policy.link.m / 2.0, delta=policy.delta)
+    p = policy.problem
+    return Numbers(kappa=p.c, k=p.k, R=p.m / 2.0, delta=p.delta)
 
 
 def sizes_for(policy: Policy) -> dict[str, int]:
@@ -103,7 +107,7 @@ def estimate(
     )
     left = own.square[0] - dot(state.theta_hat, state.b)
     square = beta + model.lam * model.S * model.S - left
-    state.gauges[RADIUS] = math.sqrt(max(square, 0.0))
+    state.gauges[RADIUS] = r.k * math.sqrt(max(square, 0.0))
 
 
 @inlined
