@@ -27,7 +27,12 @@ CONFIGURATIONS = [
     {"name": "D-GLUCB", "dim": 2, "discount": 0.999, "epsilon": 0.3, "mode": "apprentice"},
     {"name": "LinUCB", "dim": 2, "default_reward": 1.0, "reward_wait_s": WAIT_S},
     {"name": "D-GLUCB", "dim": 2, "half_life_s": 3600.0},
+    {
+        **{"name": "D-GLUCB", "dim": 2, "discount": 0.999, "epsilon": 0.3},
+        **{"control": 0.3, "shares": {"left": [0.2, 0.8]}, "budget": 0.1},
+    },
 ]
+SERVED = ("mode", "reward_wait_s", "default_reward", "control", "shares", "budget")
 
 event_ids = st.integers(0, 30).map("e{}".format)
 numbers = st.sampled_from([0, 0, 0, 1])
@@ -43,15 +48,19 @@ class Model:
         self.decisions = {}  # event_id: (number of the offer, the answer)
         self.waiting = {}  # event_id: (when, whether something can be learned)
         self.reported = {}  # event_id: value
+        self.defaulted, self.withdrawn = set(), set()
         self.counts = Counter()
 
-    def configure(self, configuration):
-        kept = ("mode", "reward_wait_s", "default_reward")
+    def is_another(self, configuration):
+        """Whether it is another model, which begins without what was learned, as it is asked to."""
         before, after = (
-            {name: value for name, value in c.items() if name not in kept}
+            {name: value for name, value in c.items() if name not in SERVED}
             for c in (self.configuration, configuration)
         )
-        if before != after:
+        return before != after
+
+    def configure(self, configuration):
+        if self.is_another(configuration):
             self.waiting.clear()
         self.configuration = configuration
 
@@ -60,6 +69,7 @@ class Model:
         for event_id, (since, _) in list(self.waiting.items()):
             if self.now - since >= wait:
                 del self.waiting[event_id]
+                self.defaulted.add(event_id)
                 self.counts["defaults"] += 1
 
     def decide(self, event_id, number):
@@ -78,6 +88,9 @@ class Model:
         self.expire()
         if event_id not in self.decisions:
             return 404, None
+        if event_id in self.withdrawn:
+            self.counts["conflicts"] += 1
+            return 409, None
         if event_id in self.waiting or event_id not in self.reported:
             _, learns = self.waiting.get(event_id, (0.0, False))
             learns = learns and self.configuration.get("mode") != "frozen"
@@ -88,6 +101,21 @@ class Model:
         same = self.reported[event_id] == value
         self.counts["duplicates" if same else "conflicts"] += 1
         return (200, "duplicate") if same else (409, None)
+
+    def withdraw(self, event_id):
+        self.expire()
+        if event_id not in self.decisions:
+            return 404, None
+        if event_id in self.withdrawn:
+            self.counts["duplicates"] += 1
+            return 200, "duplicate"
+        if event_id in self.reported or event_id in self.defaulted:
+            self.counts["conflicts"] += 1
+            return 409, None
+        self.waiting.pop(event_id, None)
+        self.withdrawn.add(event_id)
+        self.counts["withdrawn"] += 1
+        return 200, "withdrawn"
 
 
 class Home:
@@ -125,7 +153,8 @@ class Machine(RuleBasedStateMachine):
 
     @rule(configuration=st.sampled_from(CONFIGURATIONS))
     def configure(self, configuration):
-        status, told = self.send("PUT", "", {"seed": 5, **configuration})
+        fresh = self.model.is_another(configuration)
+        status, told = self.send("PUT", "", {"seed": 5, **configuration, "fresh": fresh})
         assert status in (200, 201), told
         self.model.expire()
         self.model.configure(configuration)
@@ -154,6 +183,24 @@ class Machine(RuleBasedStateMachine):
     def reward(self, event_id, value):
         body = {"event_id": event_id, "value": value}
         self.check_reward(event_id, value, *self.send("POST", "/rewards", body))
+
+    @rule(event_id=event_ids)
+    def withdraw(self, event_id):
+        status, told = self.send("POST", "/withdrawals", {"event_id": event_id})
+        expected, word = self.model.withdraw(event_id)
+        assert status == expected, told
+        assert word is None or told == {"status": word}
+
+    @rule(verb=st.sampled_from(["freeze", "thaw"]))
+    def freeze(self, verb):
+        mode = self.model.configuration.get("mode", "online")
+        status, told = self.send("POST", f":{verb}")
+        assert status == 200, told
+        if (mode == "frozen") != (verb == "freeze"):
+            mode = told["configuration"]["mode"]
+            assert (mode == "frozen") == (verb == "freeze")
+        self.model.expire()
+        self.model.configure({**self.model.configuration, "mode": mode})
 
     @rule(asked=st.lists(st.tuples(event_ids, numbers), min_size=1, max_size=6))
     def decide_many(self, asked):
