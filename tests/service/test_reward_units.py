@@ -98,3 +98,22 @@ def test_what_an_unbounded_amount_may_be(client):
         assert ok(reward(client, f"e{i}", value, policy=own))["status"] == "learned"
     ok(decide(client, "e9", policy=own))
     assert "[-1e+09, 1e+09]" in problem(reward(client, "e9", 2e9, policy=own), 422)["message"]
+
+
+def test_a_reward_refused_in_a_batch_is_no_default_either(store_url):
+    clock = Clock()
+    with Served(store_url, clock=clock) as service:
+        client = service.client
+        configure(client, reward_wait_s=5, reward="rating:1..5", outside="refuse", default_reward=1)
+        for event_id in ("e1", "e2"):
+            ok(decide(client, event_id))
+        rewards = [{"event_id": "e1", "value": 0}, {"event_id": "e2", "value": 4}]
+        told = ok(client.post(f"{NEWS}/rewards:batch", json={"rewards": rewards}))["results"]
+        assert [one["status"] for one in told] == [422, 200]
+        learn_what_is_due(client, clock, 60)
+        assert [e["event_id"] for e in events(client) if e["kind"] == "default"] == []
+        assert ok(reward(client, "e1", 2))["status"] == "learned"
+        sums = [m["reward_sum"] for m in ok(client.get(f"{NEWS}/history"))["minutes"]]
+        assert sum(sums) == 6.0
+        live = digest(client)
+    assert verified(store_url) == {"news": live}
