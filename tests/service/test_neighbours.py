@@ -240,6 +240,8 @@ def test_a_policy_that_is_too_large_is_refused_with_the_figure(tmp_path):
             ok(client.put(f"/v1/policies/{name}", json={"name": "auto", "dim": 64}))
         refused = problem(client.put("/v1/policies/c", json={"name": "auto", "dim": 64}), 422)
         assert "of its key" in refused["message"]
+        shadow = client.put("/v1/policies/a/shadows/s", json={"name": "auto", "dim": 64})
+        assert "of its key" in problem(shadow, 422)["message"]
         ok(client.put("/v1/policies/b", json={"name": "auto", "dim": 63}))  # in its own place
         assert len(ok(client.get("/v1/policies"))["policies"]) == 2
 

@@ -6,12 +6,14 @@ import asyncio
 import functools
 import re
 import time
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import msgspec
 
 from driftbandits import operations, wire
 from driftbandits.operations import PARQUET, PROMETHEUS
+from driftbandits.policies import Policy
 from driftbandits.service import commands, views
 from driftbandits.service.changing import (
     BeginShadow,
@@ -34,6 +36,7 @@ from driftbandits.service.explaining import (
     one_decision,
     one_explained,
 )
+from driftbandits.service.fold import CHANGE, policy_of
 from driftbandits.service.freezing import Freeze
 from driftbandits.service.kernels import make_policy_ready
 from driftbandits.service.logs import json_events, parquet
@@ -153,17 +156,22 @@ async def _wanted(gate: Gate, call: Call) -> Wanted:
     policy = wanted_policy(call.body)
     record = wanted_record(call.body, policy, key=call.caller.key)
     if gate.engine.ready:
-        others = [
-            fold.playing.policy
-            for fold in list(gate.engine.folds.values())
-            if fold.versions
-            and fold.policy != call.policy
-            and fold.version.record.key == call.caller.key
-        ]
+        others = list(_others(gate, call))
         await asyncio.to_thread(check_cost, policy, others, gate.limits)
         await asyncio.to_thread(make_policy_ready, policy)  # the writer waits for no compiler
     body = call.body
     return Wanted(record, body.seed, fresh=body.fresh, dry_run=body.dry_run)
+
+
+def _others(gate: Gate, call: Call) -> Iterator[Policy]:
+    """What else a key has configured: versions that decide, and those that learn beside them."""
+    for fold in list(gate.engine.folds.values()):
+        replaced = call.item if fold.policy == call.policy else None  # "": the version itself
+        if fold.versions and fold.version.record.key == call.caller.key and replaced != CHANGE:
+            yield fold.playing.policy
+        for name, candidate in fold.candidates.items():
+            if candidate.record.key == call.caller.key and name != replaced:
+                yield policy_of(candidate.record)
 
 
 async def _changed(gate: Gate, call: Call, command: commands.Command) -> Reply:
