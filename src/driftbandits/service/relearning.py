@@ -33,7 +33,8 @@ class Followers:
 
     def __init__(self) -> None:
         self._all: dict[Key, Place] = {}
-        self._kept: dict[Key, tuple[int, bytes]] = {}  # up to which event, and what
+        # up to which event, of a log in which so often events were erased, and what
+        self._kept: dict[Key, tuple[int, int | None, bytes]] = {}
         self._guard = threading.Lock()
         self._news = threading.Event()
 
@@ -58,13 +59,16 @@ class Followers:
         place = self._all.get((policy, name, candidate.seq, candidate.since))
         return place is not None and place.follower.is_near
 
-    def keep(self, fold: Fold) -> None:
-        """Tell a fold what its candidates have learned, for a snapshot."""
+    def keep(self, fold: Fold, *, erasures: int) -> None:
+        """Tell a fold what its candidates have learned, for a snapshot; nothing of what is erased.
+
+        One may have read the log when an erasure was not committed yet.
+        """
         for name, candidate in fold.candidates.items():
-            _, content = self._kept.get(
-                (fold.policy, name, candidate.seq, candidate.since), (0, candidate.kept)
-            )
-            fold.candidates = {**fold.candidates, name: candidate._replace(kept=content)}
+            found = self._kept.get((fold.policy, name, candidate.seq, candidate.since))
+            if found is not None and found[1] == erasures:
+                kept = candidate._replace(kept=found[2])
+                fold.candidates = {**fold.candidates, name: kept}
 
     # -- in a thread of its own ------------------------------------------------------------------
 
@@ -115,10 +119,11 @@ class Followers:
         self, policy: str, name: str, candidate: Candidate, follower: Follower, is_all: bool
     ) -> None:
         key = policy, name, candidate.seq, candidate.since
-        before, _ = self._kept.get(key, (0, b""))
+        before = self._kept[key][0] if key in self._kept else 0
         news = follower.seq - before
         if follower.is_between_lists and (news >= _KEPT_EVERY or (is_all and before == 0)):
-            self._kept[key] = follower.seq, snapshots.packed_follower(follower)
+            content = snapshots.packed_follower(follower)
+            self._kept[key] = follower.seq, follower.erasures, content
 
     def keep_all(self) -> None:
         """At the end: everything that was learned."""
@@ -126,7 +131,8 @@ class Followers:
             with place.lock:
                 follower = place.follower
                 if not place.is_taken and follower.versions and follower.is_between_lists:
-                    self._kept[key] = follower.seq, snapshots.packed_follower(follower)
+                    content = snapshots.packed_follower(follower)
+                    self._kept[key] = follower.seq, follower.erasures, content
 
     def _let_go(self, wanted: Iterable[tuple[str, str, Candidate]], known: set[str]) -> None:
         """Of those that learn no longer. A fold that is being made again has said nothing yet."""

@@ -257,7 +257,7 @@ class UnitOfWork:
 
     def keep_snapshot(self, fold: Fold, *, is_foundation: bool = False) -> None:
         """Keep the state as of now; older ones make room."""
-        self.followers.keep(fold)
+        self.followers.keep(fold, erasures=self.session.erasures(fold.policy))
         content = snapshots.packed(fold)
         snapshot = Snapshot(fold.policy, fold.seq, fold.at_ns, is_foundation, content)
         self.session.save_snapshot(snapshot)
