@@ -440,22 +440,26 @@ def test_the_commands_of_the_image(tmp_path: Path) -> None:
             )
     start = tmp_path / "start.sh"
     port = free_port()
-    start.write_text(
-        (DEPLOY / "start.sh")
-        .read_text()
-        .replace("/opt/driftbandits", str(home))
-        .replace("/tmp/", f"{tmp_path}/")
-        .replace("--port 8080", f"--port {port}")
-        .replace("0.0.0.0", "127.0.0.1")
-    )
+    script = (DEPLOY / "start.sh").read_text()
+    for given, ours in (
+        ("/tmp/", f"{tmp_path}/"),  # first: the other paths are below it
+        ("/opt/driftbandits", str(home)),
+        ("--port 8080", f"--port {port}"),
+        ("0.0.0.0", "127.0.0.1"),
+    ):
+        assert given in script
+        script = script.replace(given, ours)
+    start.write_text(script)
     clean["DRIFTBANDITS_STORE"] = f"sqlite:///{tmp_path}/log.db"
     process = subprocess.Popen(
         ["sh", str(start)], env=clean, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    wait_until_ready(f"http://127.0.0.1:{port}")
-    health = json.loads(dict(steps())["HEALTHCHECK"].partition("CMD ")[2])
-    checked(home / "bin" / "python", "-c", health[2].replace("8080", str(port)))
-    process.terminate()
-    out, errors = process.communicate(timeout=30)
+    try:
+        wait_until_ready(f"http://127.0.0.1:{port}")
+        health = json.loads(dict(steps())["HEALTHCHECK"].partition("CMD ")[2])
+        checked(home / "bin" / "python", "-c", health[2].replace("8080", str(port)))
+    finally:
+        process.terminate()
+        out, errors = process.communicate(timeout=60)
     assert "first admin key" in out
     assert "compiling" not in errors  # the kernels were there
