@@ -237,7 +237,7 @@ def test_the_module_is_light() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == [
-        "['driftbandits', 'driftbandits.operations', 'driftbandits.wire']",
+        "['driftbandits', 'driftbandits.extras', 'driftbandits.operations', 'driftbandits.wire']",
         "[]",
     ]
 

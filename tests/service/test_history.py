@@ -127,3 +127,23 @@ def test_arms_that_are_played_least_are_put_together():
     assert sum(row[1] for row in part.values()) == 500
     assert sum(part[f"often-{i}"][0] for i in range(3)) == 500
     assert part[OTHERS][0] == 500 - (MOST_ARMS - 3)
+
+
+def test_an_erasure_takes_the_names_of_arms_out_of_its_minutes_alone(store_url):
+    clock = Clock()
+    with Served(store_url, clock=clock) as service:
+        client = service.client
+        configure(client)
+        for i in range(3):
+            ok(decide(client, f"e{i}"))
+            ok(reward(client, f"e{i}", 1))
+            clock.pass_seconds(MINUTE)
+        ok(client.post(f"{NEWS}/erasures", json={"event_ids": ["e1"]}))
+        told = ok(client.get(f"{NEWS}/history"))["arms"]
+        assert [bool(part["arms"]) for part in told] == [True, False, True]
+        assert told[1]["others"] == {"decisions": 1, "rewards": 1, "reward_sum": 1.0}
+        before = digest(client)
+    with Served(store_url, clock=clock) as service:
+        assert ok(service.client.get(f"{NEWS}/history"))["arms"] == told
+        assert digest(service.client) == before
+    verified(store_url)

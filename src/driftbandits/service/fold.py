@@ -484,6 +484,7 @@ class Fold:
         self.candidates = {  # learn from what is left, whoever they are and how far they were
             name: one._replace(since=self.seq, kept=b"") for name, one in self.candidates.items()
         }
+        self.history.forget_names(record.seqs)
         gone = set(record.seqs)
         known = [*self.pending.items(), *self.forgotten.items()]
         for event_id in [id for id, waiting in known if waiting.seq in gone]:

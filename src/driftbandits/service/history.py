@@ -7,6 +7,8 @@ outcome is open says how many there are, so that nobody takes it for whole.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterable
 from typing import Any
 
 from driftbandits.agent import Agent
@@ -24,7 +26,7 @@ OTHERS = ""
 """The name of the arms that were put together: no arm can have it."""
 _MINUTE_NS = 60_000_000_000
 
-DECISIONS, REWARDS, SUM, SQUARES, THETA, OPEN, ROUND, CHANGED = range(8)
+DECISIONS, REWARDS, SUM, SQUARES, THETA, OPEN, ROUND, CHANGED, BEGAN = range(9)
 """The places of a minute's row. Snapshots of earlier releases have the first five."""
 
 
@@ -95,6 +97,14 @@ class Arms:
             row[1] += 1
             row[2] += value
 
+    def forget_names(self, minute: int) -> None:
+        """Put together what was counted in the part of a minute, whichever arms that were."""
+        part = self._part(minute)
+        if part:
+            sums = [sum(numbers) for numbers in zip(*part.values(), strict=True)]
+            part.clear()
+            part[OTHERS] = sums
+
     def _part(self, minute: int) -> dict[str, list[Any]] | None:
         part = self.fine.get(minute)
         return self.coarse.get(minute // COARSE_MINUTES) if part is None else part
@@ -156,7 +166,7 @@ class History:
         self.arms.turn_to(minute)
         few = _size(agent) * max(len(agent.arms), 1) <= MOST_COORDINATES
         theta = in_a_row(agent) if few else []
-        self.minutes[minute] = [0, 0, 0.0, 0.0, theta, 0, agent.issued, seq]
+        self.minutes[minute] = [0, 0, 0.0, 0.0, theta, 0, agent.issued, seq, seq]
         while next(iter(self.minutes)) <= minute - MINUTES:
             del self.minutes[next(iter(self.minutes))]
 
@@ -190,6 +200,14 @@ class History:
         self._add(decided_ns, (REWARDS, 1), (SUM, value), (SQUARES, value * value))
         self.arms.rewarded(decided_ns // _MINUTE_NS, arm, value)
 
+    def forget_names(self, seqs: Iterable[int]) -> None:
+        """Those of the arms in whose minutes these events were: what they were about is gone."""
+        minutes, began = list(self.minutes), [row[BEGAN] for row in self.minutes.values()]
+        for place in {bisect_right(began, seq) for seq in seqs} - {0}:
+            minute = minutes[place - 1]
+            self.arms.forget_names(minute)
+            self.minutes[minute][CHANGED] = self.seq
+
     def weigh(self, at_ns: int, agent: Agent) -> None:
         """A reward has come; look whether it has shown a change."""
         faded = (agent.policy.discount or 1.0) ** max(agent.clock - self.clock, 0)
@@ -203,7 +221,7 @@ class History:
         """Rows of a snapshot, which may be older than what this release counts."""
         self.minutes = minutes
         for row in minutes.values():
-            row.extend([0] * (CHANGED + 1 - len(row)))
+            row.extend([0] * (BEGAN + 1 - len(row)))
             row[OPEN] = 0
         for decided_ns in open_since:
             minute = decided_ns // _MINUTE_NS
