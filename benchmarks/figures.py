@@ -225,6 +225,13 @@ FIGURES = (
         places={("docs/evaluation.md", "coverage"): lambda text: text.strip().split("\n")},
         minutes=3,
     ),
+    Figure(
+        name="lift",
+        commands=(f"{PYTHON} benchmarks/lift.py",),
+        sources=(_SOURCE + "sequences.py", "benchmarks/lift.py"),
+        places={("docs/comparing.md", "lift"): lambda text: text.strip().split("\n")},
+        minutes=8,
+    ),
     _page(
         "tutorial",
         pictures=("docs/figures/tutorial-clicks.svg",),
