@@ -26,7 +26,7 @@ from driftbandits.sequences import (
 
 RISK = 0.05
 FIRST_SEED = 100_000
-"""Those from 0 on were seen when it was chosen from how many rewards on asymptotic ones are told."""
+"""Those from 0 on were seen when it was chosen from how many rewards on an interval is told."""
 
 
 class World(NamedTuple):
@@ -190,10 +190,8 @@ def main() -> None:
     for world in WORLDS:
         found = coverage(world, policies, rounds)
         shares = " | ".join(f"{share:.3f}" for share in found[:3])
-        print(
-            f"| {world.name} | {world.design.share:.2f} | {shares} | {found.width:.3f} |",
-            flush=True,
-        )
+        row = f"| {world.name} | {world.design.share:.2f} | {shares} | {found.width:.3f} |"
+        print(row, flush=True)
 
 
 if __name__ == "__main__":
