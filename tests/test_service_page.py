@@ -735,6 +735,7 @@ def test_minutes_whose_rewards_are_still_to_come_are_marked(
         expect(page.locator("#rate .legend")).to_contain_text("still to come, 0 until then")
         expect(page.locator("#rate .shade")).to_have_count(len(open_))
         page.locator("#rate summary").click()
+        expect(page.locator("#rate tbody tr").first).to_be_visible()
         rows = page.locator("#rate tbody tr").all()
         told = [row.locator("td").all_inner_texts() for row in rows]
         assert sum(int(cells[3]) for cells in told) == sum(m["pending"] for m in minutes)

@@ -383,7 +383,8 @@ def test_one_run_is_compared_with_what_was_best_in_it(tmp_path: Path) -> None:
 
 def table_between(name: str) -> list[list[str]]:
     page = (ROOT / "docs" / "which-policy.md").read_text(encoding="utf-8")
-    inside = page.split(f"<!-- begin {name} -->\n")[1].split(f"<!-- end {name} -->")[0]
+    marked = page.split(f"<!-- figures: {name} commit=")[1].split("<!-- end figures -->")[0]
+    _, _, inside = marked.partition("\n")
     return [line.strip("| ").split(" | ") for line in inside.splitlines()]
 
 

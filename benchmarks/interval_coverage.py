@@ -1,6 +1,6 @@
 """How often the intervals of off-policy evaluation hold the truth: docs/evaluation.md.
 
-python benchmarks/coverage.py --logs 1000
+python benchmarks/interval_coverage.py --logs 1000
 
 The world, its logger and the policy that is judged are those of tests/test_evaluate.py, which has
 the short form of this.
