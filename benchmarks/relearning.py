@@ -131,7 +131,7 @@ def main() -> None:
             print(f"{options.events:,} events written in {time.perf_counter() - began:.1f} s")
         server, port = started(url)
         try:
-            servers = Servers([port], [server.pid], key, [NAME.encode()])
+            servers = Servers([port], [server.pid], 0, key, [NAME.encode()])
             uvloop.run(measured(servers, options))
         finally:
             server.terminate()
