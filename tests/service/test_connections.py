@@ -178,3 +178,30 @@ def test_a_body_in_many_pieces(served):
     headers = ("transfer-encoding: chunked", "connection: close")
     head, _, _ = spoken("POST", f"{NEWS}/decisions", b"", *headers).partition(b"\r\n\r\n")
     assert [status for status, _ in heard(served, head + b"\r\n\r\n" + chunks)] == [200]
+
+
+def test_who_sends_all_before_it_reads_hears_why_it_was_refused(served):
+    """As proxies do: a closed door would take the answer away with what was still being sent."""
+    address = urlsplit(served.address)
+    body = b" " * 6_000_000
+    for _ in range(20):
+        with socket.create_connection((address.hostname, address.port), timeout=20.0) as caller:
+            caller.sendall(spoken("POST", f"{NEWS}/decisions", body))
+            assert caller.makefile("rb").read().startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize(("most_bytes", "longest_s"), [(1_000_000, 60.0), (1 << 60, 0.2)])
+def test_a_refused_caller_is_not_listened_to_for_ever(served, monkeypatch, most_bytes, longest_s):
+    monkeypatch.setattr(connections, "MOST_DISCARDED_BYTES", most_bytes)
+    monkeypatch.setattr(connections, "LONGEST_DISCARDING_S", longest_s)
+    address = urlsplit(served.address)
+    with socket.create_connection((address.hostname, address.port), timeout=20.0) as caller:
+        head = f"POST {NEWS}/decisions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 1000000000"
+        caller.sendall(f"{head}\r\n\r\n".encode())
+
+        def send_for_ever():
+            while True:
+                caller.sendall(b" " * 1000)
+
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            send_for_ever()

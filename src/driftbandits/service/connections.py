@@ -8,6 +8,9 @@ A connection has a share of the loop: in each turn it parses one slice of what h
 one request. What else has come waits, and until it is gone nothing more is read; nor is it from a
 caller that does not read its answers. A connection that sends no request, or sends it a byte at a
 time, is not kept for ever.
+
+A caller that is refused before it has sent everything is heard out for a moment: to close at once
+would take the answer away from under it, because what comes to a closed socket resets it.
 """
 
 from __future__ import annotations
@@ -33,6 +36,10 @@ KEEP_ALIVE_S = 5.0
 
 MOST_UNREAD_BYTES = 64 * 1024
 """Of answers that wait to be sent: above it nothing is begun."""
+
+LONGEST_DISCARDING_S = 2.0
+MOST_DISCARDED_BYTES = 16 * 1024 * 1024
+"""Of what a caller still sends after its last answer."""
 
 _SLICE_OF_HEADS = 4 * 1024
 _SLICE_OF_BODY = 64 * 1024
@@ -121,6 +128,7 @@ class Connection(asyncio.Protocol):
         self._is_paused = False
         self._is_deaf = False  # what still comes cannot be understood
         self._is_ending = False
+        self._discarded: int | None = None  # bytes, since nothing more is wanted
         self._deadline: float | None = None  # until when the caller has to have done something
 
     # -- the transport's calls -------------------------------------------------------------------
@@ -139,6 +147,11 @@ class Connection(asyncio.Protocol):
             self._current.give_room_back()
 
     def data_received(self, data: bytes) -> None:
+        if self._discarded is not None:
+            self._discarded += len(data)
+            if self._discarded > MOST_DISCARDED_BYTES:
+                self._transport.close()
+            return
         if self._is_free and not self._arriving and not self._unparsed:
             repeated, body = _divided(data)
             envelope = self._known.get(repeated) if repeated is not None else None
@@ -163,7 +176,10 @@ class Connection(asyncio.Protocol):
     def finish(self) -> None:
         """Answer what has come, and close."""
         self._is_ending = True
-        self._close_at_end()
+        if self._discarded is not None:
+            self._transport.close()
+        else:
+            self._close_at_end()
 
     def abort(self) -> None:
         self._transport.abort()
@@ -203,14 +219,14 @@ class Connection(asyncio.Protocol):
     def _take_turn(self) -> None:
         """Begin a request that waits, or parse a slice of what has come."""
         self._awaits_turn = self._has_begun = False
-        if self._transport.is_closing():
+        if self._is_over:
             return
         if self._waiting:
             if self._current is None and not self._is_clogged:
                 self._begin(self._waiting.popleft())
         elif self._unparsed and self._may_parse:
             self._parse_slice()
-        if self._transport.is_closing():
+        if self._is_over:
             return
         if self._can_go_on:
             self._ask_for_turn()
@@ -243,12 +259,27 @@ class Connection(asyncio.Protocol):
     def _regulate_reading(self) -> None:
         """A caller whose requests wait, or who does not read, is not read from."""
         pause = bool(self._waiting or self._unparsed or self._is_clogged or self._is_deaf)
-        if pause == self._is_paused or self._transport.is_closing():
+        if pause == self._is_paused or self._is_over:
             return
         self._is_paused = pause
         if pause:
             self._transport.pause_reading()
         else:
+            self._transport.resume_reading()
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the last answer was given."""
+        return self._discarded is not None or self._transport.is_closing()
+
+    def _end_after_answer(self) -> None:
+        """Close, as soon as the caller has stopped sending or its time has passed."""
+        self._transport.write_eof()
+        self._unparsed.clear()
+        self._discarded = 0
+        self._deadline = self._loop.time() + LONGEST_DISCARDING_S
+        if self._is_paused:
+            self._is_paused = False
             self._transport.resume_reading()
 
     def _close_at_end(self) -> None:
@@ -324,7 +355,8 @@ class Connection(asyncio.Protocol):
             self._transport.write(written(reply, closing=True, bodiless=False))
         elif not exchange.is_answered:
             self._answer(exchange, reply)
-        self._transport.close()
+        if not self._is_over:
+            self._end_after_answer()
 
     # -- from a request to its answer ------------------------------------------------------------
 
@@ -333,7 +365,7 @@ class Connection(asyncio.Protocol):
         """Whether a request that comes now can be begun at once."""
         if self._current or self._waiting or self._is_clogged:
             return False
-        return not self._transport.is_closing()
+        return not self._is_over
 
     def _begin(self, exchange: Exchange) -> None:
         """Let a request in, and act as soon as what it needs is here."""
@@ -369,11 +401,13 @@ class Connection(asyncio.Protocol):
         envelope = exchange.envelope
         reply = envelope.endpoint.finish(envelope, reply, time.perf_counter() - exchange.began)
         ends = reply.is_last or not exchange.keep_alive or self._is_last
-        if not self._transport.is_closing():
+        if not self._is_over:
             bodiless = envelope.method == "HEAD"
             self._transport.write(written(reply, closing=ends, bodiless=bodiless))
-            if ends:
+            if ends and exchange.is_whole and not self._unparsed and not self._is_paused:
                 self._transport.close()
+            elif ends:
+                self._end_after_answer()
         if exchange.is_whole and not ends:
             self._end_exchange()
 
