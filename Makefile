@@ -194,11 +194,12 @@ suite: $(INSTALLED) ## every policy in many worlds, into results/suite/ and docs
 
 # Every fault of docs/reliability.md in its long form; set a size on the command line to change it.
 TORTURE ?= KILLS=200 POSTGRES_KILLS=20 POWER_LOSSES=2000 FLIPS=2000 EVENTS=150 STEPS=10000 \
-  EXAMPLES=200 IDLE=2000 FLOOD=100000 FLOOD_MB=200 DUE=5000 SILENT=5000
+  OWNER_KILLS=10 EXAMPLES=200 IDLE=2000 FLOOD=100000 FLOOD_MB=200 DUE=5000 SILENT=5000
 SOAK_MINUTES ?= 60
 torture: $(INSTALLED) ## kill, starve and corrupt the service for long (TORTURE="KILLS=20 ...")
 	@echo "==> torture: $(TORTURE)"
-	@env $(addprefix TORTURE_,$(TORTURE)) $(BIN)/pytest --quiet -s tests/torture tests/test_releases.py
+	@env $(addprefix TORTURE_,$(TORTURE)) $(BIN)/pytest --quiet -s \
+	  --junitxml results/torture.xml tests/torture tests/test_releases.py
 	@echo "==> torture: $(SOAK_MINUTES) minutes at half load"
 	@$(BIN)/python tests/torture/soak.py --minutes $(SOAK_MINUTES)
 

@@ -232,6 +232,39 @@ FIGURES = (
         places={("docs/comparing.md", "lift"): lambda text: text.strip().split("\n")},
         minutes=8,
     ),
+    Figure(
+        name="torture",
+        commands=("make -s torture",),
+        sources=(_SOURCE + "service", _SOURCE + "store", "tests/torture"),
+        places={
+            ("docs/reliability.md", "torture"): lambda told: [
+                *tables.torture_table(),
+                tables.markdown(["half load", "; ".join(told.strip().split("\n")[-2:])]),
+            ]
+        },
+        minutes=150,
+    ),
+    Figure(
+        name="relearning",
+        commands=(f"{PYTHON} benchmarks/relearning.py",),
+        sources=(*_SERVICE, "benchmarks/relearning.py"),
+        places={("docs/changing.md", "relearning"): _printed},
+        minutes=5,
+    ),
+    Figure(
+        name="outages",
+        commands=(f"{PYTHON} benchmarks/outages.py",),
+        sources=(*_SERVICE, _SOURCE + "client", "benchmarks/outages.py"),
+        places={("docs/calls.md", "outages"): lambda _: tables.outages_table()},
+        minutes=3,
+    ),
+    Figure(
+        name="neighbours",
+        commands=(f"{PYTHON} benchmarks/neighbours.py",),
+        sources=(*_SERVICE, "benchmarks/neighbours.py"),
+        places={("docs/reliability.md", "neighbours"): _printed},
+        minutes=3,
+    ),
     _page(
         "tutorial",
         pictures=("docs/figures/tutorial-clicks.svg",),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -104,7 +105,8 @@ async def slices(
         if now["version"] >= until_version:
             break
         if now.get("change"):
-            print(f"  {now['change']['seq']:,} of {now['change']['of']:,}", flush=True)
+            told = f"  {now['change']['seq']:,} of {now['change']['of']:,}"
+            print(told, file=sys.stderr, flush=True)
     cuts = quantiles(latencies, n=1000)
     print(
         f"{label:>16}: {len(latencies) // 2} pairs, p50 {cuts[499] * 1e3:.1f} ms, "

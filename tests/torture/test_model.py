@@ -264,7 +264,7 @@ class Machine(RuleBasedStateMachine):
         assert snapshots.digest(fold) == live["digest"]
 
 
-def test_the_service_is_a_dict(store_url):
+def test_the_service_is_a_dict(store_url, record_property):
     home = Home(store_url)
     chosen = settings(
         settings.default,
@@ -277,5 +277,5 @@ def test_the_service_is_a_dict(store_url):
         run_state_machine_as_test(lambda: Machine(home), settings=chosen)
     finally:
         home.stop()
-    print(f"{home.steps} steps")
+    record_property("steps", home.steps)
     assert home.steps > STEPS // 2

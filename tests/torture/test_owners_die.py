@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from load import Load, configure, digest, size_of_test
+from load import Load, configure, digest, record_kills, size_of_test
 
 from driftbandits import store
 from driftbandits.store import leases
@@ -37,7 +37,7 @@ def verified(url):
 
 
 @pytest.mark.parametrize("count", [2, 4])
-def test_kills_of_owners(store_url, count):
+def test_kills_of_owners(store_url, count, record_property):
     """Whoever owned the policy is gone; another one goes on with it, and nothing is decided twice
     or lost."""
     moments, load = random.Random(KILLS), Load()
@@ -45,7 +45,7 @@ def test_kills_of_owners(store_url, count):
     configure(next(iter(processes)))
     longest = 0.0
     try:
-        for kill in range(KILLS):
+        for _ in range(KILLS):
             load.start(*processes)
             load.wait_for(10)
             time.sleep(moments.uniform(0.0, 0.3))
@@ -60,17 +60,13 @@ def test_kills_of_owners(store_url, count):
             (newcomer,) = started(store_url, 1)
             processes[newcomer.address] = newcomer
             assert {digest(address) for address in processes} == {replayed}
-            print(
-                f"{kill + 1} kills of owners among {count}, {load.ledger.answers.total()} "
-                f"acknowledged answers: 0 lost, 0 doubled; {longest:.2f} s without an answer at "
-                "most",
-                flush=True,
-            )
     finally:
         load.stop()
         for process in processes.values():
             process.kill()
     assert replayed in verified(store_url)
+    record_kills(record_property, KILLS, load.ledger)
+    record_property("ms without an answer at most", round(1e3 * longest))
 
 
 def started(url, count):

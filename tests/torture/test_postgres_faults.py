@@ -8,7 +8,7 @@ import httpx
 import psutil
 import psycopg
 import pytest
-from load import POLICY, Load, asking, configure, digest, size_of_test
+from load import POLICY, Load, asking, configure, digest, record_kills, size_of_test
 
 from servers import Postgres, Process, Served
 
@@ -33,7 +33,7 @@ def kill_database(server):
     psutil.wait_procs(family, timeout=30.0)
 
 
-def test_kills_of_postgres(postgres_of_my_own):
+def test_kills_of_postgres(postgres_of_my_own, record_property):
     """The service stays, says 503 for as long as the database is away, and loses nothing."""
     database = postgres_of_my_own._server
     url, load = postgres_of_my_own.new_database(), Load()
@@ -52,6 +52,7 @@ def test_kills_of_postgres(postgres_of_my_own):
             assert load.ledger.check(url) == digest(service.address)
     finally:
         service.kill()
+    record_kills(record_property, KILLS, load.ledger)
 
 
 @contextmanager

@@ -67,7 +67,7 @@ def events_of(log):
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.5, 0.9], ids=["dropped", "half", "torn"])
-def test_power_loss_loses_nothing_acknowledged(life, tmp_path, kept):
+def test_power_loss_loses_nothing_acknowledged(life, tmp_path, kept, record_property):
     """Unsynced writes are dropped, some or all of them; one of those that are left is torn."""
     chance = random.Random(kept)
     last, lost_some = life.disk.moment, 0
@@ -90,6 +90,7 @@ def test_power_loss_loses_nothing_acknowledged(life, tmp_path, kept):
                 assert (record.index if kind == "decision" else record.value) == value
         shutil.rmtree(folder)
     assert lost_some > LOSSES // 6  # or nothing was tried
+    record_property("moments", LOSSES // 3)
 
 
 def test_the_disk_would_show_a_missing_sync(tmp_path):
@@ -119,7 +120,7 @@ def states(life):
 
 
 @pytest.mark.parametrize("file", ["log.db", "log.db-wal"])
-def test_flipped_bits_are_never_learned(life, states, tmp_path, file):
+def test_flipped_bits_are_never_learned(life, states, tmp_path, file, record_property):
     """A flip is found, or it hit nothing that the log says. In the write-ahead log SQLite may take
     it for the end: what came after is gone, and what is left is a log."""
     chance, outcomes = random.Random(file), Counter()
@@ -131,7 +132,8 @@ def test_flipped_bits_are_never_learned(life, states, tmp_path, file):
         flip(folder / file, chance)
         outcomes[outcome(life, states, f"sqlite:///{folder}/log.db")] += 1
         shutil.rmtree(folder)
-    print(f"{FLIPS // 2} flips in {file}: {dict(outcomes)}")
+    for name, count in sorted(outcomes.items()):
+        record_property(f"{name} in {file}", count)
     assert outcomes["found"] + outcomes["shorter"] > 0
     if file == "log.db":
         assert outcomes["shorter"] == 0
