@@ -16,7 +16,13 @@ from servers import Served
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "calls.md").read_text()
 TYPESCRIPT = ROOT / "clients" / "typescript"
-NEEDED = {"bash": "curl", "python": sys.executable, "typescript": "node", "java": "java"}
+NEEDED = {
+    "bash": "curl",
+    "python": sys.executable,
+    "typescript": "node",
+    "java": "java",
+    "go": "go",
+}
 PRESENT = [language for language, program in NEEDED.items() if shutil.which(program)]
 
 
@@ -32,7 +38,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def command(language: str, code: str, folder: Path) -> list[str]:
-    name = {"bash": "calls.sh", "python": "calls.py", "java": "Calls.java"}.get(language)
+    name = {"bash": "calls.sh", "python": "calls.py", "java": "Calls.java", "go": "calls.go"}.get(
+        language
+    )
     if name is not None:
         (folder / name).write_text(code)
     if language == "bash":
@@ -41,6 +49,8 @@ def command(language: str, code: str, folder: Path) -> list[str]:
         return [sys.executable, name or ""]
     if language == "java":
         return ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", name or ""]
+    if language == "go":
+        return ["go", "run", name or ""]
     return compiled_typescript(code, folder)
 
 
@@ -69,7 +79,12 @@ def test_the_calls_of(language: str, service: Served, tmp_path: Path) -> None:
     done = subprocess.run(
         command(language, code, tmp_path),
         cwd=tmp_path,
-        env={**os.environ, "DRIFTBANDITS_KEY": service.key or ""},
+        env={
+            **os.environ,
+            "DRIFTBANDITS_KEY": service.key or "",
+            "GOCACHE": str(tmp_path / "cache"),
+            "GOTOOLCHAIN": "local",
+        },
         capture_output=True,
         text=True,
         check=False,
