@@ -34,6 +34,7 @@ GIVEN: dict[str, Any] = {
     "rewards": {"e1": 1.0},
     "version": 3,
     "shadow": "bold",
+    "to": "news-2025",
 }
 """What methods of a client are called with, by the names of their arguments."""
 

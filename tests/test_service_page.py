@@ -708,6 +708,38 @@ def test_the_policy_is_shown_beside_its_control(
         assert page.evaluate(NAMELESS) == []
 
 
+def test_a_name_that_is_given_anew_is_not_taken_for_the_old_one(
+    opened: Opener, tmp_path: Path
+) -> None:
+    """The page stays open on `news`, which is renamed aside, and made again."""
+    clock = RunningClock(behind_s=3600)
+    with Served(f"sqlite:///{tmp_path}/log.db", clock=clock) as service:
+        configure(service, "news", epsilon=0.1, control=0.4)
+        compare(service, clock, "news", rounds=60)
+        with opened(f"{service.address}/#/news") as page:
+            expect(page.locator("#decisions .event").first).to_have_text("visit-59")
+            assert tile(page, "Decisions") == "60"
+            renamed = {"to": "news-2025"}
+            ok(service.client.post("/v1/policies/news:rename", json=renamed))
+            trouble = page.locator("#trouble")
+            expect(trouble).to_have_text(
+                "There is no policy news. The one that was called so is news-2025 now."
+            )
+            configure(service, "news", epsilon=0.1)
+            for number in range(3):
+                decide(service, "news", number)
+            expect(page.locator("#decisions .event")).to_have_text(["visit-2", "visit-1", "visit-0"])
+            assert tile(page, "Decisions") == "3"
+            expect(page.locator("#kind")).not_to_contain_text("called")
+            page.get_by_role("link", name="news-2025").click()
+            expect(page.locator("#kind")).to_contain_text("called news until")
+            expect(page.locator("#decisions .event").first).to_have_text("visit-59")
+            assert tile(page, "Decisions") == "60"
+            expect(page.get_by_role("heading", name="Does it work?")).to_be_visible()
+            page.evaluate("for (const e of document.querySelectorAll('details')) e.open = false")
+            assert_it_fits(page)
+
+
 def test_shadows_are_shown_beside_the_versions(opened: Opener, compared: Served) -> None:
     body = {**CONFIGURATION, "name": "LinUCB", "seed": 77}
     ok(compared.client.put("/v1/policies/shop/shadows/bold", json=body))

@@ -171,6 +171,16 @@ BRING_BACK = Operation(
     role="admin",
     answer=wire.PolicyAnswer,
 )
+RENAME = Operation(
+    id="rename",
+    summary="Call a policy otherwise; its log goes on, and its name is free for a new policy",
+    method="POST",
+    path=f"{_POLICY}:rename",
+    role="admin",
+    request=wire.RenameRequest,
+    answer=wire.PolicyAnswer,
+    refused=(404, 409, *_BUSY),
+)
 RESTORE = Operation(
     id="restore",
     summary="Bring the configuration of a version back",

@@ -470,6 +470,13 @@ class ShadowAnswer(Answer):
     difference: Interval | None
 
 
+class FormerName(Answer):
+    """What a policy was called, and until when."""
+
+    name: str
+    until: str
+
+
 class PolicyAnswer(Answer, omit_defaults=True):
     """A policy as of its event `seq`.
 
@@ -499,6 +506,8 @@ class PolicyAnswer(Answer, omit_defaults=True):
     change: Change | None = None
     retired: bool = False
     shadows: list[ShadowAnswer] = []
+    chain: str | None = None  # the name that its log and its archives keep, where it is another
+    former_names: list[FormerName] = []
 
 
 class PolicySummary(Answer, omit_defaults=True):
@@ -512,6 +521,7 @@ class PolicySummary(Answer, omit_defaults=True):
     pending: int
     counts: Counts
     retired: bool = False
+    chain: str | None = None  # as in `PolicyAnswer`
 
 
 class PoliciesAnswer(Answer):
@@ -531,6 +541,12 @@ class RestoreRequest(Request):
 
     fresh: bool = False
     dry_run: bool = False
+
+
+class RenameRequest(Request):
+    """What a policy shall be called."""
+
+    to: Annotated[str, Meta(pattern=NAME_PATTERN)]
 
 
 class ShadowsAnswer(Answer):
@@ -694,6 +710,7 @@ class EventAnswer(Answer, omit_defaults=True):
     excluded: list[str] | None = None
     name: str | None = None
     retired: bool | None = None
+    before: str | None = None
 
 
 class EventsAnswer(Answer):

@@ -233,6 +233,7 @@ export interface EventAnswer {
   excluded?: string[] | null;
   name?: string | null;
   retired?: boolean | null;
+  before?: string | null;
 }
 
 /** `next` is what to give as `after` for the events that follow. */
@@ -279,6 +280,12 @@ export interface ExplanationsAnswer {
   policy: string;
   seq: number;
   decisions: ExplainedDecision[];
+}
+
+/** What a policy was called, and until when. */
+export interface FormerName {
+  name: string;
+  until: string;
 }
 
 /** `ok`, or why not. */
@@ -444,6 +451,8 @@ export interface PolicyAnswer {
   change?: Change | null;
   retired?: boolean;
   shadows?: ShadowAnswer[];
+  chain?: string | null;
+  former_names?: FormerName[];
 }
 
 /** The arguments of `driftbandits.policy`, and how they are served. */
@@ -505,6 +514,7 @@ export interface PolicySummary {
   pending: number;
   counts: Counts;
   retired?: boolean;
+  chain?: string | null;
 }
 
 /** `path` leads to the field at fault, as in `$.arms[1].x[0]`. */
@@ -512,6 +522,11 @@ export interface Problem {
   code: string;
   message: string;
   path?: string | null;
+}
+
+/** What a policy shall be called. */
+export interface RenameRequest {
+  to: string;
 }
 
 /** How a version is brought back. */
@@ -689,6 +704,13 @@ export interface Operations {
     body: undefined;
     answer: PolicyAnswer;
   };
+  /** Call a policy otherwise; its log goes on, and its name is free for a new policy */
+  rename: {
+    names: { policy: string };
+    query: {};
+    body: RenameRequest;
+    answer: PolicyAnswer;
+  };
   /** What configurations beside the one that is played would have done */
   shadows: {
     names: { policy: string };
@@ -828,6 +850,7 @@ export const OPERATIONS = {
   retire: { method: "DELETE", path: "/v1/policies/{policy}" },
   restore: { method: "POST", path: "/v1/policies/{policy}/versions/{version}:restore" },
   bring_back: { method: "POST", path: "/v1/policies/{policy}:restore" },
+  rename: { method: "POST", path: "/v1/policies/{policy}:rename" },
   shadows: { method: "GET", path: "/v1/policies/{policy}/shadows" },
   put_shadow: { method: "PUT", path: "/v1/policies/{policy}/shadows/{shadow}" },
   drop_shadow: { method: "DELETE", path: "/v1/policies/{policy}/shadows/{shadow}" },

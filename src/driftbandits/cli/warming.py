@@ -53,7 +53,7 @@ def warm(
             raise ValueError(f"name must be that of a new policy; {name!r} is in the store")
         session.create(name)
         session.lock([name])
-        session.append(name, list(_new_events(name, log, apprentice)))
+        session.append(name, list(_new_events(session.chain(name), log, apprentice)))
 
 
 def _check(name: str, log: Log) -> None:
@@ -64,8 +64,8 @@ def _check(name: str, log: Log) -> None:
             raise ValueError(f"event_id must match {ID_PATTERN}; row {row} has {event_id!r}")
 
 
-def _new_events(name: str, log: Log, apprentice: Configured) -> Iterator[NewEvent]:
-    fold = Fold(name)
+def _new_events(chain: str, log: Log, apprentice: Configured) -> Iterator[NewEvent]:
+    fold = Fold(chain)
 
     def configured(record: Configured, at_ns: int) -> NewEvent:
         fold.configure(record, at_ns)

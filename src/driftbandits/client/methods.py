@@ -111,6 +111,14 @@ class Methods:
         return call(operations.BRING_BACK, policy=policy)
 
     @method
+    def rename(self, policy: str, *, to: str) -> Call[PolicyState]:
+        """Call a policy otherwise; its log goes on, and its name is free for a new policy.
+
+        Rewards of its open decisions belong to the new name from then on.
+        """
+        return call(operations.RENAME, policy=policy, body=wire.RenameRequest(to))
+
+    @method
     def put_shadow(
         self, /, policy: str, shadow: str, name: str, **arguments: Any
     ) -> Call[list[Shadow]]:

@@ -37,16 +37,15 @@ class Archive(NamedTuple):
     last: int  # up to which event the archive goes
 
 
-def folder_of(folder: Path, policy: str) -> Path:
-    return folder / policy
+def folder_of(folder: Path, chain: str) -> Path:
+    """Where the archive of a policy is, whatever it is called by now."""
+    return folder / chain
 
 
 def archive(store: Store, policy: str, folder: Path, *, before_ns: int, say: Say) -> Archive:
     """Move the events that are older into files; begins where an earlier call was broken off."""
-    target = folder_of(folder, policy)
     with store.read() as session:
-        if session.head(policy) is None:
-            raise StoreError(f"there is no policy {policy!r} in the store")
+        target = folder_of(folder, session.chain(policy))
         until = archives.last_before(session, policy, before_ns)
         done = archives.last_seq(target)
         written = _write(session, policy, target, after=done, until=until, say=say)
@@ -80,8 +79,8 @@ def _write(session: Session, policy: str, target: Path, *, after: int, until: in
 def _compare(session: Session, policy: str, target: Path, *, last: int, say: Say) -> None:
     """Read the files again: their chain must hold and be the one of the store, event for event."""
     head = Head(0, 0, START)
-    stored = session.all_events(policy)
-    for event in checked(archives.with_archive(stored, archives.read(target, policy)), after=head):
+    stored, archived = session.all_events(policy), archives.read(target, session.chain(policy))
+    for event in checked(archives.with_archive(stored, archived), after=head):
         if event.seq % 1000 == 0:
             say("compared", event.seq, last)
         if event.seq == last:
@@ -94,7 +93,7 @@ def _found(store: Store, policy: str, *, until: int) -> None:
         fold = snapshots.load(session, policy)
     with store.write() as session:
         session.lock([policy])
-        snapshots.catch_up(session, fold)
+        snapshots.catch_up(session, fold, called=policy)
         record = Erased((), ARCHIVED, "", until)
         fold.erase(record, max(time.time_ns(), fold.at_ns))
         head = session.append(policy, [NewEvent(ERASED, "", fold.at_ns, packed(record))])

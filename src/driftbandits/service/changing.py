@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from driftbandits import wire
+from driftbandits.service import snapshots
 from driftbandits.service.commands import Command, Unfinished
 from driftbandits.service.fold import (
     CARRIED,
@@ -19,7 +20,7 @@ from driftbandits.service.fold import (
     changes_of_model,
 )
 from driftbandits.service.following import readable
-from driftbandits.service.refusals import Refused, invalid
+from driftbandits.service.refusals import Refused, invalid, unknown_policy
 from driftbandits.service.unit_of_work import PORTION_S, UnitOfWork
 from driftbandits.service.views import policy_answer, shadow_answers
 from driftbandits.store import (
@@ -29,6 +30,7 @@ from driftbandits.store import (
     DROPPED,
     ERASED,
     PROMOTED,
+    RENAMED,
     RETIRED,
 )
 from driftbandits.store.records import (
@@ -37,6 +39,7 @@ from driftbandits.store.records import (
     Decided,
     Dropped,
     Promoted,
+    Renamed,
     Retired,
     unpacked,
 )
@@ -163,7 +166,7 @@ def _begin(work: UnitOfWork, fold: Fold, name: str, record: Configured) -> None:
     work.touched.add(fold.policy)
     fold.begin(name, record, work.time_for(fold))
     work.append(fold, BEGUN, "", Begun(name, record, record.key))
-    work.followers.of(fold.policy, name, fold.candidates[name])
+    work.followers.of(fold.chain, name, fold.candidates[name])
 
 
 def _drop(work: UnitOfWork, fold: Fold, name: str, key: str) -> None:
@@ -191,12 +194,12 @@ class Promote(Command):
         if self._begun not in (None, candidate.seq):
             return None
         work.flush(self.policy)
-        place = work.followers.of(self.policy, self._name, candidate)
+        place = work.followers.of(fold.chain, self._name, candidate)
         with place.lock:
             if not place.advance(work.session, until=fold.seq, seconds=PORTION_S):
                 return Unfinished(self)
             place.is_taken = True
-        work.followers.forget(self.policy, self._name, candidate)
+        work.followers.forget(fold.chain, self._name, candidate)
         follower = place.follower
         work.touched.add(self.policy)
         record = msgspec.structs.replace(
@@ -318,3 +321,31 @@ class Retire(Command):
             fold.retire(self._retired, work.time_for(fold))
             work.append(fold, RETIRED, "", Retired(self._retired, self._key))
         return policy_answer(fold, work.followers)
+
+
+class Rename(Command):
+    """A policy is called otherwise, and its name is free; everything else stays as it is."""
+
+    def __init__(self, policy: str, to: str, *, key: str) -> None:
+        super().__init__(policy)
+        self._to = to
+        self._key = key
+
+    def run(self, work: UnitOfWork) -> wire.PolicyAnswer:
+        if work.session.head(self.policy) is None:
+            return policy_answer(self._renamed_before(work), work.followers)
+        fold = work.fold(self.policy)
+        if self._to != self.policy:
+            if not work.rename(fold, self._to):
+                raise Refused(409, "name_taken", f"there is a policy {self._to!r}", path="$.to")
+            fold.rename(self._to, work.time_for(fold))
+            work.append(fold, RENAMED, "", Renamed(self.policy, self._to, self._key))
+        return policy_answer(fold, work.followers)
+
+    def _renamed_before(self, work: UnitOfWork) -> Fold:
+        """The answer to the same request may have been lost; any process may give it again."""
+        if work.session.head(self._to) is not None:
+            fold = snapshots.load(work.session, self._to)
+            if fold.former and fold.former[-1].name == self.policy:
+                return fold
+        raise unknown_policy(self.policy)

@@ -51,6 +51,7 @@ from driftbandits.store import (
     LATE,
     PROMOTED,
     REFUSED,
+    RENAMED,
     RETIRED,
     REWARD,
     START,
@@ -58,6 +59,7 @@ from driftbandits.store import (
     Corrupt,
     Event,
     Head,
+    first_name,
 )
 from driftbandits.store.records import Configured, Decided, Erased, Promoted, unpacked
 
@@ -94,6 +96,14 @@ class Version(NamedTuple):
     record: Configured
     how: str = FRESH
     learned_from: int | None = 0  # outcomes that it began with, where that is known
+
+
+class Former(NamedTuple):
+    """A name that a policy had, and until which event."""
+
+    name: str
+    seq: int
+    at_ns: int
 
 
 class Candidate(NamedTuple):
@@ -139,8 +149,10 @@ def limits_of(record: Configured) -> Limits:
 class Fold:
     """The state that the first `seq` events of a policy make."""
 
-    def __init__(self, policy: str) -> None:
-        self.policy = policy
+    def __init__(self, chain: str) -> None:
+        self.chain = chain  # what hashes know it by, whatever it is called
+        self.policy = first_name(chain)
+        self.former: list[Former] = []  # names, oldest first
         self.seq = 0
         self.at_ns = 0
         self.checksum = START
@@ -266,6 +278,12 @@ class Fold:
         self._step(RETIRED, at_ns)
         self.retired = retired
 
+    def rename(self, to: str, at_ns: int) -> None:
+        """Be called otherwise."""
+        self._step(RENAMED, at_ns)
+        self.former = [*self.former, Former(self.policy, self.seq, at_ns)]
+        self.policy = to
+
     def decide(self, event_id: str, offer: Offer, at_ns: int) -> Decided:
         """Make a decision by itself."""
         return self.decide_all(event_id, offer, at_ns)[0]
@@ -376,7 +394,7 @@ class Fold:
     @property
     def _salt(self) -> bytes:
         """Of the first version: a unit stays on its side in all of them."""
-        return salt_of(self.policy, self.versions[0].record.seed)
+        return salt_of(self.chain, self.versions[0].record.seed)
 
     def tag_of(self, unit: str) -> str:
         """What the log has of a unit."""
@@ -629,6 +647,8 @@ class Fold:
             self.drop(record.name, at_ns)
         elif kind == RETIRED:
             self.retire(record.retired, at_ns)
+        elif kind == RENAMED:
+            self.rename(record.to, at_ns)
 
     def _replay_promotion(self, record: Promoted, at_ns: int) -> None:
         if self.relearn is None:

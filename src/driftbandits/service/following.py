@@ -44,8 +44,8 @@ class Unreadable(ValueError):
 class Follower(Fold):
     """A configuration on its way through a log."""
 
-    def __init__(self, policy: str, record: Configured) -> None:
-        super().__init__(policy)
+    def __init__(self, chain: str, record: Configured) -> None:
+        super().__init__(chain)
         self.wanted = record
         self.read = Head(0, 0, START)  # of a list, the fold is ahead of it
         self.skipped = 0  # decisions that it cannot read
@@ -57,10 +57,11 @@ class Follower(Fold):
         self, session: Session, *, until: int | None = None, seconds: float | None = None
     ) -> bool:
         """Learn what the log holds, for so long or up to an event; whether that is all of it."""
+        policy = session.policy_of(self.chain)  # where it is in the log, it may be called otherwise
         if self.erasures is None:
-            self.erasures = session.erasures(self.policy)
+            self.erasures = session.erasures(policy)
         deadline = None if seconds is None else time.monotonic() + seconds
-        for event in self.follow(session.all_events(self.policy, after=self.read.seq, page=_PAGE)):
+        for event in self.follow(session.all_events(policy, after=self.read.seq, page=_PAGE)):
             if event.seq == until:
                 return True
             if deadline is not None and time.monotonic() > deadline:
@@ -167,8 +168,9 @@ class Place:
     ) -> bool:
         """Let it learn; from the beginning if events were erased that it may have learned from."""
         follower = self.follower
-        if follower.erasures not in (None, session.erasures(follower.policy)):
-            self.follower = follower = Follower(follower.policy, follower.wanted)
+        erasures = session.erasures(session.policy_of(follower.chain))
+        if follower.erasures not in (None, erasures):
+            self.follower = follower = Follower(follower.chain, follower.wanted)
         return follower.advance(session, until=until, seconds=seconds)
 
 

@@ -88,9 +88,9 @@ class Draws:
         return int(tag(self._salt, f"{what} {place}", self._event_id), 16) / 2.0**64
 
 
-def salt_of(policy: str, seed: int) -> bytes:
+def salt_of(chain: str, seed: int) -> bytes:
     """What makes the draws of a policy its own."""
-    return hashlib.blake2b(f"{seed} {policy}".encode(), digest_size=32).digest()
+    return hashlib.blake2b(f"{seed} {chain}".encode(), digest_size=32).digest()
 
 
 def tag(salt: bytes, what: str, text: str) -> str:

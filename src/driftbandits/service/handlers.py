@@ -15,11 +15,13 @@ from driftbandits import operations, wire
 from driftbandits.operations import PARQUET, PROMETHEUS
 from driftbandits.policies import Policy
 from driftbandits.service import commands, views
+from driftbandits.service.auth import ADMIN
 from driftbandits.service.changing import (
     BeginShadow,
     Configure,
     DropShadow,
     Promote,
+    Rename,
     Restore,
     Retire,
     Shadows,
@@ -209,6 +211,13 @@ def retire(gate: Gate, call: Call) -> Retire:
 @ROUTES.serve(operations.BRING_BACK)
 def bring_back(gate: Gate, call: Call) -> Retire:
     return Retire(call.policy, False, key=call.caller.key)
+
+
+@ROUTES.serve(operations.RENAME)
+def rename(gate: Gate, call: Call) -> Rename:
+    to = call.body.to
+    call.caller.check(ADMIN, to)
+    return Rename(call.policy, to, key=call.caller.key)
 
 
 @ROUTES.serve(operations.SHADOWS)

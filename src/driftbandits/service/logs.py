@@ -24,6 +24,7 @@ from driftbandits.store import (
     ERASED,
     PROMOTED,
     REFUSED,
+    RENAMED,
     RETIRED,
     WITHDRAWN,
     Event,
@@ -74,6 +75,8 @@ def event_answer(event: Event) -> EventAnswer:
         answer.name = record.name
     elif event.kind == RETIRED:
         answer.retired = record.retired
+    elif event.kind == RENAMED:
+        answer.before, answer.name = record.before, record.to
     elif event.kind in (DUPLICATE, CONFLICT, REFUSED):
         answer.what, answer.value = record.what, record.value
     elif event.kind == WITHDRAWN:

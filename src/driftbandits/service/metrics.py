@@ -22,7 +22,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from driftbandits.service.fold import CLIPPED, TOLD, Fold
-from driftbandits.store import CORRECTED, DECISION, DEFAULT, REWARD
+from driftbandits.store import CORRECTED, DECISION, DEFAULT, RENAMED, REWARD
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 MOST_ARMS = 30
@@ -102,6 +102,8 @@ class Metrics:
         """Events by policy, kind and record; the commit itself took so long."""
         self.commits.observe(seconds)
         for policy, kind, record in events:
+            if kind == RENAMED and record.before in self.tallies:
+                self.tallies[policy] = self.tallies.pop(record.before)
             self.tallies[policy].add(kind, record)
 
     def transaction(self, jobs: int, seconds: float) -> None:

@@ -29,7 +29,7 @@ Key = tuple[str, str, int, int]
 
 
 class Followers:
-    """By policy, name, and what they depend on."""
+    """By chain, name, and what they depend on."""
 
     def __init__(self) -> None:
         self._all: dict[Key, Place] = {}
@@ -38,25 +38,25 @@ class Followers:
         self._guard = threading.Lock()
         self._news = threading.Event()
 
-    def of(self, policy: str, name: str, candidate: Candidate) -> Place:
+    def of(self, chain: str, name: str, candidate: Candidate) -> Place:
         """That of a candidate, which begins where it was kept unless it is on its way."""
-        key = policy, name, candidate.seq, candidate.since
+        key = chain, name, candidate.seq, candidate.since
         with self._guard:
             if key not in self._all:
-                self._all[key] = Place(snapshots.unpacked_follower(policy, candidate))
+                self._all[key] = Place(snapshots.unpacked_follower(chain, candidate))
                 self._news.set()
             return self._all[key]
 
-    def forget(self, policy: str, name: str, candidate: Candidate) -> None:
+    def forget(self, chain: str, name: str, candidate: Candidate) -> None:
         """Begin again from what a snapshot has kept, if the candidate is asked for again."""
-        key = policy, name, candidate.seq, candidate.since
+        key = chain, name, candidate.seq, candidate.since
         with self._guard:
             self._all.pop(key, None)
             self._kept.pop(key, None)
 
-    def is_near(self, policy: str, name: str, candidate: Candidate) -> bool:
+    def is_near(self, chain: str, name: str, candidate: Candidate) -> bool:
         """Whether it has been at the end of the log."""
-        place = self._all.get((policy, name, candidate.seq, candidate.since))
+        place = self._all.get((chain, name, candidate.seq, candidate.since))
         return place is not None and place.follower.is_near
 
     def keep(self, fold: Fold, *, erasures: int) -> None:
@@ -65,7 +65,7 @@ class Followers:
         One may have read the log when an erasure was not committed yet.
         """
         for name, candidate in fold.candidates.items():
-            found = self._kept.get((fold.policy, name, candidate.seq, candidate.since))
+            found = self._kept.get((fold.chain, name, candidate.seq, candidate.since))
             if found is not None and found[1] == erasures:
                 kept = candidate._replace(kept=found[2])
                 fold.candidates = {**fold.candidates, name: kept}
@@ -87,38 +87,38 @@ class Followers:
     def _one_round(self, store: Store, folds: Mapping[str, Fold], ending: threading.Event) -> bool:
         """A portion of each; whether all are where their logs end."""
         wanted = [
-            (fold.policy, name, candidate)
+            (fold.chain, name, candidate)
             for fold in list(folds.values())
             for name, candidate in list(fold.candidates.items())
         ]
-        self._let_go(wanted, {fold.policy for fold in list(folds.values())})
+        self._let_go(wanted, {fold.chain for fold in list(folds.values())})
         is_all = True
-        for policy, name, candidate in wanted:
+        for chain, name, candidate in wanted:
             if ending.is_set():
                 break
-            is_all &= self._portion(store, policy, name, candidate)
+            is_all &= self._portion(store, chain, name, candidate)
             time.sleep(_PAUSE_S)
         return is_all
 
-    def _portion(self, store: Store, policy: str, name: str, candidate: Candidate) -> bool:
-        place = self.of(policy, name, candidate)
+    def _portion(self, store: Store, chain: str, name: str, candidate: Candidate) -> bool:
+        place = self.of(chain, name, candidate)
         try:
             with place.lock, store.read() as session:
                 if place.is_taken:
                     return True
                 is_all = place.advance(session, seconds=_PORTION_S)
                 place.follower.is_near |= is_all
-                self._keep_now_and_then(policy, name, candidate, place.follower, is_all)
+                self._keep_now_and_then(chain, name, candidate, place.follower, is_all)
         except Corrupt as error:  # the log was restored from a backup
-            logger.warning("candidate %r of %s begins again: %s", name, policy, error)
-            place.follower = Follower(policy, candidate.record)
+            logger.warning("candidate %r of %s begins again: %s", name, chain, error)
+            place.follower = Follower(chain, candidate.record)
             return True
         return is_all
 
     def _keep_now_and_then(
-        self, policy: str, name: str, candidate: Candidate, follower: Follower, is_all: bool
+        self, chain: str, name: str, candidate: Candidate, follower: Follower, is_all: bool
     ) -> None:
-        key = policy, name, candidate.seq, candidate.since
+        key = chain, name, candidate.seq, candidate.since
         before = self._kept[key][0] if key in self._kept else 0
         news = follower.seq - before
         if follower.is_between_lists and (news >= _KEPT_EVERY or (is_all and before == 0)):
@@ -136,7 +136,7 @@ class Followers:
 
     def _let_go(self, wanted: Iterable[tuple[str, str, Candidate]], known: set[str]) -> None:
         """Of those that learn no longer. A fold that is being made again has said nothing yet."""
-        keys = {(policy, name, one.seq, one.since) for policy, name, one in wanted}
+        keys = {(chain, name, one.seq, one.since) for chain, name, one in wanted}
         with self._guard:
             gone = [key for key in {*self._all, *self._kept} - keys if key[0] in known]
             for key in gone:

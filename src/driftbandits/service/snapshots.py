@@ -16,7 +16,7 @@ import msgspec
 from driftbandits.agent import Agent
 from driftbandits.service.accounts import Accounts
 from driftbandits.service.agreement import Agreement
-from driftbandits.service.fold import CARRIED, FRESH, Candidate, Fold, Pending, Version
+from driftbandits.service.fold import CARRIED, FRESH, Candidate, Fold, Former, Pending, Version
 from driftbandits.service.following import Follower
 from driftbandits.service.kernels import make_policy_ready
 from driftbandits.service.lifting import Lift
@@ -35,7 +35,7 @@ class BadSnapshot(ValueError):
 
 
 class _State(msgspec.Struct, array_like=True):
-    policy: str
+    chain: str
     seq: int
     at_ns: int
     checksum: bytes
@@ -58,6 +58,8 @@ class _State(msgspec.Struct, array_like=True):
     candidates: list[tuple[str, int, int, Configured, int, bytes]] = []
     retired: bool = False
     forgotten: list[tuple[Any, ...]] = []  # as `pending`
+    former: list[tuple[str, int, int]] = []  # names
+    policy: str = ""  # as it is called, if it had another name before
 
 
 class _Following(msgspec.Struct, array_like=True):
@@ -71,7 +73,7 @@ class _Following(msgspec.Struct, array_like=True):
 
 def packed(fold: Fold) -> bytes:
     state = _State(
-        policy=fold.policy,
+        chain=fold.chain,
         seq=fold.seq,
         at_ns=fold.at_ns,
         checksum=fold.checksum,
@@ -94,6 +96,8 @@ def packed(fold: Fold) -> bytes:
         candidates=[(name, *candidate) for name, candidate in fold.candidates.items()],
         retired=fold.retired,
         forgotten=[(event_id, *waiting) for event_id, waiting in fold.forgotten.items()],
+        former=[(one.name, one.seq, one.at_ns) for one in fold.former],
+        policy=fold.policy if fold.former else "",
     )
     content = msgspec.msgpack.encode(state)
     return FORMAT + hashlib.sha256(content).digest() + content
@@ -119,12 +123,12 @@ def packed_follower(follower: Follower) -> bytes:
     return msgspec.msgpack.encode(state)
 
 
-def unpacked_follower(policy: str, candidate: Candidate) -> Follower:
+def unpacked_follower(chain: str, candidate: Candidate) -> Follower:
     """A candidate as far as it has come; where nothing was kept, before its first event."""
     if not candidate.kept:
-        return Follower(policy, candidate.record)
+        return Follower(chain, candidate.record)
     state = msgspec.msgpack.decode(candidate.kept, type=_Following)
-    fold = _unpacked_into(lambda name: Follower(name, candidate.record), state.fold)
+    fold = _unpacked_into(lambda chain: Follower(chain, candidate.record), state.fold)
     assert isinstance(fold, Follower)
     fold.skipped, fold.agreement = state.skipped, Agreement.from_list(state.agreement)
     fold.read, fold.erasures = fold.head, state.erasures
@@ -134,15 +138,15 @@ def unpacked_follower(policy: str, candidate: Candidate) -> Follower:
 def relearned(
     events_after: Callable[[int], Iterable[Event]],
     candidate: Candidate,
-    policy: str,
+    chain: str,
     *,
     until: int,
     erasures: int,
 ) -> Follower:
     """What a candidate makes of a log up to some event, in which so often events were erased."""
-    follower = unpacked_follower(policy, candidate)
+    follower = unpacked_follower(chain, candidate)
     if follower.erasures != erasures:
-        follower = Follower(policy, candidate.record)
+        follower = Follower(chain, candidate.record)
     if follower.read.seq < until:
         for event in follower.follow(events_after(follower.read.seq)):
             if event.seq == until:
@@ -163,7 +167,9 @@ def _unpacked_into(make: Callable[[str], Fold], data: bytes) -> Fold:
     except (msgspec.MsgspecError, ValueError) as error:
         raise BadSnapshot(str(error)) from None
     make_policy_ready(agent.policy)
-    fold = make(state.policy)
+    fold = make(state.chain)
+    if state.former:
+        fold.policy, fold.former = state.policy, [Former(*one) for one in state.former]
     fold.seq, fold.at_ns, fold.checksum = state.seq, state.at_ns, state.checksum
     fold.versions = list(_versions(state))
     fold.agent, fold.began_ns = agent, state.began_ns
@@ -199,8 +205,9 @@ def _versions(state: _State) -> Iterator[Version]:
 
 def digest(fold: Fold) -> str:
     """A fingerprint of everything that decides what this policy will do, and of its comparison."""
+    named = [fold.policy, *fold.former] if fold.former else []
     told = (
-        fold.policy,
+        fold.chain,
         fold.seq,
         fold.at_ns,
         fold.checksum,
@@ -211,7 +218,7 @@ def digest(fold: Fold) -> str:
         [(event_id, waiting[:_DECISIVE]) for event_id, waiting in fold.pending.items()],
         sorted(fold.counts.items()),
         # logs from before there was any of these keep their digests
-        *filter(None, [_refused(fold), _lift(fold), _candidates(fold), fold.retired]),
+        *filter(None, [_refused(fold), _lift(fold), _candidates(fold), fold.retired, named]),
         *([fold.accounts] if fold.accounts.is_used else []),
     )
     return hashlib.sha256(msgspec.msgpack.encode(told)).hexdigest()
@@ -232,23 +239,25 @@ def load(session: Session, policy: str) -> Fold:
     fold.relearn = lambda name: relearned(
         events_after,
         fold.candidates[name],
-        policy,
+        fold.chain,
         until=fold.seq,
         erasures=session.erasures(policy),
     )
-    catch_up(session, fold)
+    catch_up(session, fold, called=policy)
     fold.relearn = None
     return fold
 
 
-def catch_up(session: Session, fold: Fold) -> None:
-    """Fold what the log has gained, chain checked.
+def catch_up(session: Session, fold: Fold, *, called: str) -> None:
+    """Fold what the log of a policy has gained, chain checked.
 
     In small pages: each read shows the database that this process has not paused. A promotion
     raises `Corrupt` here: a snapshot that was kept with it is sooner read.
     """
-    events = session.all_events(fold.policy, after=fold.seq, page=_PAGE)
+    events = session.all_events(called, after=fold.seq, page=_PAGE)
     fold.replay(checked(events, after=fold.head))
+    if fold.policy != called:
+        raise Corrupt(f"policy {called} is called {fold.policy} by its log")
 
 
 def _restored(session: Session, policy: str) -> Fold:
@@ -263,10 +272,11 @@ def _restored(session: Session, policy: str) -> Fold:
         raise Corrupt(
             f"policy {policy} has erased events, and no snapshot that holds what they had taught"
         )
-    return Fold(policy)
+    return Fold(session.chain(policy))
 
 
 def _belongs(session: Session, fold: Fold, policy: str) -> bool:
     """Whether the log continues this state."""
     events = session.events(policy, after=fold.seq - 1, limit=1)
-    return fold.policy == policy and bool(events) and events[0].checksum == fold.checksum
+    is_of_chain = fold.chain == session.chain(policy)
+    return is_of_chain and bool(events) and events[0].checksum == fold.checksum

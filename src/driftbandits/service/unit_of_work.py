@@ -117,6 +117,18 @@ class UnitOfWork:
         self._folds.pop(policy)
         self._broken[policy] = Elsewhere(policy)
 
+    def rename(self, fold: Fold, to: str) -> bool:
+        """Let a policy have another name from here on; False if another one has it."""
+        before = fold.policy
+        self.flush(before)
+        if not self.session.rename(before, to):
+            return False
+        self.touched |= {before, to}
+        self._folds[to] = self._folds.pop(before)
+        self._owners.note(to, self._owners.me.id)
+        self._owners.note(before, leases.NOBODY)
+        return True
+
     def begin_reading(self, policies: Iterable[str]) -> None:
         """Bring folds up to date without a lock."""
         for policy in policies:
@@ -128,19 +140,21 @@ class UnitOfWork:
         if head is None:
             self._folds.pop(policy, None)
             return
+        if fold is not None and fold.chain != self.session.chain(policy):
+            fold = None  # the one that had this name has another
         if fold is not None and fold.head == head:
             return
         try:
-            if fold is None or not self._try_to_catch_up(fold):
+            if fold is None or not self._try_to_catch_up(fold, policy):
                 self._folds[policy] = self._load(policy)
         except Corrupt as error:
             self._folds.pop(policy, None)
             self._broken[policy] = Refused(500, "corrupt_log", f"policy {policy!r}: {error}")
 
-    def _try_to_catch_up(self, fold: Fold) -> bool:
+    def _try_to_catch_up(self, fold: Fold, policy: str) -> bool:
         """Go on with what others have written; False if the fold is not of this log any more."""
         try:
-            snapshots.catch_up(self.session, fold)
+            snapshots.catch_up(self.session, fold, called=policy)
         except (Corrupt, msgspec.DecodeError):  # restored from a backup, or erased meanwhile
             return False
         return True

@@ -130,7 +130,7 @@ class Upkeep:
             Promote(name, CHANGE, begun=candidate.seq)
             for name, fold in self._ours()
             if (candidate := fold.candidates.get(CHANGE)) is not None
-            and followers.is_near(name, CHANGE, candidate)
+            and followers.is_near(fold.chain, CHANGE, candidate)
         ]
 
     def _retention(self, days: float) -> list[Command]:

@@ -73,12 +73,13 @@ class _Replay:
     def __init__(self, session: Session, policy: str, archive: Path | None) -> None:
         self._session = session
         self._policy = policy
-        self._archive = None if archive is None else folder_of(archive, policy)
+        self._chain = session.chain(policy)
+        self._archive = None if archive is None else folder_of(archive, self._chain)
         self._folds_all = self._archive is not None  # and not only what follows the foundation
         self._snapshots = {snapshot.seq: snapshot for snapshot in session.snapshots(policy)}
         kept = self._snapshots.values()
         self._start = max((s.seq for s in kept if s.is_foundation), default=0)
-        self.fold = Fold(policy)
+        self.fold = Fold(self._chain)
         self._candidates: dict[str, Candidate] = {}  # as snapshots have them, the last of each
         self.seen = 0
         self.faults: list[str] = []
@@ -97,19 +98,21 @@ class _Replay:
         self._check_candidates()
         if end != head:
             raise Corrupt(f"the log ends at event {head.seq}, which is not where its head is")
+        if self.fold.policy != self._policy:
+            self.faults.append(f"the log says that it is called {self.fold.policy}")
         if self.fold.differences:
             self.faults.append(f"{self.fold.differences} events come out otherwise when replayed")
 
     def _events_after(self, seq: int) -> Iterable[Event]:
         if self._archive is None or seq:
             return self._session.all_events(self._policy, after=seq)
-        archived = archives.read(self._archive, self._policy)
+        archived = archives.read(self._archive, self._chain)
         return archives.with_archive(self._session.all_events(self._policy), archived)
 
     def _relearned(self, candidate: Candidate, until: int) -> Follower:
         erasures = self._session.erasures(self._policy)
         return snapshots.relearned(
-            self._events_after, candidate, self._policy, until=until, erasures=erasures
+            self._events_after, candidate, self._chain, until=until, erasures=erasures
         )
 
     def _take(self, event: Event) -> None:
@@ -147,7 +150,7 @@ class _Replay:
             now = self.fold.candidates.get(name)
             if not candidate.kept or now is None or now.since != candidate.since:
                 continue
-            told = snapshots.unpacked_follower(self._policy, candidate)
+            told = snapshots.unpacked_follower(self._chain, candidate)
             if told.erasures != self._session.erasures(self._policy) or (
                 candidate.since != candidate.seq and self._archive is not None
             ):

@@ -83,7 +83,12 @@ def summary(fold: Fold) -> wire.PolicySummary:
         pending=len(fold.pending),
         counts=counts(fold),
         retired=fold.retired,
+        chain=_chain(fold),
     )
+
+
+def _chain(fold: Fold) -> str | None:
+    return None if fold.chain == fold.policy else fold.chain
 
 
 def policy_answer(fold: Fold, followers: Followers) -> wire.PolicyAnswer:
@@ -112,6 +117,8 @@ def policy_answer(fold: Fold, followers: Followers) -> wire.PolicyAnswer:
         change=_change(fold, followers),
         retired=fold.retired,
         shadows=shadow_answers(fold, followers),
+        chain=_chain(fold),
+        former_names=[wire.FormerName(one.name, clock_text(one.at_ns)) for one in fold.former],
     )
 
 
@@ -120,7 +127,7 @@ def _change(fold: Fold, followers: Followers) -> wire.Change | None:
     candidate = fold.candidates.get(CHANGE)
     if candidate is None:
         return None
-    follower = followers.of(fold.policy, CHANGE, candidate).follower
+    follower = followers.of(fold.chain, CHANGE, candidate).follower
     return wire.Change(
         how=RELEARNED,
         version=fold.version.record.version + 1,
@@ -141,7 +148,7 @@ def shadow_answers(fold: Fold, followers: Followers) -> list[wire.ShadowAnswer]:
 def _shadow(fold: Fold, name: str, followers: Followers) -> wire.ShadowAnswer:
     """Without waiting for its turn: it may be an event further here than there."""
     candidate = fold.candidates[name]
-    record, follower = candidate.record, followers.of(fold.policy, name, candidate).follower
+    record, follower = candidate.record, followers.of(fold.chain, name, candidate).follower
     seen = follower.agreement
     played = seen.played_value
     return wire.ShadowAnswer(

@@ -27,6 +27,7 @@ from driftbandits.store.events import (
     LATE,
     PROMOTED,
     REFUSED,
+    RENAMED,
     RETIRED,
     REWARD,
     START,
@@ -42,6 +43,7 @@ from driftbandits.store.events import (
     StoreError,
     StoreUnavailable,
     checked,
+    first_name,
 )
 from driftbandits.store.opening import open
 from driftbandits.store.session import LAST_CHARACTER, Session, Store
@@ -60,6 +62,7 @@ __all__ = [
     "LATE",
     "PROMOTED",
     "REFUSED",
+    "RENAMED",
     "RETIRED",
     "REWARD",
     "START",
@@ -79,6 +82,7 @@ __all__ = [
     "archives",
     "backup",
     "checked",
+    "first_name",
     "leases",
     "open",
 ]

@@ -66,7 +66,7 @@ def _write_file(folder: Path, events: list[Event]) -> None:
     write_whole(folder / name, file.getvalue())
 
 
-def read(folder: Path, policy: str) -> Iterator[Event]:
+def read(folder: Path, chain: str) -> Iterator[Event]:
     """Every event of an archive in order, a file at a time."""
     import polars
 
@@ -78,7 +78,7 @@ def read(folder: Path, policy: str) -> Iterator[Event]:
             raise Corrupt(f"{path} cannot be read: {error}") from error
         if not events or (events[0].seq, events[-1].seq) != (first, last):
             raise Corrupt(f"{path} does not hold the events that its name says")
-        if any(event.policy != policy for event in events):
+        if any(event.policy != chain for event in events):
             raise Corrupt(f"{path} is the archive of another policy")
         yield from events
 

@@ -11,6 +11,7 @@ CONFIGURED, DECISION, CORRECTED = "configured", "decision", "corrected"
 REWARD, DEFAULT, LATE, WITHDRAWN = "reward", "default", "late", "withdrawn"
 DUPLICATE, CONFLICT, REFUSED, ERASED = "duplicate", "conflict", "refused", "erased"
 BEGUN, PROMOTED, DROPPED, RETIRED = "begun", "promoted", "dropped", "retired"
+RENAMED = "renamed"
 
 SLOTS = {DECISION: 1, REWARD: 2, DEFAULT: 2, WITHDRAWN: 2, LATE: 3, CORRECTED: 4}
 """An event_id has at most one event in each slot; the other kinds may repeat."""
@@ -22,6 +23,7 @@ ERASED_ID = "~"
 """What the token begins with that stands for an erased event_id; no event_id does."""
 
 _SALT_SIZE = 16
+_ANEW = "~"  # no name has it
 
 
 class StoreError(Exception):
@@ -60,7 +62,7 @@ class NewEvent(NamedTuple):
 class Event(NamedTuple):
     """One line of a policy's log. After an erasure body and salt are empty, the rest stays."""
 
-    policy: str
+    policy: str  # its chain name
     seq: int
     at_ns: int
     kind: str
@@ -111,19 +113,29 @@ class Key(NamedTuple):
     revoked_ns: int  # 0: valid
 
 
+def chain_name(policy: str, *, of: int) -> str:
+    """What the log of the first policy of some name is called for good, and of later ones."""
+    return policy if of == 1 else f"{policy}{_ANEW}{of}"
+
+
+def first_name(chain: str) -> str:
+    """What the policy of a chain was called when it was made."""
+    return chain.partition(_ANEW)[0]
+
+
 def content_digest(salt: bytes, event_id: str, body: bytes) -> bytes:
     """Salted, so that it says nothing about an event whose salt is gone."""
     return hashlib.blake2b(event_id.encode() + b"\0" + body, digest_size=16, key=salt).digest()
 
 
 def link_checksum(
-    previous: bytes, policy: str, seq: int, at_ns: int, kind: str, digest: bytes
+    previous: bytes, chain: str, seq: int, at_ns: int, kind: str, digest: bytes
 ) -> bytes:
-    text = f"{policy} {seq} {at_ns} {kind} ".encode()
+    text = f"{chain} {seq} {at_ns} {kind} ".encode()
     return hashlib.blake2b(previous + text + digest, digest_size=16).digest()
 
 
-def chained(policy: str, head: Head, new_events: Sequence[NewEvent]) -> list[Event]:
+def chained(chain: str, head: Head, new_events: Sequence[NewEvent]) -> list[Event]:
     """The new_events as events that follow `head`."""
     seq, _, checksum = head
     salts = os.urandom(_SALT_SIZE * len(new_events))
@@ -132,8 +144,8 @@ def chained(policy: str, head: Head, new_events: Sequence[NewEvent]) -> list[Eve
         seq += 1
         salt = salts[_SALT_SIZE * i : _SALT_SIZE * (i + 1)]
         digest = content_digest(salt, event_id, body)
-        checksum = link_checksum(checksum, policy, seq, at_ns, kind, digest)
-        events.append(Event(policy, seq, at_ns, kind, event_id, body, salt, digest, checksum))
+        checksum = link_checksum(checksum, chain, seq, at_ns, kind, digest)
+        events.append(Event(chain, seq, at_ns, kind, event_id, body, salt, digest, checksum))
     return events
 
 

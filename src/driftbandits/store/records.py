@@ -129,6 +129,14 @@ class Retired(Record):
     key: str
 
 
+class Renamed(Record):
+    """From here on the policy is called otherwise; its chain keeps the name that it has."""
+
+    before: str
+    to: str
+    key: str
+
+
 _encoder = msgspec.msgpack.Encoder()
 _KINDS: dict[str, type[Record]] = {
     "configured": Configured,
@@ -146,6 +154,7 @@ _KINDS: dict[str, type[Record]] = {
     "promoted": Promoted,
     "dropped": Dropped,
     "retired": Retired,
+    "renamed": Renamed,
 }
 _decoders = {kind: msgspec.msgpack.Decoder(type_) for kind, type_ in _KINDS.items()}
 

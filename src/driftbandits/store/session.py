@@ -21,7 +21,9 @@ from driftbandits.store.events import (
     NewEvent,
     Snapshot,
     StoreError,
+    chain_name,
     chained,
+    first_name,
 )
 
 SCHEMA_VERSION = 1
@@ -49,7 +51,10 @@ SCHEMA = (
         pid BIGINT NOT NULL, until_ms BIGINT NOT NULL)""",
 )
 # What a store of an earlier release does not have, and does not mind.
-_LATER_COLUMNS = (("policy", "owner", "{text} NOT NULL DEFAULT ''"),)
+_LATER_COLUMNS = (
+    ("policy", "owner", "{text} NOT NULL DEFAULT ''"),
+    ("policy", "chain", "{text} NOT NULL DEFAULT ''"),  # '': the same as its name
+)
 
 _EVENT_COLUMNS = "seq, at_ns, kind, event_id, body, salt, digest, checksum"
 LAST_CHARACTER = "\U0010ffff"
@@ -64,6 +69,7 @@ class _PolicyRow(NamedTuple):
     head: Head
     erasures: int
     owner: str
+    chain: str
 
 
 class Outline(NamedTuple):
@@ -126,13 +132,63 @@ class Session(ABC):
     def policies(self) -> list[str]:
         return [name for (name,) in self.run("SELECT name FROM policy ORDER BY name")]
 
-    def create(self, policy: str) -> None:
-        """Give a policy an empty log; nothing happens if it has one."""
-        self.run(
+    def create(self, policy: str, *, chain: str | None = None) -> None:
+        """Give a policy an empty log; nothing happens if it has one.
+
+        Its chain is one that no policy has or had, unless it is the copy of another's.
+        """
+        number = self._take_name(policy)
+        if number is None:
+            return
+        if chain is None:
+            chain = self._new_chain(policy)
+        if chain != policy:
+            self.run("UPDATE policy SET chain = ? WHERE number = ?", (chain, number))
+
+    def _take_name(self, policy: str) -> int | None:
+        """A row of that name, for which others wait until the end; None if there is one."""
+        rows = self.run(
             "INSERT INTO policy (name, head, at_ns, checksum, erasures) VALUES (?, 0, 0, ?, 0) "
-            "ON CONFLICT (name) DO NOTHING",
+            "ON CONFLICT (name) DO NOTHING RETURNING number",
             (policy, START),
         )
+        return next((number for (number,) in list(rows)), None)
+
+    def _new_chain(self, policy: str) -> str:
+        """Asked for when the name is taken: whoever had it before has committed another one."""
+        rows = self.run("SELECT chain FROM policy WHERE chain <> ''")
+        used = [chain for (chain,) in rows if first_name(chain) == policy]
+        of = 1
+        while chain_name(policy, of=of) in used:
+            of += 1
+        return chain_name(policy, of=of)
+
+    def rename(self, policy: str, to: str) -> bool:
+        """Call a locked policy otherwise; its chain stays. False if there is one of that name."""
+        number = self._take_name(to)
+        if number is None:
+            return False
+        self.run("DELETE FROM policy WHERE number = ?", (number,))
+        row = self._existing(policy)
+        self.run(
+            "UPDATE policy SET name = ?, chain = ? WHERE number = ?", (to, row.chain, row.number)
+        )
+        self._rows[to] = self._rows.pop(policy)
+        return True
+
+    def chain(self, policy: str) -> str:
+        """What its checksums, tokens, draws and archives know a policy by, whatever its name."""
+        return self._existing(policy).chain
+
+    def policy_of(self, chain: str) -> str:
+        """What the policy of a chain is called at present."""
+        for sql in (
+            "SELECT name FROM policy WHERE name = ? AND chain = ''",
+            "SELECT name FROM policy WHERE chain = ?",
+        ):
+            for (name,) in self.run(sql, (chain,)):
+                return str(name)
+        raise StoreError(f"there is no policy whose chain is {chain!r} in the store")
 
     def lock(self, policies: Iterable[str]) -> None:
         """Until the end nobody else can append to those of these policies that exist."""
@@ -164,12 +220,13 @@ class Session(ABC):
 
     def _read_rows(self, policies: Sequence[str], suffix: str) -> None:
         rows = self.run_for_names(
-            "SELECT name, number, head, at_ns, checksum, erasures, owner FROM policy "
+            "SELECT name, number, head, at_ns, checksum, erasures, owner, chain FROM policy "
             f"WHERE {{names}}{suffix}",
             policies,
         )
-        for name, number, seq, at_ns, checksum, erasures, owner in rows:
-            self._rows[name] = _PolicyRow(number, Head(seq, at_ns, checksum), erasures, owner)
+        for name, number, seq, at_ns, checksum, erasures, owner, chain in rows:
+            head = Head(seq, at_ns, checksum)
+            self._rows[name] = _PolicyRow(number, head, erasures, owner, chain or name)
 
     def _existing(self, policy: str) -> _PolicyRow:
         row = self._row(policy)
@@ -186,12 +243,11 @@ class Session(ABC):
 
     def append_all(self, new_events: Mapping[str, Sequence[NewEvent]]) -> None:
         """The same for several policies, in as few statements."""
-        self._insert_all(
-            {
-                policy: chained(policy, self._existing(policy).head, new)
-                for policy, new in new_events.items()
-            }
-        )
+        events_of = {}
+        for policy, new in new_events.items():
+            row = self._existing(policy)
+            events_of[policy] = chained(row.chain, row.head, new)
+        self._insert_all(events_of)
 
     def insert(self, policy: str, events: Sequence[Event]) -> None:
         """Add events that were written elsewhere, and go on from the head, as they are."""
@@ -224,7 +280,7 @@ class Session(ABC):
             f"SELECT {_EVENT_COLUMNS} FROM event WHERE policy = ? AND seq > ? ORDER BY seq LIMIT ?",
             (row.number, after, limit),
         )
-        return [Event(policy, *values) for values in rows]
+        return [Event(row.chain, *values) for values in rows]
 
     def all_events(self, policy: str, *, after: int = 0, page: int = 1000) -> Iterator[Event]:
         """Every event with a seq above `after`, read a page at a time."""
@@ -263,14 +319,15 @@ class Session(ABC):
             {number: list(ids) for number, ids in asked.items() if ids},
         ):
             policy, event_id = asked[number][values[3]]
-            found.setdefault((policy, event_id), {})[slot] = Event(policy, *values)
+            event = Event(self.chain(policy), *values)
+            found.setdefault((policy, event_id), {})[slot] = event
         return {at: Known(of.get(4, of.get(1)), of.get(2), of.get(3)) for at, of in found.items()}
 
     # -- erasure ---------------------------------------------------------------------------------
 
     def token(self, policy: str, event_id: str) -> str:
         """What stands for an erased event_id: enough to recognise it, too little to read it."""
-        text = f"{policy}\0{event_id}".encode()
+        text = f"{self.chain(policy)}\0{event_id}".encode()
         return ERASED_ID + hashlib.blake2b(text, digest_size=16, key=self._secret).hexdigest()
 
     def matching(self, policy: str, *, first: str, last: str, until: int, limit: int) -> list[int]:

@@ -7,11 +7,11 @@ const FEW = 8;
 const MOST_PARTS = 5;
 const whole = new Set(); // decisions whose arms are all shown
 
-export function showDecisions(policy, decisions) {
+export function showDecisions(log, decisions) {
   const list = byId("decisions");
   const old = new Map([...list.children].map((item) => [item.dataset.id, item]));
   const items = decisions.map((decision, i) => {
-    const id = `${policy} ${decision.seq}`; // an event_id is one policy's own
+    const id = `${log} ${decision.seq}`; // an event_id is one policy's own
     const before = old.get(id);
     const text = JSON.stringify(decision.outcome);
     if (before !== undefined && before.dataset.outcome === text) return before;

@@ -18,8 +18,8 @@ const DAY_MS = 86400000;
 const seen = {
   policies: [],
   wanted: "", // the name of a policy; empty: the first
-  watched: new Map(), // policy -> [{ at, decisions, rewards }] of the last minute
-  open: null, // { policy, detail, minutes, decisions, samples, askedAt }
+  watched: new Map(), // by its log: [{ at, decisions, rewards }] of the last minute
+  open: null, // { policy, log, detail, minutes, decisions, samples, askedAt }
   range: RANGES.at(-1),
   paused: false,
   answeredAt: 0,
@@ -64,14 +64,18 @@ async function ask() {
   if (!seen.paused && !document.hidden) timer = setTimeout(ask, Math.min(wait, SLOWEST_MS));
 }
 
+/** Names may be given anew, and what one has seen of a log must not be taken for another's. */
+const logOf = ({ policy, chain }) => chain ?? policy;
+
 function watch(policies) {
   const at = Date.now();
   seen.policies = policies;
   const watched = new Map();
-  for (const { policy, counts } of policies) {
-    const before = (seen.watched.get(policy) ?? []).filter((one) => at - one.at <= RATE_OVER_MS);
+  for (const summary of policies) {
+    const { counts } = summary;
+    const before = (seen.watched.get(logOf(summary)) ?? []).filter((one) => at - one.at <= RATE_OVER_MS);
     const rewards = counts.rewards + counts.defaults;
-    watched.set(policy, [...before, { at, decisions: counts.decisions, rewards }]);
+    watched.set(logOf(summary), [...before, { at, decisions: counts.decisions, rewards }]);
   }
   seen.watched = watched;
 }
@@ -82,10 +86,13 @@ async function look(mine) {
   const found = seen.policies.find(({ policy }) => name === "" || policy === name);
   if (found === undefined) {
     seen.open = null;
-    return name === "" ? null : `There is no policy ${name}.`;
+    const renamed = seen.policies.find(({ chain }) => chain === name);
+    const hint = renamed === undefined ? "" : ` The one that was called so is ${renamed.policy} now.`;
+    return name === "" ? null : `There is no policy ${name}.${hint}`;
   }
   const { policy, seq } = found;
-  const old = seen.open?.policy === policy ? seen.open : null;
+  const log = logOf(found);
+  const old = seen.open?.log === log && seen.open.policy === policy ? seen.open : null;
   if (old !== null && old.detail.seq === seq && Date.now() - old.askedAt < REFRESH_MS) return null;
   const path = `/v1/policies/${encodeURIComponent(policy)}`;
   try {
@@ -98,7 +105,7 @@ async function look(mine) {
     ]);
     if (mine !== turn) return null;
     seen.open = {
-      policy, detail, lift,
+      policy, log, detail, lift,
       versions: versions.versions,
       decisions: explanations.decisions,
       historySeq: history.seq,
@@ -202,15 +209,15 @@ const example = () => [
 ].join(" \\\n");
 
 function showOpen() {
-  const { detail, minutes, arms, lift, versions, samples, decisions, policy } = seen.open;
+  const { detail, minutes, arms, lift, versions, samples, decisions, log } = seen.open;
   const now = Math.max(Date.now(), Date.parse(detail.at));
-  showPolicy({ detail, minutes, arms, lift, versions, now, range: seen.range, rates: rates(policy), samples });
-  showDecisions(policy, decisions);
+  showPolicy({ detail, minutes, arms, lift, versions, now, range: seen.range, rates: rates(log), samples });
+  showDecisions(log, decisions);
 }
 
 /** Per minute, as watched; null until enough time has passed to tell. */
-function rates(policy) {
-  const samples = seen.watched.get(policy) ?? [];
+function rates(log) {
+  const samples = seen.watched.get(log) ?? [];
   if (samples.length < 2) return null;
   const [first, last] = [samples[0], samples.at(-1)];
   const minutes = (last.at - first.at) / 60000;
@@ -240,10 +247,11 @@ function entry(policy) {
       element("span", { class: "policy-name" }, policy), element("span", { class: "policy-facts" })));
 }
 
-function updated(item, { policy, name, mode, pending }) {
-  const pace = rates(policy);
+function updated(item, summary) {
+  const { policy, name, mode, pending, retired } = summary;
+  const pace = rates(logOf(summary));
   const facts = [
-    name, ...(mode === "online" ? [] : [mode]),
+    name, ...(mode === "online" ? [] : [mode]), ...(retired ? ["retired"] : []),
     pace === null ? "…" : `${plain(pace.decisions)}/min`, `${count(pending)} pending`,
   ].join(" · ");
   const [link, told] = [item.firstChild, item.querySelector(".policy-facts")];
