@@ -728,7 +728,8 @@ def test_a_name_that_is_given_anew_is_not_taken_for_the_old_one(
             configure(service, "news", epsilon=0.1)
             for number in range(3):
                 decide(service, "news", number)
-            expect(page.locator("#decisions .event")).to_have_text(["visit-2", "visit-1", "visit-0"])
+            last = ["visit-2", "visit-1", "visit-0"]
+            expect(page.locator("#decisions .event")).to_have_text(last)
             assert tile(page, "Decisions").endswith("\n3 in all")
             expect(page.locator("#kind")).not_to_contain_text("called")
             page.get_by_role("link", name="news-2025").click()
