@@ -9,7 +9,15 @@ from collections.abc import Callable
 
 from driftbandits.estimator.model import DISCOUNT, POOL, WINDOW
 from driftbandits.policies import ALIASES, ROWS, UCB, Row, takes
-from driftbandits.policies.scoring import CONSTANT, GREEDY, PERTURBED, POSTERIOR, SCALED, WEIGHTED
+from driftbandits.policies.scoring import (
+    AUGMENTED,
+    CONSTANT,
+    GREEDY,
+    PERTURBED,
+    POSTERIOR,
+    SCALED,
+    WEIGHTED,
+)
 
 Kind = Callable[[str], bool]
 
@@ -130,6 +138,11 @@ def perturbed(name: str) -> bool:
     return row_of(name).score == PERTURBED
 
 
+def augmented(name: str) -> bool:
+    """Draws from the posterior itself, whose spread is what it is."""
+    return row_of(name).score == AUGMENTED
+
+
 def scaled(name: str) -> bool:
     return row_of(name).score == SCALED
 
@@ -172,7 +185,7 @@ def for_drift(name: str) -> bool:
 
 
 optimistic = either(pooled, of_the_predictor)
-samples_parameters = either(posterior, perturbed)
+samples_parameters = either(posterior, perturbed, augmented)
 randomised = either(samples_parameters, scaled, weighted)
 without_bonus = either(indifferent, greedy, weighted)
 projected = no(

@@ -575,7 +575,7 @@ counts_on_the_horizon = either(
         either(kinds.windowed, kinds.self_concordant, kinds.local, kinds.draws_windows),
     ),
 )
-confident = both(bounded, no(kinds.for_fixed_arms))
+confident = both(bounded, no(either(kinds.for_fixed_arms, kinds.augmented)))
 
 
 # Where a changed argument must be felt (`base` is what it is changed from); elsewhere it must not.

@@ -282,6 +282,8 @@ class Reference:
         if kinds.of_the_predictor(self.name):
             wide = np.sqrt(self.d / 2 * np.log(1 + 2 * n / self.d) + np.log(1 / self.delta))
             return self.m / 2 / self.c * wide
+        if kinds.augmented(self.name):
+            return self.k
         d, L, lam, S, k = self.d, self.longest, self.lam, self.S, self.k
         if kinds.local(self.name):
             # written for L = 1 in the source; for another L, actions and parameter are rescaled
@@ -338,7 +340,7 @@ class Reference:
         V = self.design(clock, played)
         C = self.design(clock, played, power=2) if self.memory == "discount" else V
         J = self.curvature(clock, played, theta_hat)
-        if kinds.posterior(self.name):
+        if kinds.posterior(self.name) or kinds.augmented(self.name):
             return np.linalg.inv(J)
         if kinds.perturbed(self.name):
             return np.linalg.inv(J) @ C @ np.linalg.inv(J)

@@ -37,6 +37,7 @@ PUBLISHED = {
     "GLM-TSL": {"posterior"},
     "SW-GLM-TSL": {"windowed", "posterior"},
     "D-GLM-TSL": {"discounted", "posterior"},
+    "PG-TS": {"augmented"},
     "GLM-FPL": {"perturbed"},
     "SW-GLM-FPL": {"windowed", "perturbed"},
     "D-GLM-FPL": {"discounted", "perturbed"},

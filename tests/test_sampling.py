@@ -7,6 +7,7 @@ of seeds decide from one and the same state.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import numpy as np
 import pytest
@@ -27,12 +28,14 @@ LENGTHS = 0.7 - 0.28 * np.cos(ANGLES + 0.46)  # the better a direction, the shor
 ACTIONS = np.column_stack([np.cos(ANGLES), np.sin(ANGLES)]) * LENGTHS[:, None]
 SAMPLERS = kinds.both(kinds.randomised, kinds.no(kinds.weighted))
 """Whose draws follow from means and widths."""
+GRID_STEP = 0.02
 
 
 def arguments_of(name: str) -> dict:
     memory = kinds.memory_of(name, window=25, discount=0.95)
     # scales at which several directions are likely
-    scale = 1.0 if kinds.scaled(name) else 0.3 if kinds.linear(name) else 0.15
+    of_its_own = kinds.scaled(name) or kinds.augmented(name)
+    scale = 1.0 if of_its_own else 0.3 if kinds.linear(name) else 0.15
     return {"dim": 2, "bonus_scale": scale, **memory, **centred(name)}
 
 
@@ -78,7 +81,24 @@ class Law:
         if kinds.posterior(self.oracle.name):
             J = self.oracle.curvature(ROUNDS, self.played, self.theta_hat)
             return self.rng.multivariate_normal(self.theta_hat, self.scale**2 * np.linalg.inv(J))
+        if kinds.augmented(self.oracle.name):
+            place = self.rng.choice(len(self.grid), p=self.density)
+            return self.grid[place] + self.rng.uniform(-0.5, 0.5, size=2) * GRID_STEP
         return self.refitted()
+
+    @cached_property
+    def grid(self) -> np.ndarray:
+        line = np.arange(-8, 8, GRID_STEP)
+        return np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
+
+    @cached_property
+    def density(self) -> np.ndarray:
+        """The posterior by its definition, on the grid."""
+        A, x, _ = self.oracle.weighted(ROUNDS, self.played)
+        z = self.grid @ A.T
+        logs = (x * z - np.logaddexp(0, z)).sum(axis=1)
+        logs -= self.oracle.lam / 2 * (self.grid**2).sum(axis=1)
+        return special.softmax(logs)
 
     def refitted(self) -> np.ndarray:
         """A fit to rewards that were really perturbed, one by one, and to a perturbed ridge."""

@@ -8,6 +8,7 @@ from driftbandits.estimator.model import DISCOUNT, EVERYTHING, POOL, SINCE_RESTA
 from driftbandits.policies import ALIASES, ROWS
 from driftbandits.policies.catalogue import Row
 from driftbandits.policies.scoring import (
+    AUGMENTED,
     CONSTANT,
     GREEDY,
     OPTIMISTIC,
@@ -34,6 +35,7 @@ _SCORES = {
     SCALED: "a·theta + z ‖a‖, z drawn once a round",
     POSTERIOR: "mu(a·theta~), theta~ drawn from a normal law about the estimate",
     PERTURBED: "mu(a·theta~), theta~ fitted to rewards with noise added",
+    AUGMENTED: "mu(a·theta~), theta~ drawn from the posterior itself, by Polya-Gamma augmentation",
     WEIGHTED: "the mean; arms are drawn by exponential weights instead",
 }
 _RADII = {
@@ -63,6 +65,8 @@ _GOOD_FOR = {
     "random": "a yardstick, and collecting logs that can judge any policy",
     "LogisticUCB": "a world that is known to stay as it is",
     "GLOC": "a world that stays as it is, where memory must not grow; its bonus is wide",
+    "PG-TS": "studies of up to a few thousand rounds, with yes or no rewards or ratings: the "
+    "posterior without an approximation, at a pass over all rows for every sample",
     "LinUCB": "the same, cheap, where rewards are nearly linear in the features",
     "SW-GLUCB": "jumps about as often as `changes` in `horizon` says",
     "D-GLUCB": "jumps and drifts whose pace is about known",

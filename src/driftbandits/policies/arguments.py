@@ -166,8 +166,12 @@ def _with_bonus(row: Row) -> bool:
 
 
 def _by_count(row: Row) -> bool:
-    """An index of counts needs no bound on the parameter, and no confidence."""
     return row.radius == "count"
+
+
+def _confident(row: Row) -> bool:
+    """An index of counts or a posterior needs no bound on the parameter, and no confidence."""
+    return not _pooled(row) and row.radius not in ("count", "posterior")
 
 
 def _tests_arms(row: Row) -> bool:
@@ -190,9 +194,9 @@ USED_BY: Mapping[str, Callable[[Row], bool]] = {
         (row.memory in (WINDOW, DISCOUNT) and row.adaptation == "none") or _tests_arms(row)
     ),
     "lam": _informed,
-    "S": lambda row: _informed(row) and not _pooled(row) and not _by_count(row),
+    "S": lambda row: _informed(row) and _confident(row),
     "L": lambda row: not _pooled(row),
-    "delta": lambda row: _with_bonus(row) and not _pooled(row) and not _by_count(row),
+    "delta": lambda row: _with_bonus(row) and _confident(row),
     "bonus_scale": _with_bonus,
     "intercept": _informed,
     "centre": _informed,

@@ -15,6 +15,7 @@ from driftbandits.estimator.model import (
 )
 from driftbandits.policies.adaptations import ADAPTATIONS, arm_tests
 from driftbandits.policies.scoring import (
+    AUGMENTED,
     CONSTANT,
     GREEDY,
     OPTIMISTIC,
@@ -87,7 +88,7 @@ _FIXED_ARMS = (
 _CHANGE_TEST = "forgets what is before a detected change, docs/decisions/0007"
 
 _VOTES = 64
-_REFITTED_VOTES = 8  # each costs a fit
+_REFITTED_VOTES = 8  # each costs a fit, or a pass over all rows
 
 ROWS: Mapping[str, Row] = {
     "SW-GLUCB": Row(WINDOW, False, UCB, f"{_PAPER}, Algorithm 1"),
@@ -217,6 +218,15 @@ ROWS: Mapping[str, Row] = {
     ),
     "D-GLM-TSL": Row(
         DISCOUNT, False, POSTERIOR, f"{_GLM_SAMPLING}; discounted, a heuristic", votes=_VOTES
+    ),
+    "PG-TS": Row(
+        EVERYTHING,
+        False,
+        AUGMENTED,
+        "Dumitrascu, Feng, Engelhardt (2018), PG-TS: Improved Thompson Sampling for Logistic "
+        "Contextual Bandits; sweeps begin at a draw from Laplace's approximation",
+        "posterior",
+        votes=_REFITTED_VOTES,
     ),
     "GLM-FPL": Row(EVERYTHING, False, PERTURBED, _GLM_SAMPLING, votes=_REFITTED_VOTES),
     "SW-GLM-FPL": Row(

@@ -14,6 +14,8 @@ NORMALS = place(2)
 """The normal numbers of a round use the streams from twice this on."""
 ARM_DRAWS = place(4)
 """The draws of single arms use the streams from this on: no policy needs both."""
+KEYS = place(1 << 20)
+"""From this on are streams whose numbers are seeds of their own, see `key_of`."""
 
 
 @inlined
@@ -44,6 +46,12 @@ def normal(seed: int, t: int, number: int) -> float:
     stream = 2 * (NORMALS + number)
     length = math.sqrt(-2.0 * math.log1p(-uniform(seed, t, stream)))
     return length * math.cos(2.0 * math.pi * uniform(seed, t, stream + 1))
+
+
+@internal
+def key_of(seed: int, t: int, number: int) -> int:
+    """A seed that is a function of (seed, round, number) alone, for draws by the thousand."""
+    return int(uniform(seed, t, KEYS + number) * 9007199254740992.0)
 
 
 @inlined

@@ -31,8 +31,7 @@ from driftbandits.policies.scoring import (
     ACCEPTED,
     CONSTANT,
     GREEDY,
-    PERTURBED,
-    POSTERIOR,
+    SAMPLED,
     SCALED,
     WEIGHTED,
     bonus_factor,
@@ -145,7 +144,7 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         elif not believing:
             if special and scoring.project_in_curvature:
                 project_in_curvature(model, state)
-            if special and scoring.score in (POSTERIOR, PERTURBED):
+            if special and scoring.score in SAMPLED:
                 make_sampling_matrices(model, scoring, state)
             elif is_small and scoring.score not in (GREEDY, CONSTANT, WEIGHTED):
                 make_bonus_matrix(scoring, state)
@@ -159,7 +158,7 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
                 pool.measure(model, scoring, state, actions, table)
                 score_measured(model, scoring, state, wide, actions, table)
             else:
-                has_matrix = special and scoring.score in (POSTERIOR, PERTURBED)
+                has_matrix = special and scoring.score in SAMPLED
                 measure(model, scoring, state, has_matrix, actions, table)
                 score_measured(model, scoring, state, wide, actions, table)
         else:

@@ -22,6 +22,8 @@ PERTURBED  the root of g(theta) = b + A C^1/2 z, where C = sum w_s^2 a_s a_s' + 
            every reward enters the score equation only through b, so one draw stands for all of
            them. The ridge counts as d more rows sqrt(lam/c) e_j, without which a direction that
            was never played would never be explored.
+AUGMENTED  theta_hat + A (theta - theta_hat), where theta is drawn from the posterior, see
+           augmentation.py
 """
 
 from __future__ import annotations
@@ -51,9 +53,10 @@ from driftbandits.linalg import (
     sandwich,
 )
 from driftbandits.policies.adaptations.exponential import draw_arm
-from driftbandits.policies.chance import MIXTURE, TAKEN, TIES, normal, pick, uniform
+from driftbandits.policies.augmentation import sweep
+from driftbandits.policies.chance import MIXTURE, TAKEN, TIES, key_of, normal, pick, uniform
 from driftbandits.policies.curvature import sum_at
-from driftbandits.policies.scoring import PERTURBED, POSTERIOR, SCALED, WEIGHTED, Scoring
+from driftbandits.policies.scoring import AUGMENTED, PERTURBED, SCALED, WEIGHTED, Scoring
 
 _SMALLEST_SHARE = 2.0**-53
 _MOST_STEPS = 1000
@@ -69,7 +72,7 @@ def make_sampling_matrices(model: Model, scoring: Scoring, state: State) -> None
     else:  # the sums of a large model have no J
         sum_at(model, state, state.theta_hat)
     _factorise(model, scratch.J, scratch.factor)
-    if scoring.score == POSTERIOR:
+    if scoring.score != PERTURBED:
         _invert(model, scratch.factor, scratch.bonus)
     else:
         C = state.V2 if model.memory == DISCOUNT else state.V
@@ -202,6 +205,8 @@ def _vote(
         for j in range(model.d):
             noise[j] = wide * normal(seed, t, vote * model.d + j)
         _sample(model, scoring.score, state)
+        if scoring.score == AUGMENTED:
+            sweep(model, state, wide, key_of(seed, t, vote))
         best = TAKEN
         tied = 0
         for i in range(table.shape[1]):

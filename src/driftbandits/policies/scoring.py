@@ -38,9 +38,11 @@ from driftbandits.theory import (
 )
 
 UCB, GREEDY, CONSTANT, OPTIMISTIC = 0, 1, 2, 3
-SCALED, POSTERIOR, PERTURBED, WEIGHTED = 4, 5, 6, 7
-SCORES = (UCB, GREEDY, CONSTANT, OPTIMISTIC, SCALED, POSTERIOR, PERTURBED, WEIGHTED)
-"""How a score is made of an estimate. The last four draw at random, see sampling.py."""
+SCALED, POSTERIOR, PERTURBED, WEIGHTED, AUGMENTED = 4, 5, 6, 7, 8
+SCORES = (UCB, GREEDY, CONSTANT, OPTIMISTIC, SCALED, POSTERIOR, PERTURBED, WEIGHTED, AUGMENTED)
+"""How a score is made of an estimate. From SCALED on they draw at random, see sampling.py."""
+SAMPLED = (POSTERIOR, PERTURBED, AUGMENTED)
+"""Those that draw a parameter."""
 
 ACCEPTED, NOT_FINITE, TOO_LONG = map(place, range(3))
 """What is said of a set of actions."""
@@ -119,7 +121,7 @@ def _of_large(model: Model, scoring: Scoring, confidence: Confidence, state: Sta
         t = state.counters[N] - state.counters[BEGUN] + 1.0
         n = measured_rows(model, confidence, state.V2 if model.memory == DISCOUNT else state.V)
         wide *= bonus_radius(confidence, t, n, True)
-    if scoring.score in (POSTERIOR, PERTURBED):
+    if scoring.score in SAMPLED:
         wide /= max(confidence.k, 1.0)
     return CLOSE * wide / confidence.k
 

@@ -160,12 +160,19 @@ def _count_radius(r: Confidence, t: float, n: float, inside: bool) -> float:
     return r.m * math.sqrt(weight * math.log(max(n, 2.0)))
 
 
+@inlined
+def _posterior_radius(r: Confidence, t: float, n: float, inside: bool) -> float:
+    """k: the width is the standard deviation of a posterior, not a bound of the theory."""
+    return r.k
+
+
 RADII: Mapping[str, Callable[[Confidence, float, float, bool], float]] = {
     "deviation": _deviation_radius,
     "self-concordant": _self_concordant_radius,
     "local": _local_radius,
     "predictor": _predictor_radius,
     "count": _count_radius,
+    "posterior": _posterior_radius,
 }
 
 _SELF_CONCORDANT = list(RADII).index("self-concordant")
