@@ -272,6 +272,17 @@ def database_seconds(servers: Servers) -> float:
     return total
 
 
+async def transactions_so_far(servers: Servers) -> tuple[float, float]:
+    """How many there were, and how many requests were in them."""
+    count = requests = 0.0
+    for port in servers.ports:
+        told = (await asked(port, servers.key, "GET /metrics")).decode()
+        named = "driftbandits_transaction_requests"
+        count += float(re.search(rf"{named}_count ([\d.e+]+)", told)[1])  # type: ignore[index]
+        requests += float(re.search(rf"{named}_sum ([\d.e+]+)", told)[1])  # type: ignore[index]
+    return count, requests
+
+
 def plain_loop_ms() -> float:
     """How long this machine takes at present for a fixed piece of plain Python."""
     began, total = time.perf_counter(), 0
@@ -301,6 +312,7 @@ async def measure(servers: Servers, options: argparse.Namespace) -> AsyncIterato
     for _ in range(options.runs):
         loop_ms = plain_loop_ms()
         before, database_before = sum(map(cpu_seconds, servers.pids)), database_seconds(servers)
+        count_before, requests_before = await transactions_so_far(servers)
         own_before = time.process_time()
         game = await play(
             servers,
@@ -310,6 +322,8 @@ async def measure(servers: Servers, options: argparse.Namespace) -> AsyncIterato
             follow=options.follow,
         )
         spent = time.perf_counter() - game.began
+        own = time.process_time() - own_before
+        count, requests = await transactions_so_far(servers)
         pairs, cuts = len(game.latencies) / 2, quantiles(game.latencies, n=1000)
         yield {
             "pairs_per_second": pairs / spent,
@@ -318,7 +332,8 @@ async def measure(servers: Servers, options: argparse.Namespace) -> AsyncIterato
             "p999_ms": cuts[998] * 1e3,
             "cpu_us_per_pair": (sum(map(cpu_seconds, servers.pids)) - before) / pairs * 1e6,
             "database_us": (database_seconds(servers) - database_before) / pairs * 1e6,
-            "callers_us": (time.process_time() - own_before) / pairs * 1e6,
+            "callers_us": own / pairs * 1e6,
+            "together": (requests - requests_before) / (count - count_before),
             "plain_loop_ms": loop_ms,
             "stood_still_ms": game.stood_still_s * 1e3,
         }

@@ -192,6 +192,39 @@ def pause_in_a_transaction(paused, other):
         session.append("news", [NewEvent("decision", "e5", 1, b"")])
 
 
+def test_a_plan_that_was_made_for_a_short_log_reads_a_long_one_by_its_index(postgres_server):
+    """Plans are kept for as long as a connection, or until the database has counted the rows."""
+    with store.open(postgres_server.new_database()) as log:
+        with log.write() as session:
+            session.run("ALTER TABLE event SET (autovacuum_enabled = off)")
+        wanted = {}
+        for name in ("one", "two"):
+            store_checks.fill(log, policy=name, count=1)
+            wanted[name] = [f"e{i}" for i in range(20)]
+
+        def look_up(times):
+            with log.write() as session:
+                for _ in range(times):
+                    session.known_of(wanted)
+
+        def rows_read():
+            """All rows that were read one after the other, once the statistics have come in."""
+            with log.read() as session:
+                session.run("SELECT pg_stat_clear_snapshot()")
+                ((rows,),) = session.run(
+                    "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'event'"
+                )
+            return rows
+
+        look_up(20)
+        store_checks.fill(log, policy="one", first=2, count=2000)
+        before = rows_read()
+        look_up(20)
+        with log.write() as session:
+            session.run("SELECT pg_stat_force_next_flush()")
+        assert rows_read() - before < 2000
+
+
 def test_postgres_that_is_not_there():
     with pytest.raises(StoreUnavailable):
         store.open("postgresql://nobody@127.0.0.1:1/nothing")

@@ -16,7 +16,14 @@ import psycopg
 from psycopg import errors
 
 from driftbandits.store.events import StoreBusy, StoreError, StoreUnavailable
-from driftbandits.store.session import Row, Session, Store, prepare_tables
+from driftbandits.store.session import (
+    EVENT_COLUMNS,
+    HEAD_COLUMNS,
+    Row,
+    Session,
+    Store,
+    prepare_tables,
+)
 
 LEASE_MS = 5000
 """How long a transaction may stand still before the server ends it."""
@@ -28,11 +35,25 @@ _TYPES = {
     "text": 'TEXT COLLATE "C"',
     "number": "BIGINT GENERATED ALWAYS AS IDENTITY",
 }
-_EVENT_ARRAYS = (
-    "%b::bigint[], %b::smallint[], %b::bigint[], %b::bigint[], %b::text[], %b::text[], "
-    "%b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[]"
+_ADD = f"""
+WITH added AS (
+    INSERT INTO event ({EVENT_COLUMNS})
+    SELECT * FROM unnest(
+        %b::bigint[], %b::smallint[], %b::bigint[], %b::bigint[], %b::text[], %b::text[],
+        %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[]))
+UPDATE policy SET ({HEAD_COLUMNS}) = (n.head, n.at_ns, n.checksum)
+FROM unnest(%b::bigint[], %b::bigint[], %b::bytea[], %b::bigint[])
+    AS n (head, at_ns, checksum, number)
+WHERE policy.number = n.number"""
+"""One statement, however many events and policies there are: each has a cost of its own."""
+_BY_INDEX = (
+    ("enable_seqscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+    ("jit", "off"),
 )
-"""The columns of events, in one statement however many there are."""
+"""Statements are planned once and kept. A plan that was made while the log was short would read all
+of it ever after, until the database has counted its rows."""
 _SESSION_IS_LOST = (psycopg.OperationalError, errors.IdleInTransactionSessionTimeout)
 _SCHEMA_LOCK = 7_153_411  # any number: processes that start together make the tables in turn
 
@@ -77,17 +98,9 @@ class PostgresSession(Session):
         ids = "(policy, event_id) IN (SELECT * FROM unnest(?::bigint[], ?::text[]))"
         return self.run(sql.format(ids=ids), (numbers, list(chain(*wanted.values()))))
 
-    def run_each(self, sql: str, values: Sequence[Row]) -> None:
-        if len(values) == 1:
-            self.run(sql, values[0])
-            return
-        with self._connection.cursor() as cursor:
-            cursor.executemany(_with_psycopg_marks(sql), values)
-
-    def run_many(self, sql: str, values: Sequence[Row]) -> None:
-        beginning = sql.split(" VALUES ", maxsplit=1)[0]
-        columns = [list(column) for column in zip(*values, strict=True)]
-        self.run(f"{beginning} SELECT * FROM unnest({_EVENT_ARRAYS})", columns)
+    def add(self, events: Sequence[Row], heads: Sequence[Row]) -> None:
+        columns = [list(column) for part in (events, heads) for column in zip(*part, strict=True)]
+        self.run(_ADD, columns)
 
 
 def _with_psycopg_marks(sql: str) -> bytes:
@@ -133,6 +146,7 @@ class PostgresStore(Store):
             ("tcp_user_timeout", "10s"),
             ("client_min_messages", "warning"),
             ("application_name", _session_name(self._process)),
+            *_BY_INDEX,
         ):
             connection.execute("SELECT set_config(%s, %s, false)", (name, value))
         return connection

@@ -57,6 +57,8 @@ _LATER_COLUMNS = (
 )
 
 _EVENT_COLUMNS = "seq, at_ns, kind, event_id, body, salt, digest, checksum"
+EVENT_COLUMNS = f"policy, place, {_EVENT_COLUMNS}"
+HEAD_COLUMNS = "head, at_ns, checksum"
 LAST_CHARACTER = "\U0010ffff"
 PAGE_BYTES = 8 * 1024 * 1024
 """Of the bodies of events that are read at a time; one event may be larger."""
@@ -101,12 +103,11 @@ class Session(ABC):
         """The rows of a statement whose values are marked by `?`."""
 
     @abstractmethod
-    def run_many(self, sql: str, values: Sequence[Row]) -> None:
-        """The insertion of an event, which ends with the VALUES of its row, for many of them."""
+    def add(self, events: Sequence[Row], heads: Sequence[Row]) -> None:
+        """Insert events, and set where the logs of their policies end.
 
-    @abstractmethod
-    def run_each(self, sql: str, values: Sequence[Row]) -> None:
-        """A statement once for each of these values."""
+        Values of `EVENT_COLUMNS`, and of `HEAD_COLUMNS` with the number of the policy behind them.
+        """
 
     @abstractmethod
     def run_for_names(self, sql: str, names: Sequence[str]) -> Iterable[Row]:
@@ -266,12 +267,7 @@ class Session(ABC):
             self._rows[policy] = row._replace(head=head)
         if not rows:
             return
-        self.run_many(
-            f"INSERT INTO event (policy, place, {_EVENT_COLUMNS}) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            rows,
-        )
-        self.run_each("UPDATE policy SET head = ?, at_ns = ?, checksum = ? WHERE number = ?", heads)
+        self.add(rows, heads)
 
     def events(self, policy: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
         """Up to `limit` events with a seq above `after`, in order."""

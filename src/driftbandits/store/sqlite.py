@@ -13,7 +13,14 @@ from typing import TypeVar
 import apsw
 
 from driftbandits.store.events import Corrupt, StoreBusy, StoreError, StoreUnavailable
-from driftbandits.store.session import Row, Session, Store, prepare_tables
+from driftbandits.store.session import (
+    EVENT_COLUMNS,
+    HEAD_COLUMNS,
+    Row,
+    Session,
+    Store,
+    prepare_tables,
+)
 
 _WAIT_MS = 5000
 _CHECKPOINT_PAGES = 100_000
@@ -24,6 +31,7 @@ _CUT_OFF_WAIT_MS = 100
 
 _MOST_IN_A_STATEMENT = 64
 _ANY_SIZE_UP_TO = 16
+_EVENT_MARKS = f"({', '.join('?' for _ in EVENT_COLUMNS.split(','))})"
 
 Item = TypeVar("Item")
 
@@ -48,9 +56,6 @@ class SQLiteSession(Session):
         """Since the machine has started: nobody sets it."""
         return time.monotonic_ns() // 1_000_000
 
-    def run_each(self, sql: str, values: Sequence[Row]) -> None:
-        self._connection.executemany(sql, values)
-
     def run_for_names(self, sql: str, names: Sequence[str]) -> Iterable[Row]:
         for piece in _pieces(names):
             among = f"name IN ({', '.join('?' * len(piece))})"
@@ -62,12 +67,14 @@ class SQLiteSession(Session):
                 ids = f"policy = ? AND event_id IN ({', '.join('?' * len(piece))})"
                 yield from self._connection.execute(sql.format(ids=ids), (number, *piece))
 
-    def run_many(self, sql: str, values: Sequence[Row]) -> None:
-        beginning, row = sql.split(" VALUES ")
-        for piece in _pieces(values):
-            rows = ", ".join([row] * len(piece))
-            values_of_all = list(chain.from_iterable(piece))
-            self._connection.execute(f"{beginning} VALUES {rows}", values_of_all)
+    def add(self, events: Sequence[Row], heads: Sequence[Row]) -> None:
+        for piece in _pieces(events):
+            rows = ", ".join([_EVENT_MARKS] * len(piece))
+            values = list(chain.from_iterable(piece))
+            self._connection.execute(f"INSERT INTO event ({EVENT_COLUMNS}) VALUES {rows}", values)
+        self._connection.executemany(
+            f"UPDATE policy SET ({HEAD_COLUMNS}) = (?, ?, ?) WHERE number = ?", heads
+        )
 
 
 def _pieces(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
