@@ -42,7 +42,7 @@ GIVEN: dict[str, Any] = {
 class Described(Methods):
     """A client that makes no calls, and shows them."""
 
-    _desk = Desk(Outbox(1))
+    _desk = Desk("http://127.0.0.1", Outbox(1))
 
     def _run(self, describe: Any) -> Any:
         return describe()

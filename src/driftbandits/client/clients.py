@@ -41,6 +41,9 @@ _ABOUT = """
     Calls with a `fallback` or a `budget` have that budget in place of timeout and patience. What
     they could not say is sent in the background. `unsent` says how much that is, `flush` waits for
     it, and `close` gives it one more second.
+
+    Where several processes serve one store over plain HTTP, the client goes to the one that owns a
+    policy by itself, and comes back to `url` where that does not answer.
     """
 
 _MARGIN_S = 0.05
@@ -84,7 +87,7 @@ class _Background:
         from driftbandits.client.courier import Courier
 
         self._http: httpx.AsyncClient = _httpx().AsyncClient(**settings)
-        self.courier = Courier(self._http, desk)
+        self.courier = Courier(self._http, desk, timeout=settings["timeout"])
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self.loop.run_forever, name="driftbandits-client", daemon=True
@@ -127,7 +130,7 @@ class Client(Methods):
         self._patience = seconds("patience", patience, or_zero=True)
         self._settings = _settings(url, key, timeout)
         self._http: httpx.Client = _httpx().Client(**self._settings)
-        self._desk = Desk(Outbox(queue, spool))
+        self._desk = Desk(url, Outbox(queue, spool))
         self._lock = threading.Lock()
         self._background: _Background | None = None
         if self.unsent:
@@ -188,7 +191,7 @@ class Client(Methods):
         tries = Tries(call, patience=self._patience)
         while True:
             try:
-                answer = self._http.request(call.method, call.path, content=call.body)
+                answer = self._asked(call)
             except httpx.TransportError as error:
                 time.sleep(tries.failed(error))
                 continue
@@ -196,6 +199,20 @@ class Client(Methods):
             if wait is None:
                 return call.read(answer.status_code, answer.content)
             time.sleep(wait)
+
+    def _asked(self, call: Call[Any]) -> httpx.Response:
+        """What a process says to one try, the owner of the policy where it is known."""
+        with self._desk.owners.way(call.path) as way:
+            while True:
+                answer = self._http.request(
+                    call.method,
+                    way.target,
+                    content=call.body,
+                    headers=way.headers,
+                    timeout=way.timeout(self._settings["timeout"]),
+                )
+                if way.ends(answer.status_code, answer.headers.get("location")):
+                    return answer
 
     def _run_within(self, call: Call[Answer], budget: float) -> Answer:
         assert call.stand_in is not None
@@ -233,8 +250,8 @@ class AsyncClient(Methods):
 
         settings = _settings(url, key, timeout)
         self._http: httpx.AsyncClient = _httpx().AsyncClient(**settings)
-        self._desk = Desk(Outbox(queue, spool))
-        self._courier = Courier(self._http, self._desk)
+        self._desk = Desk(url, Outbox(queue, spool))
+        self._courier = Courier(self._http, self._desk, timeout=settings["timeout"])
 
     def __repr__(self) -> str:
         return f"AsyncClient({str(self._http.base_url)!r})"

@@ -26,8 +26,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 class Courier:
     """Asks and sends, in the event loop where it is used."""
 
-    def __init__(self, http: httpx.AsyncClient, desk: Desk) -> None:
+    def __init__(self, http: httpx.AsyncClient, desk: Desk, *, timeout: float) -> None:
         self._http = http
+        self._timeout = timeout
         self._desk = desk
         self._sending: asyncio.Task[None] | None = None
 
@@ -57,7 +58,7 @@ class Courier:
         tries = Tries(call, patience=patience)
         while True:
             try:
-                answer = await self._http.request(call.method, call.path, content=call.body)
+                answer = await self._asked(call.method, call.path, call.body)
             except kinds.TransportError as error:
                 await asyncio.sleep(tries.failed(error))
                 continue
@@ -65,6 +66,20 @@ class Courier:
             if wait is None:
                 return call.read(answer.status_code, answer.content)
             await asyncio.sleep(wait)
+
+    async def _asked(self, method: str, path: str, body: bytes | None) -> httpx.Response:
+        """What a process says to one try, the owner of the policy where it is known."""
+        with self._desk.owners.way(path) as way:
+            while True:
+                answer = await self._http.request(
+                    method,
+                    way.target,
+                    content=body,
+                    headers=way.headers,
+                    timeout=way.timeout(self._timeout),
+                )
+                if way.ends(answer.status_code, answer.headers.get("location")):
+                    return answer
 
     def send(self) -> None:
         """See to it that the outbox is sent."""
@@ -124,7 +139,7 @@ class Courier:
         else:
             sent = call(many, policy=policy)
             body = b'{"%ss":[%b]}' % (kind.encode(), b",".join(item.body for item in run))
-        answer = await self._http.request("POST", sent.path, content=body)
+        answer = await self._asked("POST", sent.path, body)
         said = sent.read(answer.status_code, answer.content)
         if len(run) == 1:
             return [None]

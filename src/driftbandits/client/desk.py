@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from driftbandits.client.calls import Call, StandIn
 from driftbandits.client.errors import ServiceError
 from driftbandits.client.outbox import Item, Outbox
+from driftbandits.client.owners import Owners
 
 logger = logging.getLogger("driftbandits.client")
 
@@ -61,8 +62,9 @@ class Breaker:
 class Desk:
     """What stays when loops and connections come and go."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, url: str, outbox: Outbox) -> None:
         self.outbox = outbox
+        self.owners = Owners(url)
         self.breaker = Breaker()
 
     def must_wait(self, stand_in: StandIn[Any]) -> bool:
