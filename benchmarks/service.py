@@ -379,6 +379,29 @@ def store_of(options: argparse.Namespace) -> Iterator[tuple[str, int]]:
             server.cleanup()
 
 
+def figures_of(options: argparse.Namespace) -> list[dict[str, float]]:
+    """Of some runs over new servers."""
+    processes: list[subprocess.Popen[str]] = []
+    with store_of(options) as (store, database):
+        with opened(store) as log, log.write() as session:
+            key, kept = new_key("admin", now_ns=time.time_ns())
+            session.add_key(kept)
+        try:
+            ports = []
+            for _ in range(options.processes):
+                server, port = started(store)
+                processes.append(server)
+                ports.append(port)
+            pids = [server.pid for server in processes]
+            policies = [f"bench{k}".encode() for k in range(options.policies)]
+            return uvloop.run(measured(Servers(ports, pids, database, key, policies), options))
+        finally:
+            for server in processes:
+                server.terminate()
+            for server in processes:
+                server.wait()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs-per-second", type=float, default=2000)
@@ -394,28 +417,10 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("results/service.json"))
     options = parser.parse_args()
-    processes: list[subprocess.Popen[str]] = []
-    with store_of(options) as (store, database):
-        with opened(store) as log, log.write() as session:
-            key, kept = new_key("admin", now_ns=time.time_ns())
-            session.add_key(kept)
-        try:
-            ports = []
-            for _ in range(options.processes):
-                server, port = started(store)
-                processes.append(server)
-                ports.append(port)
-            pids = [server.pid for server in processes]
-            policies = [f"bench{k}".encode() for k in range(options.policies)]
-            runs = uvloop.run(measured(Servers(ports, pids, database, key, policies), options))
-        finally:
-            for server in processes:
-                server.terminate()
-            for server in processes:
-                server.wait()
+    runs = figures_of(options)
     result = {
         "policy": options.policy,
-        "store": store.split(":")[0],
+        "store": (options.store or "sqlite").split(":")[0],
         "processes": options.processes,
         "policies": options.policies,
         "follow": options.follow,

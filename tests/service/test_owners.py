@@ -162,7 +162,8 @@ def test_nothing_is_handed_on_twice(store_url, monkeypatch):
     with Served(store_url) as one, Served(store_url) as two:
         know_each_other(one, two)
         configure(one.client)
-        with store.open(store_url) as log:
+        with store.open(store_url) as log, monkeypatch.context() as for_now:
+            for_now.setattr(leases, "LEASE_MS", 600_000)  # nobody renews that of the third
             lost = leases.this_process(two.address)
             with log.write() as session:
                 leases.renew(session, lost)

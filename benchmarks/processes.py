@@ -1,0 +1,94 @@
+"""What several processes over one store do: one policy and eight, on both databases.
+
+For each number of processes as many pairs a second as `benchmarks/service.py` gets out of it, and
+what a pair costs in processor time, of the servers, the database and the callers; all of it in
+turns, because machines are shared. Pairs a second depend on what else the machine does, processor
+time much less. Prints a table for docs/scaling.md.
+
+    python benchmarks/processes.py [--seconds 5] [--turns 3] [--store sqlite postgresql]
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+from collections import defaultdict
+from statistics import mean, median
+from typing import NamedTuple
+
+import service
+from tables import table
+
+PROCESSES = (1, 2, 4)
+NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
+
+
+class Setting(NamedTuple):
+    """What is measured."""
+
+    store: str
+    policies: int
+    follow: bool
+    processes: int
+
+    @property
+    def row(self) -> str:
+        policies = "one policy" if self.policies == 1 else "eight policies"
+        way = "" if self.follow else ", requests handed on to the owner"
+        return f"{NAMES[self.store]}, {policies}{way}"
+
+
+def settings(stores: list[str]) -> list[Setting]:
+    """All of them; with one process there is nobody to hand anything on to."""
+    made = []
+    for store, policies, follow in itertools.product(stores, (1, 8), (True, False)):
+        made += [
+            Setting(store, policies, follow, count) for count in PROCESSES if follow or count > 1
+        ]
+    return [setting for setting in made if setting.follow or setting.policies > 1]
+
+
+def measured(setting: Setting, seconds: float) -> dict[str, float]:
+    options = argparse.Namespace(
+        **{"pairs_per_second": 0.0, "seconds": seconds, "runs": 1, "callers": 64},
+        **{"policy": "auto", "processes": setting.processes, "policies": setting.policies},
+        **{"follow": setting.follow and setting.processes > 1},
+        store=None if setting.store == "sqlite" else setting.store,
+    )
+    print(f"# {setting.row}, {setting.processes}", flush=True)
+    (run,) = service.figures_of(options)
+    return run
+
+
+def cell(runs: list[dict[str, float]]) -> str:
+    pairs = median(run["pairs_per_second"] for run in runs)
+    p99 = median(run["p99_ms"] for run in runs)
+    parts = [mean(run[n] for run in runs) for n in ("cpu_us_per_pair", "database_us", "callers_us")]
+    return f"{pairs:,.0f} ({p99:.0f} ms); {' + '.join(f'{part:.0f}' for part in parts)} us"
+
+
+def lines(found: dict[Setting, list[dict[str, float]]]) -> list[str]:
+    rows: defaultdict[str, list[str]] = defaultdict(lambda: [""] * len(PROCESSES))
+    for setting, runs in found.items():
+        rows[setting.row][PROCESSES.index(setting.processes)] = cell(runs)
+    heads = ["1 process", "2", "4"]
+    return table(["", *heads], [[name, *cells] for name, cells in rows.items()])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--store", nargs="*", choices=list(NAMES), default=list(NAMES))
+    options = parser.parse_args()
+    found: defaultdict[Setting, list[dict[str, float]]] = defaultdict(list)
+    for _ in range(options.turns):
+        for setting in settings(options.store):
+            found[setting].append(measured(setting, options.seconds))
+    print(f"\nLoad of the machine at the end {os.getloadavg()[1]:.1f}.\n")
+    print("\n".join(lines(found)))
+
+
+if __name__ == "__main__":
+    main()
