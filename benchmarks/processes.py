@@ -17,8 +17,9 @@ from collections import defaultdict
 from statistics import mean, median
 from typing import NamedTuple
 
-import service
 from tables import table
+
+import service
 
 PROCESSES = (1, 2, 4)
 NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
