@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from driftbandits import operations
+from driftbandits import operations, wire
 from driftbandits.client import AsyncClient, Client
 from driftbandits.client.desk import Desk
 from driftbandits.client.methods import Methods
@@ -115,9 +115,12 @@ def add(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module(f"driftbandits.{place}")
     names = dict(vars(module))
     exec(compile(block, place, "exec"), names)
-    home = Methods if place == "client.methods" else module
+    homes = [Methods if place == "client.methods" else module]
+    if place.startswith("wire."):
+        homes.append(wire)  # which takes all that its modules have
     for name in names.keys() - vars(module).keys():
-        monkeypatch.setattr(home, name, names[name], raising=False)
+        for home in homes:
+            monkeypatch.setattr(home, name, names[name], raising=False)
 
 
 def test_a_row_a_handler_and_a_method_are_an_endpoint(guide, tmp_path):
