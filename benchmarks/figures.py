@@ -103,7 +103,8 @@ FIGURES = (
     Figure(
         name="hard-worlds",
         commands=(
-            f"{PYTHON} benchmarks/hard_worlds.py fixed-arms units rare-rewards quiet --policy auto",
+            f"{PYTHON} benchmarks/hard_worlds.py fixed-arms units rare-rewards quiet still "
+            "--policy auto",
         ),
         sources=(*_KERNELS, *_WORLDS, "benchmarks/hard_worlds.py"),
         places={("docs/auto.md", "hard worlds"): _printed},

@@ -1,4 +1,4 @@
-"""The belief of `auto` for 0/1 rewards, as slowly and plainly as it can be said."""
+"""The belief of `auto` for 0/1 rewards and for amounts, as slowly and plainly as it can be said."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg, optimize
+from scipy import linalg, optimize, stats
 
 from test_pool import evidence_of, mean, moved, slope
 
@@ -35,6 +35,8 @@ class Segment:
 class PlainBelief:
     """Features are two and a constant; every matrix is made anew where it is needed."""
 
+    phi = 1.0
+
     def __init__(self, d: int, threshold: float, lam: float = 1.0) -> None:
         self.d, self.threshold, self.lam = d + 1, threshold, lam
         self.clock = self.sets = 0
@@ -58,7 +60,8 @@ class PlainBelief:
         about = self.moments[:p, :p] - np.outer(self.mean[:p], self.mean[:p])
         doubted = min(1.0, (n / max(self.offered, 1.0)) ** 4)
         slopes = lam * n * (1 - doubted) * about
-        variance = np.maximum(np.diag(about), 1e-8 * np.diag(self.moments)[:p])
+        least = max(1e-8, max(self.offered, 1.0) ** -16)
+        variance = np.maximum(np.diag(about), least * np.diag(self.moments)[:p])
         alone = lam * np.maximum(n * variance, 0.25 * self.peaks[:p])
         np.fill_diagonal(slopes, alone * (1 + 1e-8))
         base = max(BASE_PRECISION[kind], 4.0) if is_new else BASE_PRECISION[kind]
@@ -135,17 +138,18 @@ class PlainBelief:
         covariance = np.zeros((self.d, self.d))
         for w, theta, P in self.gaussians():
             if w > 1e-4:
-                covariance += w * (P + np.outer(theta - centre, theta - centre))
+                covariance += w * (self.phi * P + np.outer(theta - centre, theta - centre))
         z = rows @ centre
         square = np.einsum("ki,ij,kj->k", rows, covariance, rows)
         prior = np.einsum("ki,ij,kj->k", rows, self.newborn, rows)
         best = int(np.argmax(z))
         even = 4.0 * square[best] / prior[best]
-        wandering = np.einsum("ki,ij,kj->k", rows, self.rough[0][1], rows)
+        wandering = self.phi * np.einsum("ki,ij,kj->k", rows, self.rough[0][1], rows)
         unseen = wandering - 4.0 * wandering[best] / prior[best] * prior
         square = square + 0.1 * np.maximum(unseen, 0.0)
-        c = 0.5**2 + 2 * np.log(np.maximum(square / (even * prior), 1.0))
-        return mean(z + np.sqrt(c * square))
+        uneven = square / (even * prior) if even > 0.0 else np.ones(len(rows))
+        c = 0.5**2 + 2 * np.log(np.maximum(uneven, 1.0))
+        return self.mean_of(z + np.sqrt(c * square))
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -156,7 +160,7 @@ class PlainBelief:
         reach = [i for i, segment in enumerate(self.segments) if segment.start <= s]
         for i in reach:
             segment = self.segments[i]
-            evidence[i] = learned([segment.theta, segment.P], row, x, 1.0)
+            evidence[i] = self.learned([segment.theta, segment.P], row, x, 1.0)
             segment.count += 1
         doubt = row @ self.newborn @ row
         for i, filter in enumerate([*self.rough, *self.smooth]):
@@ -168,8 +172,8 @@ class PlainBelief:
                 moved_by = 2 * (1 - (1 + way) * math.exp(-way))
                 wide = np.concatenate([row, np.zeros(d)])
             z = wide @ filter[0]
-            weight = 1 / (1 + slope(z) * doubt * moved_by)
-            evidence[i - 6] = learned(filter, wide, x, weight)
+            weight = 1 / (1 + self.slope_of(z) * doubt * moved_by)
+            evidence[i - 6] = self.learned(filter, wide, x, weight)
         self.weigh(evidence, reach)
         self.rows.append((s, row, x))
         self.rows.sort(key=lambda one: one[0])
@@ -178,7 +182,8 @@ class PlainBelief:
         if s > self.newest:
             self.newest = s
             self.base = float(self.mean @ self.theta())
-            self.give_birth(s + 1)
+            if len(self.rows) >= 8:
+                self.give_birth(s + 1)
 
     def weigh(self, evidence: np.ndarray, reach: list[int]) -> None:
         n = len(self.segments)
@@ -206,7 +211,7 @@ class PlainBelief:
             prior = self.prior(segment.kind, not everything)
             rows = np.array([row for when, row, _ in self.rows if when >= segment.start])
             xs = np.array([x for when, _, x in self.rows if when >= segment.start])
-            segment.theta, segment.P = exact_fit(rows, xs, prior, segment.base)
+            segment.theta, segment.P = self.fitted(rows, xs, prior, segment.base)
             if everything and segment.kind == likely and segment.count <= 64:
                 self.begin_drifts(segment)
         if likely != self.kind:
@@ -253,37 +258,110 @@ class PlainBelief:
         self.segments[i - 1 if nearer else i + 1].weights += self.segments[i].weights
         del self.segments[i]
 
+    # -- what the rewards are ------------------------------------------------------------------
 
-def learned(gaussian: list[np.ndarray], row: np.ndarray, x: float, weight: float) -> float:
-    """Move a Gaussian to the mode of prior times likelihood; the evidence beforehand."""
-    theta, P = gaussian
-    along, z = P @ row, float(row @ theta)
-    q = float(row @ along)
-    evidence = evidence_of(x, z, q)
-    t = moved(x, z, q, weight)
-    theta += t * along
-    information = weight * slope(z + q * t)
-    P -= np.outer(along, along) * information / (1 + q * information)
-    return evidence
+    def mean_of(self, z: np.ndarray) -> np.ndarray:
+        return mean(z)
+
+    def slope_of(self, z: np.ndarray) -> np.ndarray:
+        return slope(z)
+
+    def moved(self, x: float, z: float, q: float, weight: float) -> float:
+        return moved(x, z, q, weight)
+
+    def evidence(self, x: float, z: float, q: float) -> float:
+        return evidence_of(x, z, q)
+
+    def learned(
+        self, gaussian: list[np.ndarray], row: np.ndarray, x: float, weight: float
+    ) -> float:
+        """Move a Gaussian to the mode of prior times likelihood; the evidence beforehand."""
+        theta, P = gaussian
+        along, z = P @ row, float(row @ theta)
+        q = float(row @ along)
+        evidence = self.evidence(x, z, q)
+        t = self.moved(x, z, q, weight)
+        theta += t * along
+        information = weight * self.slope_of(z + q * t)
+        P -= np.outer(along, along) * information / (1 + q * information)
+        return evidence
+
+    def fitted(
+        self, rows: np.ndarray, xs: np.ndarray, prior: np.ndarray, base: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """By SciPy: the root of the penalised score, and the inverse of its slope there."""
+        home = np.zeros(len(prior))
+        home[-1] = base
+
+        def score(theta):
+            return prior @ (theta - home) + rows.T @ (mean(rows @ theta) - xs)
+
+        def curvature(theta):
+            return prior + rows.T @ (slope(rows @ theta)[:, None] * rows)
+
+        def loss(theta):
+            z, away = rows @ theta, theta - home
+            return away @ prior @ away / 2 + np.logaddexp(0.0, z).sum() - xs @ z
+
+        near = optimize.minimize(loss, home, jac=score, hess=curvature, method="trust-exact").x
+        found = optimize.root(score, near, jac=curvature, tol=1e-14).x
+        return found, np.linalg.inv(curvature(found))
 
 
-def exact_fit(
-    rows: np.ndarray, xs: np.ndarray, prior: np.ndarray, base: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """By SciPy: the root of the penalised score, and the inverse of its slope there."""
-    home = np.zeros(len(prior))
-    home[-1] = base
+class PlainAmounts(PlainBelief):
+    """The same for rewards that are numbers, of whose noise nothing is known before."""
 
-    def score(theta):
-        return prior @ (theta - home) + rows.T @ (mean(rows @ theta) - xs)
+    phi = freedom = 0.0
 
-    def curvature(theta):
-        return prior + rows.T @ (slope(rows @ theta)[:, None] * rows)
+    def __init__(self, d: int, threshold: float) -> None:
+        super().__init__(d, threshold)
+        self.amounts: list[float] = []  # beyond the first
+        self.errors: list[float] = []  # of the forecasts
+        self.largest = 0.0
 
-    def loss(theta):
-        z, away = rows @ theta, theta - home
-        return away @ prior @ away / 2 + np.logaddexp(0.0, z).sum() - xs @ z
+    def scores(self, actions: np.ndarray) -> np.ndarray:
+        self.phi = self.dispersion()
+        return super().scores(actions) + (self.offset if self.amounts else 0.0)
 
-    near = optimize.minimize(loss, home, jac=score, hess=curvature, method="trust-exact").x
-    found = optimize.root(score, near, jac=curvature, tol=1e-14).x
-    return found, np.linalg.inv(curvature(found))
+    def update(self, a: np.ndarray, x: float, s: int) -> None:
+        if not self.amounts:
+            self.offset = x
+        self.phi = self.dispersion()
+        self.freedom = min(max(sum(self.weights()) - 1.0, 1.0), 8.0)
+        self.amounts.append(x - self.offset)
+        self.errors.append(x - self.offset - float(np.append(a, 1.0) @ self.theta()))
+        super().update(a, x - self.offset, s)
+
+    def weights(self) -> np.ndarray:
+        """Of the rewards so far: a thousand are remembered."""
+        return 0.999 ** np.arange(len(self.amounts))[::-1]
+
+    def dispersion(self) -> float:
+        if not self.amounts:
+            return 0.0
+        w, xs = self.weights(), np.array(self.amounts)
+        variance = float(np.cov(xs, aweights=w, ddof=0))
+        self.largest = max(self.largest, variance)
+        seen = float(w @ np.square(self.errors))
+        of_all = (20 * variance + seen) / (20 + w.sum())
+        return max((5 * of_all + seen) / (5 + w.sum()), 1e-8 * self.largest)
+
+    def mean_of(self, z: np.ndarray) -> np.ndarray:
+        return z
+
+    def slope_of(self, z: np.ndarray) -> np.ndarray:
+        return np.ones_like(z)
+
+    def moved(self, x: float, z: float, q: float, weight: float) -> float:
+        return weight * (x - z) / (1 + weight * q)
+
+    def evidence(self, x: float, z: float, q: float) -> float:
+        if self.phi == 0.0:
+            return 0.0
+        return float(stats.t.logpdf(x, self.freedom, z, math.sqrt(self.phi * (1 + q))))
+
+    def fitted(
+        self, rows: np.ndarray, xs: np.ndarray, prior: np.ndarray, base: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        P = np.linalg.inv(prior + rows.T @ rows)
+        return P @ (rows.T @ xs + prior[:, -1] * base), P

@@ -7,16 +7,18 @@ import pytest
 
 import driftbandits as db
 from driftbandits.policies.adaptations import belief
-from plain_belief import PlainBelief
+from plain_belief import PlainAmounts, PlainBelief
 from test_pool import jumping_world, mean
 
 
+@pytest.mark.parametrize("reward", ["click", "amount"])
 @pytest.mark.parametrize("delay", [0, 7])
-def test_a_run_is_the_plain_one(delay):
+def test_a_run_is_the_plain_one(delay, reward):
     rounds = 160
     actions, levels, theta = jumping_world(rounds)
-    agent = db.Agent(db.policy("auto", dim=2, false_alarm_rate=0.01))
-    plain = PlainBelief(2, threshold=belief.numbers_for(agent.policy).threshold)
+    agent = db.Agent(db.policy("auto", dim=2, false_alarm_rate=0.01, reward=reward))
+    make = PlainBelief if reward == "click" else PlainAmounts
+    plain = make(2, threshold=belief.numbers_for(agent.policy).threshold)
     waiting = []
     for t in range(rounds):
         expected = plain.scores(actions[t])
@@ -29,7 +31,9 @@ def test_a_run_is_the_plain_one(delay):
             agent.tick(3)
             plain.tick(3)
         a = actions[t, choice.index]
-        waiting.append((choice, a, float(levels[t] < mean(a @ theta[t])), choice.round))
+        z = a @ theta[t]
+        x = float(levels[t] < mean(z)) if reward == "click" else float(40 + z + levels[t])
+        waiting.append((choice, a, x, choice.round))
         while len(waiting) > delay:
             decision, a, x, s = waiting.pop(0)
             if agent.update(decision, x) == "learned":

@@ -64,6 +64,7 @@ from driftbandits.policies.adaptations.belief.weighing import (
     make_mean,
     make_mixture,
     measure_dispersion,
+    noise_of,
     weigh,
 )
 from driftbandits.policies.adaptations.fixed import window_for
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
 __all__ = ["IN_COMMON", "LAYOUT", "Hypothesis", "window_for"]
 
 FAMILY = "believing"
+_BEFORE_CHANGES = 7.5  # rewards, before which priors and dispersions are hardly known
 
 
 class Numbers(NamedTuple):
@@ -186,23 +188,24 @@ def learn(
         if belief.rewarded[0] == 0.0 and belief.constant[0]:
             belief.offset[0] = outcome
         outcome -= belief.offset[0]
-    phi = dispersion(model, belief)
+    noise = noise_of(model, belief)
     measure_dispersion(model, state, belief, outcome)
-    learn_by_segments(model, state, belief, outcome, s, phi)
+    learn_by_segments(model, state, belief, outcome, s, noise)
     age = float(counters[N] - s)
-    learn_by_drifts(model, state, belief, outcome, age, phi, ROOM)
+    learn_by_drifts(model, state, belief, outcome, age, noise, ROOM)
     weigh(model, belief, s)
     insert_row(model, state, outcome, float(s))
     if counters[TAIL] - counters[HEAD] > MOST_REFITTED:
         counters[HEAD] += 1
-    fit_segments(model, state, belief, s, phi)
+    fit_segments(model, state, belief, s, noise)
     threshold = _numbers_of(numbers).threshold
     if threshold > 0.0:
         look_for_change(model, state, belief, threshold)
     if s > belief.newest[0]:
         belief.newest[0] = s
         _find_base(model, state, belief)
-        give_birth(model, state, belief, s + 1)
+        if belief.rewarded[0] > _BEFORE_CHANGES:
+            give_birth(model, state, belief, s + 1)
     counters[FITTED] = 0
 
 

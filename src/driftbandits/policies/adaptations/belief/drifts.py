@@ -30,8 +30,9 @@ from driftbandits.linalg import (
     set_to_identity,
 )
 from driftbandits.policies.adaptations.belief.gaussians import (
+    Noise,
     direction_of,
-    finite,
+    evidence_of,
     forecast_of,
     learn_reward,
     lost_by,
@@ -46,7 +47,6 @@ from driftbandits.policies.adaptations.belief.record import (
     SMOOTH_SCALE,
     Belief,
 )
-from driftbandits.policies.adaptations.filters import evidence_at
 
 _STEADY = math.sqrt(3.0)
 
@@ -131,7 +131,7 @@ def _wandered(i: int, age: float) -> float:
 
 @internal
 def learn_by_drifts(
-    model: Model, state: State, belief: Belief, reward: float, age: float, phi: float, first: int
+    model: Model, state: State, belief: Belief, reward: float, age: float, noise: Noise, first: int
 ) -> None:
     """Let the drifts learn the reward of scratch.row; evidence[first + i] := what drift i had.
 
@@ -150,11 +150,11 @@ def learn_by_drifts(
             weight = 1.0 / (1.0 + slope * doubt * _wandered(i, age))
         if i < ROUGH:
             belief.evidence[first + i] = learn_reward(
-                model, state, belief.places[i], belief.place_P[i], reward, weight, phi
+                model, state, belief.places[i], belief.place_P[i], reward, weight, noise
             )
         else:
             belief.evidence[first + i] = _learn_smoothly(
-                model, state, belief, i - ROUGH, reward, weight, phi
+                model, state, belief, i - ROUGH, reward, weight, noise
             )
 
 
@@ -166,7 +166,7 @@ def _learn_smoothly(
     i: int,
     reward: float,
     weight: float,
-    phi: float,
+    noise: Noise,
 ) -> float:
     d, row = model.d, state.scratch.row
     along, speeding = state.scratch.step, state.scratch.pull
@@ -180,8 +180,8 @@ def _learn_smoothly(
         speeding[j] = total
     z, q = within_range(model, dot(theta, row)), max(dot(along, row), 0.0)
     t = settled(model, reward, z, q, weight)
-    found = evidence_at(
-        model, reward, z, q, phi, t if weight == 1.0 else settled(model, reward, z, q, 1.0)
+    found = evidence_of(
+        model, reward, z, q, noise, t if weight == 1.0 else settled(model, reward, z, q, 1.0)
     )
     slope = weight * links.slope(model.link, model.m, z + q * t)
     lost = lost_by(q, slope)
@@ -192,4 +192,4 @@ def _learn_smoothly(
     for j in range(d):
         for k in range(d):
             cross[j, k] -= lost * along[j] * speeding[k]
-    return finite(found)
+    return found

@@ -15,6 +15,7 @@ t          what the reward moves theta by along P a: the root of t = weight (X -
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from driftbandits import links
 from driftbandits.estimator import Model, State
@@ -54,6 +55,13 @@ _STEEPEST = 1e100
 _WORST = -1e30
 _NEAR = 0.5
 _DECREMENT = 1e-10  # from which the next step is the last: 1e-5 standard deviations from the mode
+
+
+class Noise(NamedTuple):
+    """How rewards are dispersed, as far as that is known."""
+
+    phi: float
+    freedom: float  # of Student's t, by which rewards of a linear model are weighed
 
 
 @inlined
@@ -128,6 +136,22 @@ def direction_of(model: Model, P: Floats, row: Floats, out: Floats) -> None:
         multiply(P, row, out)
 
 
+@inlined
+def evidence_of(model: Model, reward: float, z: float, q: float, noise: Noise, t: float) -> float:
+    """Of a reward whose a.theta is believed N(z, phi q), where the root t is known.
+
+    The variance of a linear model's rewards is estimated: at first from two or three of them, and
+    tails of amounts are never those of a Gaussian. So they are weighed by Student's t.
+    """
+    if not model.linear:
+        return finite(evidence_at(model, reward, z, q, noise.phi, t))
+    if noise.phi == 0.0:
+        return 0.0
+    away = (reward - z) * (reward - z) / (noise.phi * (1.0 + q))
+    tails = 0.5 * (noise.freedom + 1.0) * math.log1p(away / noise.freedom)
+    return finite(-tails - 0.5 * math.log1p(q))
+
+
 @internal
 def learn_reward(
     model: Model,
@@ -136,7 +160,7 @@ def learn_reward(
     P: Floats,
     reward: float,
     weight: float,
-    phi: float,
+    noise: Noise,
 ) -> float:
     """Let a Gaussian learn the reward of scratch.row; returns the evidence of it beforehand."""
     row, along = state.scratch.row, state.scratch.step
@@ -145,13 +169,13 @@ def learn_reward(
     q = max(forecast_of(model, along, row), 0.0)
     t = settled(model, reward, z, q, weight)
     if weight < 1.0:
-        found = evidence_at(model, reward, z, q, phi, settled(model, reward, z, q, 1.0))
+        found = evidence_of(model, reward, z, q, noise, settled(model, reward, z, q, 1.0))
     else:
-        found = evidence_at(model, reward, z, q, phi, t)
+        found = evidence_of(model, reward, z, q, noise, t)
     slope = weight * links.slope(model.link, model.m, z + q * t)
     add_scaled(theta, t, along)
     add_outer(P, -lost_by(q, slope), along)
-    return finite(found)
+    return found
 
 
 @inlined
@@ -208,7 +232,7 @@ def _let_sleep(model: Model, belief: Belief, P: Floats) -> None:
 
 
 @internal
-def learn_again(model: Model, state: State, belief: Belief, r: int, phi: float) -> None:
+def learn_again(model: Model, state: State, belief: Belief, r: int, noise: Noise) -> None:
     """Segment r from its rows under the prior of now, one after the other."""
     row = state.scratch.start
     copy(state.scratch.row, row)
@@ -219,5 +243,5 @@ def learn_again(model: Model, state: State, belief: Belief, r: int, phi: float) 
     belief.theta[r, model.d - 1] += belief.bases[r]
     for i in range(_first_row(model, state, belief.starts[r]), state.counters[TAIL]):
         load_row(model, state, i)
-        learn_reward(model, state, belief.theta[r], belief.P[r], state.rows[model.d, i], 1.0, phi)
+        learn_reward(model, state, belief.theta[r], belief.P[r], state.rows[model.d, i], 1.0, noise)
     copy(row, state.scratch.row)

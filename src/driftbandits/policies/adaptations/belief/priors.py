@@ -31,6 +31,7 @@ _RECENT = 3.0  # the moments are those of the last third of all sets
 _GROWTH = 1.2  # of the number of sets from one renewal to the next
 _RARE = 0.25  # a feature of its peak's size is believed to move a . theta by at most 2/sqrt(lam)
 _JITTER = 1e-8
+_FEW = 16.0  # power of the number of actions by which it is doubted that a feature is constant
 _BACK = 100.0  # times its faded peak: a feature was absent for long, or grew tenfold
 
 
@@ -108,9 +109,10 @@ def _awake(model: Model, belief: Belief) -> float:
 
 @inlined
 def variance_of_feature(belief: Belief, j: int) -> float:
-    """About the mean where there is a constant."""
+    """About the mean where there is a constant; of one or two actions that says nothing yet."""
     about = belief.centre[j] * belief.centre[j] if belief.constant[0] else 0.0
-    return float(max(belief.squares[j] - about, _JITTER * belief.squares[j]))
+    few = max(belief.offered[0], 1.0) ** -_FEW
+    return float(max(belief.squares[j] - about, max(_JITTER, few) * belief.squares[j]))
 
 
 @inlined

@@ -60,6 +60,7 @@ class Belief(NamedTuple):
     spread: Annotated[Floats, Share("gauges", 2)]  # of rewards about forecasts: seen, expected
     rewarded: Annotated[Floats, Share("gauges", 4)]  # count, mean, variance, its largest
     # the above is common to separate arms, see IN_COMMON
+    own_spread: Annotated[Floats, Share("gauges", 2)]  # as `spread`, of this arm
     counts: Annotated[Ints, Share("counters", ROOM)]  # rewards that a segment holds
     sets: Annotated[Ints, Share("counters")]  # of actions that were offered
     renewal: Annotated[Ints, Share("counters")]  # at how many sets the prior is made again

@@ -17,6 +17,7 @@ from driftbandits.policies.adaptations.belief.gaussians import (
     LATER_FITS,
     MOST_LEARNED_AGAIN,
     MOST_REFITTED,
+    Noise,
     fit_anew,
     learn_again,
     learn_reward,
@@ -98,7 +99,7 @@ def _empty(model: Model, belief: Belief, r: int) -> None:
 
 @internal
 def learn_by_segments(
-    model: Model, state: State, belief: Belief, reward: float, s: int, phi: float
+    model: Model, state: State, belief: Belief, reward: float, s: int, noise: Noise
 ) -> None:
     """Let the segments that reach back to round s learn the reward of scratch.row.
 
@@ -108,13 +109,13 @@ def learn_by_segments(
     for r in range(belief.segments[0]):
         if belief.starts[r] <= s:
             belief.evidence[r] = learn_reward(
-                model, state, belief.theta[r], belief.P[r], reward, 1.0, phi
+                model, state, belief.theta[r], belief.P[r], reward, 1.0, noise
             )
             belief.counts[r] += 1
 
 
 @internal
-def fit_segments(model: Model, state: State, belief: Belief, s: int, phi: float) -> None:
+def fit_segments(model: Model, state: State, belief: Belief, s: int, noise: Noise) -> None:
     """Fit segments anew that hold 1, 2, 4, 8, ... rewards, after one of round s.
 
     So the prior of a young belief is that of now, and no fit is more than half a recursion. Those
@@ -128,7 +129,7 @@ def fit_segments(model: Model, state: State, belief: Belief, s: int, phi: float)
         holds_everything = belief.starts[r] == FIRST_OF_ALL
         if model.fast:
             if holds_everything and n <= MOST_LEARNED_AGAIN:
-                learn_again(model, state, belief, r, phi)
+                learn_again(model, state, belief, r, noise)
         elif n <= MOST_REFITTED and (holds_everything or n in LATER_FITS):
             fit_anew(model, state, belief, r)
         if holds_everything and belief.kinds[r] == likely and n <= _DRIFTS_BEGIN:

@@ -10,7 +10,7 @@ from driftbandits.estimator.model import Floats
 from driftbandits.jit import inlined, internal
 from driftbandits.linalg import add_outer, add_scaled, copy, set_to_identity
 from driftbandits.policies.adaptations.belief.drifts import drifts_of
-from driftbandits.policies.adaptations.belief.gaussians import forecast_of, within_range
+from driftbandits.policies.adaptations.belief.gaussians import Noise, forecast_of, within_range
 from driftbandits.policies.adaptations.belief.record import (
     CHAINS,
     PRIOR_TRUST,
@@ -24,6 +24,8 @@ _SHARE_OF_TRUST = 1e-5
 _NEGLIGIBLE = 1e-4
 _MEMORY = 1000.0  # rewards by which dispersion is measured
 _FIRST_REWARDS = 20.0  # as many count the rewards' own variance
+_FIRST_OF_AN_ARM = 5.0  # as many count the dispersion of all arms
+_MOST_FREEDOM = 8.0  # however many rewards are known: tails of amounts are heavy
 _LEAST_DISPERSION = 1e-8  # of the largest variance that the rewards ever had
 _LEAST_OF_A_LINK = 0.02  # over that of the reward model
 _LEAST_EVIDENCE = -600.0
@@ -139,15 +141,27 @@ def _add_gaussian(
 # -- dispersion ------------------------------------------------------------------------------------
 
 
+@inlined
+def noise_of(model: Model, belief: Belief) -> Noise:
+    freedom = min(max(belief.rewarded[0] - 1.0, 1.0), _MOST_FREEDOM)
+    return Noise(dispersion(model, belief), freedom)
+
+
 @internal
 def dispersion(model: Model, belief: Belief) -> float:
-    """phi: of a linear model the variance of the noise, whatever the unit of rewards."""
+    """phi: of a linear model the variance of the noise, whatever the unit of rewards.
+
+    Each of separate arms has its own, which is like that of all until its rewards say otherwise.
+    """
     seen, expected = belief.spread[0], belief.spread[1]
     if not model.linear:
         found = links.dispersion(model.link, model.m, _FIRST_REWARDS, seen, expected)
         return float(max(found, _LEAST_OF_A_LINK))
     variance = belief.rewarded[2]
     found = (_FIRST_REWARDS * variance + seen) / (_FIRST_REWARDS + expected)
+    found = (_FIRST_OF_AN_ARM * found + belief.own_spread[0]) / (
+        _FIRST_OF_AN_ARM + belief.own_spread[1]
+    )
     return float(max(found, _LEAST_DISPERSION * belief.rewarded[3]))
 
 
@@ -168,6 +182,8 @@ def measure_dispersion(model: Model, state: State, belief: Belief, reward: float
     decay = 1.0 - 1.0 / _MEMORY
     belief.spread[0] = decay * belief.spread[0] + seen
     belief.spread[1] = decay * belief.spread[1] + expected
+    belief.own_spread[0] = decay * belief.own_spread[0] + seen
+    belief.own_spread[1] = decay * belief.own_spread[1] + expected
     count = decay * belief.rewarded[0] + 1.0
     away = reward - belief.rewarded[1]
     belief.rewarded[0] = count
