@@ -39,7 +39,7 @@ STILL = {
     "ratings": {"link": "binomial", "m": 5},
     "amounts": {"link": "identity"},
 }
-DELAYS = (0, 100)
+DELAYS = {"": 0, "-late": 100}
 
 
 def played(experiment: Experiment, label: str, replicate: int) -> tuple[np.ndarray, float, int]:
@@ -94,13 +94,12 @@ def show_still(runs: int) -> None:
         world = db.environment("stationary", horizon=STILL_ROUNDS, dim=3, **model)
         known = {key: value for key, value in model.items() if key in ("link", "m")}
         policy, over = db.policy("auto", dim=3, **known), 0.0
-        for delay in DELAYS:
+        for late, delay in DELAYS.items():
             found = []
             for i in range(runs):
                 trace = draw_trace(world, STILL_SEED, i)
                 found.append(played_late(policy, trace, player_seed(STILL_SEED, i), delay))
-            told = f"still-{name}" + (f"-late-{delay}" if delay else "")
-            mean = show(told, "auto", found, over)
+            mean = show(f"still-{name}{late}", "auto", found, over)
             over = over or mean
 
 
