@@ -3,7 +3,7 @@
 
 PYTHON   ?= python3
 RUNS     ?= 500
-SUITE_RUNS ?= 40
+SUITE_RUNS ?=
 WORKERS  ?= 2
 # The browser that the report tests drive: a command, or a path where it is installed otherwise.
 CHROMIUM ?= chromium
@@ -182,12 +182,11 @@ reproduce: $(INSTALLED) ## the experiments of the paper, into results/ (RUNS=500
 	@echo "==> reproduce: $(RUNS) runs of the paper's experiments, into results/"
 	@$(BIN)/driftbandits reproduce --runs $(RUNS) --out results
 
-suite: $(INSTALLED) ## every policy in many worlds, into results/suite/ and docs/ (SUITE_RUNS=40)
-	@echo "==> suite: $(SUITE_RUNS) runs of each world of experiments/suite.toml, into results/suite/"
-	@$(BIN)/driftbandits run suite --runs $(SUITE_RUNS) --out results/suite
-	@for part in false-alarms fixed-arms units rare-rewards; do \
-	  $(BIN)/driftbandits run suite-$$part --runs $(SUITE_RUNS) --out results/suite || exit 1; done
-	@$(BIN)/driftbandits run suite-quiet --out results/suite
+SUITE = suite suite-false-alarms suite-units suite-rare-rewards suite-at-rest suite-quiet suite-fixed-arms
+suite: $(INSTALLED) ## every policy in many worlds, into results/suite/ and docs/ (SUITE_RUNS=4 for fewer runs)
+	@echo "==> suite: every world of experiments/suite*.toml, into results/suite/"
+	@for part in $(SUITE); do \
+	  $(BIN)/driftbandits run $$part $(if $(SUITE_RUNS),--runs $(SUITE_RUNS)) --out results/suite || exit 1; done
 	@$(BIN)/driftbandits report results/suite --title "Forgetting in many worlds"
 	@echo "==> suite: the table and the picture of docs/which-policy.md"
 	@$(BIN)/python benchmarks/which_policy.py --policy auto --tables

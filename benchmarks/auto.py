@@ -161,7 +161,7 @@ def main() -> None:
     PAGE.write_text(with_table(PAGE.read_text(), "worlds", lines))
     own = [float(means[0]), float(worst[0]), *ratios["auto"], cost_over_d_glucb()]
     row = f"| auto | {' | '.join(f'{value:.2f}' for value in own)} |"
-    TUNED.write_text(re.sub(r"^\| auto \| .*$", row, TUNED.read_text(), flags=re.M))
+    TUNED.write_text(re.sub(r"^\| auto \| .*$", row, TUNED.read_text(), count=1, flags=re.M))
 
 
 if __name__ == "__main__":

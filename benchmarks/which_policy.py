@@ -17,14 +17,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from tables import markdown, with_table
+from scipy import stats
+from tables import markdown, table, with_table
 
 import driftbandits as db
-from driftbandits.report import hindsight
-from driftbandits.report.formats import ratio
+from driftbandits.report import goals, hindsight
+from driftbandits.report.contents import contents_of
+from driftbandits.report.formats import number, plus_minus, ratio
 from driftbandits.report.print_charts import SETTINGS, WIDTH
-from driftbandits.report.recordings import find_recordings
+from driftbandits.report.recordings import Recording, find_recordings
 from driftbandits.report.sections.many_worlds import point_words
+from driftbandits.report.statistics import Estimate, estimate
 from driftbandits.report.style import INK, QUIET
 from driftbandits.simulation import draw_trace
 
@@ -137,6 +140,80 @@ def ratios_table(worlds: list[hindsight.World]) -> list[str]:
     return lines
 
 
+def goals_table(worlds: list[hindsight.World], beside: list[Recording]) -> list[str]:
+    """What was to be reached, and was."""
+    rows = [
+        [goal.what, _words(goal.reached), f"{goal.reach:g}", f"{goal.dream:g}", goal.verdict]
+        for goal in goals.goals_of(worlds, beside)
+    ]
+    return table(["`auto`; less is better", "measured", "to reach", "dream", ""], rows)
+
+
+def _words(found: Estimate) -> str:
+    return plus_minus(found.mean, found.se).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def fixed_arms_table(beside: list[Recording]) -> list[str]:
+    """Every policy over the reference, and the runs that are stuck in percent."""
+    reference = goals.among_fixed_arms(beside, goals.REFERENCE)
+    found = {
+        label: goals.among_fixed_arms(beside, label) for label in reference[0].recording.policies
+    }
+    overall = {
+        label: float(stats.gmean([row.over.mean for row in rows])) for label, rows in found.items()
+    }
+    lines = []
+    for label in sorted(overall, key=lambda label: overall[label]):
+        cells = [
+            f"{ratio(row.over.mean)} ({number(100 * row.stuck.mean, '.0f')})"
+            for row in found[label]
+        ]
+        lines.append([label, ratio(overall[label]), *cells])
+    return table(["policy", "geometric mean", *(row.name for row in reference)], lines)
+
+
+def hard_worlds_table(rows: list[goals.Beside], over: str, *, stuck: bool) -> list[str]:
+    """`auto` world by world, with standard errors."""
+    headings = ["world", "what it is", "runs", "regret of `auto`", f"over {over}"]
+    lines = []
+    for row in rows:
+        title = row.recording.title
+        cells = [row.name, title, str(row.regret.runs), _words(row.regret), _words(row.over)]
+        lines.append([*cells, f"{100 * row.stuck.mean:.1f} %"] if stuck else cells)
+    return table([*headings, "stuck"] if stuck else headings, lines)
+
+
+def at_rest_table(beside: list[Recording]) -> list[str]:
+    """Mean regrets of what is made for worlds that stay as they are."""
+    worlds = [recording for recording in beside if recording.spec["sweep"] == "suite-at-rest"]
+    found = {
+        label: [estimate(goals.regret_of(world, label)) for world in worlds]
+        for label in worlds[0].policies
+    }
+    ranked = sorted(found, key=lambda label: sum(np.log(own.mean) for own in found[label]))
+    rows = [[label, *map(_words, found[label])] for label in ranked]
+    return table(["policy", *(world.title for world in worlds)], rows)
+
+
+def write_tables(page: str) -> str:
+    recordings = find_recordings(RESULTS)
+    found = contents_of(recordings)
+    worlds, beside = list(found.worlds), [*found.resting, *found.alone]
+    units = [row for group in goals.in_other_units(beside, "auto").values() for row in group]
+    fixed = goals.among_fixed_arms(beside, "auto")
+    for name, lines in {
+        "reached": goals_table(worlds, beside),
+        "suite": ratios_table(worlds),
+        "worlds": worlds_table(worlds),
+        "fixed arms": fixed_arms_table(beside),
+        "fixed arms by world": hard_worlds_table(fixed, goals.REFERENCE, stuck=True),
+        "at rest": at_rest_table(beside),
+        "units": hard_worlds_table(units, "the base", stuck=False),
+    }.items():
+        page = with_table(page, name, lines)
+    return page
+
+
 def worlds_table(worlds: list[hindsight.World]) -> list[str]:
     lines = [
         markdown(["world", "what it is", "best single memory in hindsight", "its regret"]),
@@ -158,9 +235,7 @@ def main() -> None:
     page = PAGE.read_text(encoding="utf-8")
     page = with_table(page, "one run", picture(given.policy, given.bonus_scale))
     if given.tables:
-        worlds = hindsight.worlds_of(find_recordings(RESULTS))
-        page = with_table(page, "suite", ratios_table(worlds))
-        page = with_table(page, "worlds", worlds_table(worlds))
+        page = write_tables(page)
     PAGE.write_text(page, encoding="utf-8")
     print(f"{PICTURE} and {PAGE} are written")
 

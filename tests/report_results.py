@@ -143,12 +143,12 @@ SUITE_POLICIES: list[dict[str, Any]] = [
 ]
 
 
-def suite(out: Path) -> None:
+def suite(out: Path, policies: list[Any] | None = None) -> None:
     """Three small worlds with grids: one that jumps, one that turns, one that rests."""
     spec: dict[str, Any] = {
         "experiment": {"name": "suite", "runs": 6, "every": 50, "theta_every": 100},
         "environment": {"name": "abrupt", "horizon": 200, "changes": 2},
-        "policies": SUITE_POLICIES,
+        "policies": [p if isinstance(p, dict) else {"name": p} for p in policies or SUITE_POLICIES],
         "axes": {"window": [40, 80], "discount": [0.95, 0.98], "bonus_scale": [0.0, 0.1]},
         "grid": [
             {"name": "SW-GLUCB", "over": ["window", "bonus_scale"]},

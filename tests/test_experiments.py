@@ -144,6 +144,7 @@ REFUSED = [
     ({"sweep": [{"name": "a", "horizon": 3}]}, r"sweep\[1\].horizon: unknown key; allowed: name"),
     ({"sweep": [{"name": "a"}, 3]}, r"sweep\[2\]: must be a table; got 3"),
     ({"sweep": [{"name": "a", "titel": 3}]}, r"sweep\[1\].titel: unknown key, perhaps title; "),
+    ({"sweep": [{"name": "a", "runs": 0}]}, r"sweep\[1\].runs: must be an integer of at least 1"),
     ({"sweep": [{"name": "a", "title": 3}]}, r"sweep\[1\].title: must be a text; got 3"),
     ({"policies": [3]}, r"policies: must be at least one \[\[policies\]\] table; got \[3\]"),
     ({"experiment": {**HEADING, "name": "a\n"}}, r"experiment.name: must be a name .*; got 'a\\n'"),
@@ -249,7 +250,7 @@ def test_a_sweep_is_one_experiment_for_each_variant() -> None:
     given = spec(
         defaults={"S": 2.0},
         sweep=[
-            {"name": "60", "environment": {"horizon": 60}},
+            {"name": "60", "runs": 3, "environment": {"horizon": 60}},
             {
                 "name": "drift",
                 "title": "Another world",
@@ -260,6 +261,7 @@ def test_a_sweep_is_one_experiment_for_each_variant() -> None:
     )
     longer, drifting = experiments_of(given)
     assert (longer.name, longer.sweep, longer.variant) == ("small-60", "small", "60")
+    assert (longer.runs, drifting.runs) == (3, given["experiment"]["runs"])
     assert longer.environment == {"name": "abrupt2d", "horizon": 60}
     assert (drifting.name, drifting.title) == ("small-drift", "Another world")
     assert drifting.environment == {"name": "drift", "horizon": 12, "dim": 3}

@@ -58,6 +58,7 @@ class Variant(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
     name: Name
     title: OptionalText = None
+    runs: Annotated[FromOne | None, Meta(description="an integer of at least 1")] = None
     environment: Table = {}
     defaults: Table = {}
     axes: Table = {}

@@ -29,6 +29,7 @@
 
     [[sweep]]                    # optional: one experiment for each, called name-variant
     name = "1500"
+    runs = 100                         # instead of the file's own number
     environment = { horizon = 1500 }   # merged into [environment]; with a name, instead of it
     defaults = { S = 5.0 }             # merged into [defaults]
     axes = { bonus_scale = [0.0] }     # merged into [axes]
@@ -125,7 +126,7 @@ def read_experiments(
 ) -> list[Experiment]:
     """The experiments of a TOML file: one, or one for each variant of its sweep, and their grids.
 
-    `runs` stands in for the file's own number; `options` are added to the world's.
+    `runs` stands in for the file's own numbers; `options` are added to the world's.
     """
     try:
         contents = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -138,9 +139,10 @@ def read_experiments(
     if options and isinstance(contents.get("environment"), dict):
         contents["environment"].update(options)
     try:
-        return experiments_of(contents)
+        made = experiments_of(contents)
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from None
+    return made if runs is None else [replace(experiment, runs=runs) for experiment in made]
 
 
 def experiments_of(contents: Mapping[str, Any]) -> list[Experiment]:
@@ -170,6 +172,7 @@ def _merged(spec: Spec, variant: Variant) -> Spec:
             heading,
             name=f"{heading.name}-{variant.name}",
             title=heading.title if variant.title is None else variant.title,
+            runs=heading.runs if variant.runs is None else variant.runs,
         ),
         environment={**shared, **variant.environment},
         defaults={**spec.defaults, **variant.defaults},

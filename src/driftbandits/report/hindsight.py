@@ -21,7 +21,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import stats
 
-from driftbandits.report.recordings import PAPER_WORLD, Recording, policy_kind
+from driftbandits.report.recordings import Recording, policy_kind
 from driftbandits.report.statistics import NO_ESTIMATE, Estimate, estimate
 
 Floats = NDArray[np.float64]
@@ -219,66 +219,3 @@ def restarted_standing(worlds: Sequence[World]) -> Standing | None:
         if world.best_restarted is not None
     }
     return Standing("restart at the true changes, tuned", ratios, math.nan) if ratios else None
-
-
-# -- what is to be reached ------------------------------------------------------------------------
-
-UNTUNED = "auto"
-
-
-class Goal(NamedTuple):
-    """A number that should be at most `reach`, better at most `dream`."""
-
-    what: str
-    reached: Estimate
-    reach: float
-    dream: float
-
-    @property
-    def verdict(self) -> str:
-        if self.reached.mean <= self.dream:
-            return "dream reached"
-        return "reached" if self.reached.mean <= self.reach else "not reached"
-
-
-def goals_of(
-    worlds: Sequence[World], resting: Sequence[Recording], *, policy: str = UNTUNED
-) -> list[Goal]:
-    """Those that the runs tell something of; none where the policy has not played."""
-    label = worlds[0].recording.labelled(policy)
-    own = next((found for found in standings_of(worlds) if found.policy == label), None)
-    if own is None:
-        return []
-    goals = []
-    for world in worlds:
-        regret = world.regret(own.policy)
-        if world.recording.world == PAPER_WORLD:
-            goals.append(Goal("paper’s world, mean regret", estimate(regret), 85.0, 55.0))
-        if world.recording.rests and world.best_stationary is not None:
-            over = ratio_of_means(regret, world.best_stationary.regret)
-            what = "stationary world, over LogisticUCB with the best bonus scale"
-            goals.append(Goal(what, over, 1.5, 1.1))
-    what = f"worst world ({own.worst}), over the best single-memory policy tuned in hindsight"
-    goals.append(Goal(what, own.ratios[own.worst], 1.5, 1.0))
-    what = "geometric mean over all worlds, same comparison"
-    goals.append(Goal(what, NO_ESTIMATE._replace(mean=own.overall), 1.1, 0.8))
-    return [*goals, *_false_alarms(resting, policy), *_cost(own)]
-
-
-def _false_alarms(resting: Sequence[Recording], policy: str) -> list[Goal]:
-    goals = []
-    for recording in resting:
-        if label := recording.labelled(policy):
-            mine = recording.runs.filter(pl.col("policy") == label)["detections"]
-            variant = recording.spec.get("variant")
-            of_it = f" ({variant})" if variant else ""
-            what = f"false restarts in {recording.horizon:,} stationary rounds{of_it}"
-            goals.append(Goal(what, estimate(mine.cast(pl.Float64).to_numpy()), 0.5, 0.05))
-    return goals
-
-
-def _cost(own: Standing) -> list[Goal]:
-    if math.isnan(own.cost):
-        return []
-    what = f"cost of a round over {BASELINE}, geometric mean over all worlds"
-    return [Goal(what, NO_ESTIMATE._replace(mean=own.cost), 3.0, 1.5)]

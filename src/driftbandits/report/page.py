@@ -45,7 +45,9 @@ def write_page(directory: Path, *, title: str | None) -> Path:
 
 def _sections(folder: ReportFolder, found: Contents) -> list[Section]:
     """In the order of the page; what has no experiments is left out."""
-    worlds = many_worlds(folder, found.worlds, found.resting) if found.worlds else None
+    worlds = (
+        many_worlds(folder, found.worlds, [*found.resting, *found.alone]) if found.worlds else None
+    )
     world = paper_world(folder, found.paper) if found.paper else None
     now = today(folder, found.today) if found.today else None
     data = real_data(folder, paired=found.paired, counts=found.counts)

@@ -9,6 +9,7 @@ import polars as pl
 
 from driftbandits.report import hindsight
 from driftbandits.report.files import ReportFolder
+from driftbandits.report.goals import UNTUNED, goals_of
 from driftbandits.report.hindsight import Point, Standing, Tuned, World
 from driftbandits.report.recordings import Recording, policy_kind
 from driftbandits.report.statistics import NO_ESTIMATE, Estimate, estimate
@@ -28,12 +29,12 @@ class ManyWorlds:
     ratios: Table
     detections: Table | None
     measures: Table
-    untuned: str = hindsight.UNTUNED
+    untuned: str = UNTUNED
     baseline: str = hindsight.BASELINE
 
 
 def many_worlds(
-    folder: ReportFolder, worlds: Sequence[World], resting: Sequence[Recording]
+    folder: ReportFolder, worlds: Sequence[World], beside: Sequence[Recording]
 ) -> ManyWorlds:
     standings = hindsight.standings_of(worlds)
     return ManyWorlds(
@@ -46,7 +47,7 @@ def many_worlds(
             for point in world.grid.policies.values()
         ),
         jumps=any(world.best_restarted is not None for world in worlds),
-        goals=_goals(folder, worlds, resting),
+        goals=_goals(folder, worlds, beside),
         ratios=_ratios(folder, worlds, standings),
         detections=_detections(folder, worlds, standings),
         measures=_measures(folder, worlds),
@@ -54,11 +55,11 @@ def many_worlds(
 
 
 def _goals(
-    folder: ReportFolder, worlds: Sequence[World], resting: Sequence[Recording]
+    folder: ReportFolder, worlds: Sequence[World], beside: Sequence[Recording]
 ) -> Table | None:
     rows = [
         (goal.what, goal.reached.mean, goal.reached.se, goal.reach, goal.dream, goal.verdict)
-        for goal in hindsight.goals_of(worlds, resting)
+        for goal in goals_of(worlds, beside)
     ]
     names = ["goal", "mean", "se", "reach", "dream", "verdict"]
     frame = pl.DataFrame(rows, schema=names, orient="row")
