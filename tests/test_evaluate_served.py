@@ -2,15 +2,17 @@
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
+import polars
 import pytest
 from click.testing import CliRunner
 
 import driftbandits as db
 from driftbandits import store
 from driftbandits.cli.commands import group
-from driftbandits.evaluate import Log, evaluate, read_stored
+from driftbandits.evaluate import Log, evaluate, read_log, read_stored
 from driftbandits.evaluate.candidates import policy_for
 from driftbandits.evaluate.log import log_by_arm
 from servers import Served
@@ -33,6 +35,7 @@ POLICIES = {
     },
     "certain": {"name": "D-LinUCB", "dim": 3, "L": 100.0, "discount": 0.99},
 }
+EXPORT = {"format": "parquet", "limit": 1000}
 RANGES = {"cost": (0.0, 50.0), "amount": (-math.inf, math.inf)}
 """Of rewards that are no clicks."""
 
@@ -65,7 +68,14 @@ def logs(tmp_path_factory):
                 value = {"cost": 20.0, "amount": 20.0}.get(policy, 1.0) * paid
                 reward = {"event_id": f"e{i}", "value": value}
                 service.client.post(f"{path}/rewards", json=reward).raise_for_status()
+            exported = service.client.get(f"{path}/events", params={**EXPORT, "after": 11})
+            events_file(url, policy).write_bytes(exported.raise_for_status().content)
     return url
+
+
+def events_file(url, policy):
+    """The events behind the eleventh as the service gives them: not the one that configured."""
+    return Path(url.removeprefix("sqlite:///")).with_name(f"{policy}.parquet")
 
 
 def log_of(url, policy):
@@ -97,6 +107,62 @@ def test_rewards_mean_what_they_meant_to_the_service(logs):
     longest = max(float(np.linalg.norm(arms, axis=1).max()) for arms in log.arms)
     assert pytest.approx(longest) == policy_for(log, "D-LinUCB", discount=0.9).L
     assert policy_for(log, "D-LinUCB", discount=0.9, L=500.0).L == 500.0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_file_says_what_the_store_says(logs, policy, tmp_path):
+    """Events that the service gave, and a log that was exported: no option has to repeat it."""
+    stored = log_of(logs, policy)
+    lines = tmp_path / "lines.parquet"
+    done = CliRunner().invoke(group, ["log", "export", logs, str(lines), "--policy", policy])
+    assert done.exit_code == 0, done.output
+    assert read_log(lines) == stored
+    given = read_log(events_file(logs, policy))
+    assert given.event_id == stored.event_id[5:]
+    assert given.reward.tolist() == stored.reward[5:].tolist()
+    assert given.propensity.tolist() == stored.propensity[5:].tolist()
+    if stored.tables is not None:
+        assert given.tables == stored.tables[5:]
+    for log in (read_log(lines), given):
+        assert log.served["name"] == POLICIES[policy]["name"]
+        asked = policy_for(log, "auto")
+        assert (asked.reward, asked.link) == (
+            policy_for(stored, "auto").reward,
+            policy_for(stored, "auto").link,
+        )
+        result = evaluate(log, asked, windows=3)
+        assert result.overall["logged"].value == pytest.approx(np.mean(log.reward))
+
+
+def test_a_file_that_says_nothing_is_read_as_before(logs, tmp_path):
+    path = tmp_path / "silent.parquet"
+    polars.read_parquet(events_file(logs, "cost")).write_parquet(path)
+    assert read_log(path).served is None
+    said = str(events_file(logs, "cost"))
+    told = run(said, "--policy", "auto", "--windows", "3")
+    assert told.exit_code == 0, told.output
+    silent = run(str(path), "--policy", "auto", "--windows", "3")
+    assert "reward" in silent.output
+    assert silent.exit_code != 0, "a cost of 20 is no click"
+    by_hand = run(str(path), "--policy", "auto", "--windows", "3", "--reward", "cost:0..50")
+    assert by_hand.output == told.output
+
+
+def test_the_version_in_a_file_is_that_of_its_last_event(tmp_path):
+    with Served(f"sqlite:///{tmp_path}/log.db") as service:
+        client, path = service.client, "/v1/policies/news"
+        for reward in ("amount:0..10", "amount:0..20"):
+            settings = {"name": "auto", "dim": 1, "reward": reward, "fresh": True}
+            client.put(path, json=settings).raise_for_status()
+            body = {"event_id": f"of-{reward[-2:]}", "arms": [{"id": "a", "x": [1.0]}]}
+            client.post(f"{path}/decisions", json=body).raise_for_status()
+        for limit, reward in ((2, "amount:0..10"), (9, "amount:0..20")):
+            answer = client.get(f"{path}/events", params={**EXPORT, "limit": limit})
+            file = tmp_path / f"{limit}.parquet"
+            file.write_bytes(answer.raise_for_status().content)
+            assert read_log(file).served["reward"] == reward
+        unknown = client.get("/v1/policies/none/events", params=EXPORT)
+        assert unknown.status_code == 404
 
 
 def test_separate_arms_have_coordinates_of_their_own():

@@ -19,6 +19,7 @@ from calls import (
 
 import driftbandits as db
 from driftbandits import store
+from driftbandits.service import relearning
 from servers import Served, wait_until
 
 
@@ -292,3 +293,87 @@ def test_versions_that_learned_again_survive_a_restart(store_url):
         session.drop_snapshots("news", before=2**40, foundations=True)
     with Served(store_url) as service:
         assert digest(service.client) == before
+
+
+# -- frozen meanwhile ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slowly(monkeypatch):
+    """What is learned again takes an event each fifth of a second, until this is called."""
+    monkeypatch.setattr(relearning, "_PORTION_S", 0.0)
+    monkeypatch.setattr(relearning, "_PAUSE_S", 0.2)
+    return monkeypatch.undo
+
+
+def begin_change(client, **change):
+    answer = client.put(NEWS, json={**CONFIGURATION, **change})
+    assert answer.status_code == 202, answer.text
+    return answer.json()["change"]
+
+
+def test_a_change_waits_while_the_policy_is_frozen(store_url, slowly):
+    with Served(store_url) as service:
+        client = service.client
+        configure(client)
+        play(client, 60)
+        assert "held" not in begin_change(client, lam=2.0)
+        frozen = ok(client.post(f"{NEWS}:freeze"))
+        assert (frozen["version"], frozen["configuration"]["mode"]) == (2, "frozen")
+        assert frozen["change"]["held"] is True
+        assert ok(client.post(f"{NEWS}:freeze"))["version"] == 2
+        slowly()
+        learned = frozen["configuration"]["learned_from"]
+        wait_until(lambda: ok(client.get(NEWS))["change"]["learned_from"] == learned)
+        ok(decide(client, "meanwhile"))
+        assert ok(reward(client, "meanwhile", 1)) == {"status": "recorded"}
+        still = ok(client.get(NEWS))
+        assert (still["version"], still["theta_hat"]) == (2, frozen["theta_hat"])
+        assert verified(store_url)["news"] == digest(client)
+    with Served(store_url) as service:
+        client = service.client
+        assert ok(client.get(NEWS))["change"]["held"] is True
+        ok(client.post(f"{NEWS}:thaw"))
+        after = changed(client)
+        assert (after["version"], after["configuration"]["mode"]) == (4, "online")
+        assert after["configuration"]["arguments"]["lam"] == 2.0
+        unfrozen = [event for event in events(client) if event["event_id"] != "meanwhile"]
+        agent = witness(unfrozen, lam=2.0)
+        np.testing.assert_allclose(after["theta_hat"], agent.theta_hat, rtol=1e-9)
+        assert [v["how"] for v in ok(client.get(f"{NEWS}/versions"))["versions"]] == [
+            "fresh",
+            "carried",
+            "carried",
+            "relearned",
+        ]
+        play(client, 5, first=100)
+        assert verified(store_url)["news"] == digest(client)
+
+
+def test_a_change_that_waits_can_be_called_off_or_replaced(served, store_url, slowly):
+    client = served.client
+    play(client, 60)
+    begin_change(client, lam=2.0)
+    ok(client.post(f"{NEWS}:freeze"))
+    assert begin_change(client, lam=2.0)["held"] is True, "the same request again"
+    assert configure(client, mode="frozen").get("change") is None, "what is there: called off"
+    begin_change(client, lam=3.0)  # asked for while it is frozen, and says that it shall be online
+    assert "held" not in ok(client.get(NEWS))["change"]
+    held = ok(client.post(f"{NEWS}:freeze"))
+    assert (held["version"], held["change"]["held"]) == (3, True)
+    slowly()
+    ok(client.post(f"{NEWS}:thaw"))
+    after = changed(client)
+    assert (after["version"], after["configuration"]["arguments"]["lam"]) == (5, 3.0)
+    assert verified(store_url)["news"] == digest(client)
+
+
+def test_what_is_asked_for_while_frozen_takes_over(served, store_url):
+    """A configuration is the last word, and it says `online` unless it says otherwise."""
+    client = served.client
+    play(client, 20)
+    ok(client.post(f"{NEWS}:freeze"))
+    configure(client, lam=2.0)
+    after = changed(client)
+    assert (after["version"], after["configuration"]["mode"]) == (3, "online")
+    assert verified(store_url)["news"] == digest(client)

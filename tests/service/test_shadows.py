@@ -108,6 +108,35 @@ def test_promotion_is_one_call_and_loses_nothing(served, store_url):
     assert verified(store_url)["news"] == digest(client)
 
 
+def test_a_promotion_whose_answer_was_lost_is_sent_again(store_url):
+    with Served(store_url) as service:
+        client = service.client
+        configure(client)
+        play(client, 20)
+        ok(client.put(f"{NEWS}/shadows/bold", json=BOLD))
+        first = ok(client.post(f"{NEWS}/shadows/bold:promote"))
+        assert ok(client.post(f"{NEWS}/shadows/bold:promote")) == first
+        ok(client.post(f"{NEWS}:freeze"))  # still what was promoted
+        assert ok(client.post(f"{NEWS}/shadows/bold:promote"))["version"] == 3
+        assert problem(client.post(f"{NEWS}/shadows/shy:promote"), 404)["code"] == "unknown_shadow"
+    for _ in range(2):  # from the snapshot; and from the log alone
+        with Served(store_url) as service:
+            client = service.client
+            told = ok(client.post(f"{NEWS}/shadows/bold:promote"))
+            assert (told["version"], told["configuration"]["arguments"]["name"]) == (3, "LinUCB")
+        with store.open(store_url) as log, log.write() as session:
+            session.drop_snapshots("news", before=2**62)
+    with Served(store_url) as service:
+        client = service.client
+        configure(client, fresh=True)  # something else is played
+        assert problem(client.post(f"{NEWS}/shadows/bold:promote"), 404)["code"] == "unknown_shadow"
+        ok(decide(client, "e100"))
+        ok(client.put(f"{NEWS}/shadows/bold", json={**BOLD, "lam": 2.0}))
+        told = ok(client.post(f"{NEWS}/shadows/bold:promote"))  # one that came later by that name
+        assert told["configuration"]["arguments"]["lam"] == 2.0
+        assert verified(store_url)["news"] == digest(client)
+
+
 def test_shadows_come_and_go(served, store_url):
     client = served.client
     play(client, 5)

@@ -35,8 +35,9 @@ export interface ArmsPart {
  * A version to come: `how`, and what differs that the estimate depends on.
  *
  * While it is `relearned` it has learned the log up to event `seq` `of` so many, from as many
- * outcomes as `learned_from` says; `skipped` are decisions that it cannot read. With `dry_run`
- * nothing was changed, and `none` would be.
+ * outcomes as `learned_from` says; `skipped` are decisions that it cannot read. It is `held` while
+ * the policy is frozen, and takes over when that is thawed. With `dry_run` nothing was changed,
+ * and `none` would be.
  */
 export interface Change {
   how: string;
@@ -47,6 +48,7 @@ export interface Change {
   learned_from?: number;
   skipped?: number;
   dry_run?: boolean;
+  held?: boolean;
 }
 
 /**

@@ -101,7 +101,9 @@ class Configure(Command):
         """The version after this one, how it goes on, and by what its estimate differs."""
         before, wanted = fold.version.record, self._wanted
         seed = before.seed if wanted.seed is None else wanted.seed
-        record = msgspec.structs.replace(wanted.record, version=before.version + 1, seed=seed)
+        record = msgspec.structs.replace(
+            wanted.record, version=before.version + 1, seed=seed, keeps_change=False
+        )
         if wanted.fresh:
             how = FRESH if fold.has_begun or not _same(before, record) else None
             return msgspec.structs.replace(record, fresh=True), how, []
@@ -138,8 +140,11 @@ class Configure(Command):
 
 def _same(one: Configured, other: Configured) -> bool:
     """Whether two records ask for the same."""
-    same = msgspec.structs.replace(one, version=0, fresh=False, key="")
-    return same == msgspec.structs.replace(other, version=0, fresh=False, key="")
+    one, other = (
+        msgspec.structs.replace(record, version=0, fresh=False, key="", keeps_change=False)
+        for record in (one, other)
+    )
+    return one == other
 
 
 def _check_readable(work: UnitOfWork, fold: Fold, record: Configured) -> None:
@@ -190,8 +195,10 @@ class Promote(Command):
         if candidate is None:
             if self._name == CHANGE:
                 return None
+            if self._name == fold.promoted:  # the answer to the same request may have been lost
+                return policy_answer(fold, work.followers)
             raise unknown_shadow(self.policy, self._name)
-        if self._begun not in (None, candidate.seq):
+        if self._begun not in (None, candidate.seq) or self._is_held(fold):
             return None
         work.flush(self.policy)
         place = work.followers.of(fold.chain, self._name, candidate)
@@ -212,6 +219,9 @@ class Promote(Command):
         has_erased = fold.counts[ERASED] > 0
         work.keep_snapshot(fold, is_foundation=has_erased)
         return policy_answer(fold, work.followers)
+
+    def _is_held(self, fold: Fold) -> bool:
+        return self._name == CHANGE and fold.is_change_held
 
 
 # -- shadows -------------------------------------------------------------------------------------

@@ -96,6 +96,7 @@ class Version(NamedTuple):
     record: Configured
     how: str = FRESH
     learned_from: int | None = 0  # outcomes that it began with, where that is known
+    shadow: str = ""  # that was promoted, if it is one
 
 
 class Former(NamedTuple):
@@ -187,6 +188,20 @@ class Fold:
         return self.versions[-1]
 
     @property
+    def promoted(self) -> str:
+        """The shadow that is played, under whatever settings; "" if none is."""
+        for version in reversed(self.versions):
+            if version.how != CARRIED:
+                return version.shadow
+        return ""
+
+    @property
+    def is_change_held(self) -> bool:
+        """Whether a change waits: the policy was frozen while it was learned."""
+        change, version = self.candidates.get(CHANGE), self.version
+        return change is not None and version.record.mode == "frozen" and change.seq < version.seq
+
+    @property
     def has_begun(self) -> bool:
         """Whether the agent has decided or learned anything."""
         return bool(self.learned or self.playing.issued or self.playing.clock)
@@ -209,7 +224,8 @@ class Fold:
 
     def configure(self, record: Configured, at_ns: int) -> None:
         self._step(CONFIGURED, at_ns)
-        self._let_candidate_go(CHANGE)  # the last word counts
+        if not record.keeps_change:
+            self._let_candidate_go(CHANGE)  # the last word counts
         if record.fresh:
             self.agent = new_agent(record)
             self.began_ns = at_ns
@@ -227,12 +243,13 @@ class Fold:
             self._carry_over(record)
         self._serve_by(record, FRESH if record.fresh else CARRIED)
 
-    def _serve_by(self, record: Configured, how: str) -> None:
+    def _serve_by(self, record: Configured, how: str, *, shadow: str = "") -> None:
         """Go on with another version, whose agent is playing."""
         policy = self.playing.policy
         self.lift = lift_of(self.lift, record, policy, seq=self.seq, at_ns=self.at_ns)
         self.accounts.keep_credits(record.shares or {})
-        self.versions.append(Version(self.seq, self.at_ns, record, how, self.learned))
+        version = Version(self.seq, self.at_ns, record, how, self.learned, shadow)
+        self.versions.append(version)
 
     def _carry_over(self, record: Configured) -> None:
         """Go on with what was learned; its arguments differ in what the estimate has no use for."""
@@ -264,7 +281,7 @@ class Fold:
         self.pending_of_key = learned.pending_of_key
         open_ = [*self.pending.values(), *self.forgotten.values()]
         self.history.go_on_from(learned.history, [one.at_ns for one in open_])
-        self._serve_by(record, RELEARNED)
+        self._serve_by(record, RELEARNED, shadow=name)
 
     def drop(self, name: str, at_ns: int) -> None:
         self._step(DROPPED, at_ns)

@@ -38,7 +38,7 @@ from driftbandits.service.explaining import (
     one_decision,
     one_explained,
 )
-from driftbandits.service.fold import CHANGE, policy_of
+from driftbandits.service.fold import CHANGE, Version, policy_of
 from driftbandits.service.freezing import Freeze
 from driftbandits.service.kernels import make_policy_ready
 from driftbandits.service.logs import json_events, parquet
@@ -334,10 +334,26 @@ async def events(gate: Gate, call: Call) -> Reply:
     most = MOST_PARQUET_EVENTS if as_parquet else MOST_EVENTS
     after = whole_number(call.query, "after", default=0, most=2**62)
     limit = max(1, whole_number(call.query, "limit", default=min(1000, most), most=most))
-    return await gate.exports.run(_events, gate, call.policy, after, limit, as_parquet)
+    versions = await _versions(gate, call.policy) if as_parquet else []
+    return await gate.exports.run(_events, gate, call.policy, after, limit, as_parquet, versions)
 
 
-def _events(gate: Gate, policy: str, after: int, limit: int, as_parquet: bool) -> Reply:
+async def _versions(gate: Gate, policy: str) -> list[Version]:
+    """None of a log that is damaged: what it has is given nevertheless."""
+    try:
+        found: list[Version] = await _do(
+            gate, commands.View(policy, lambda fold: list(fold.versions))
+        )
+    except Refused as refused:
+        if refused.status != 500:
+            raise
+        return []
+    return found
+
+
+def _events(
+    gate: Gate, policy: str, after: int, limit: int, as_parquet: bool, versions: list[Version]
+) -> Reply:
     store = gate.engine.store
     with store.read() as session:
         if session.head(policy) is None:
@@ -346,8 +362,9 @@ def _events(gate: Gate, policy: str, after: int, limit: int, as_parquet: bool) -
         found = session.page(policy, after=after, limit=limit, most_bytes=most_bytes)
     following = found[-1].seq if found else after
     if as_parquet:
+        version = next((one for one in reversed(versions) if one.seq <= following), None)
         return Reply(
-            parquet(found),
+            parquet(found, version),
             media_type=PARQUET,
             headers=((b"x-next", str(following).encode()),),
         )

@@ -14,6 +14,7 @@ from driftbandits.service.fold import CARRIED, FRESH, RELEARNED, Version
 from driftbandits.service.offers import offer_of
 from driftbandits.service.views import clock_text, configuration
 from driftbandits.store import (
+    ABOUT,
     BEGUN,
     CONFIGURED,
     CONFLICT,
@@ -108,13 +109,19 @@ def json_events(events: Sequence[Event], following: int) -> bytes:
     return b'{"events":[%b],"next":%d}' % (parts, following)
 
 
-def parquet(events: Sequence[Event]) -> bytes:
-    """One row an event; columns that its kind does not have are null."""
+def parquet(events: Sequence[Event], version: Version | None) -> bytes:
+    """One row an event; columns that its kind does not have are null.
+
+    The file says by which version the policy was served when the last of them came.
+    """
     import polars
 
+    about = {}
+    if version is not None:
+        about[ABOUT] = _encode({"configuration": configuration(version)}).decode()
     frames = [_frame(page) for page in _pages(events)] or [_frame([])]
     file = io.BytesIO()
-    polars.concat(frames).write_parquet(file)
+    polars.concat(frames).write_parquet(file, metadata=about)
     return file.getvalue()
 
 

@@ -60,6 +60,7 @@ class _State(msgspec.Struct, array_like=True):
     forgotten: list[tuple[Any, ...]] = []  # as `pending`
     former: list[tuple[str, int, int]] = []  # names
     policy: str = ""  # as it is called, if it had another name before
+    shadows: list[str] = []  # of the versions: that were promoted
 
 
 class _Following(msgspec.Struct, array_like=True):
@@ -98,6 +99,7 @@ def packed(fold: Fold) -> bytes:
         forgotten=[(event_id, *waiting) for event_id, waiting in fold.forgotten.items()],
         former=[(one.name, one.seq, one.at_ns) for one in fold.former],
         policy=fold.policy if fold.former else "",
+        shadows=[v.shadow for v in fold.versions],
     )
     content = msgspec.msgpack.encode(state)
     return FORMAT + hashlib.sha256(content).digest() + content
@@ -200,7 +202,7 @@ def _versions(state: _State) -> Iterator[Version]:
     """Snapshots from before there were beginnings do not say them."""
     for i, (seq, at_ns, record) in enumerate(state.versions):
         said = state.beginnings[i : i + 1] or [(FRESH if record.fresh else CARRIED, None)]
-        yield Version(seq, at_ns, record, *said[0])
+        yield Version(seq, at_ns, record, *said[0], *state.shadows[i : i + 1])
 
 
 def digest(fold: Fold) -> str:

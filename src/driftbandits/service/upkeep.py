@@ -130,6 +130,7 @@ class Upkeep:
             Promote(name, CHANGE, begun=candidate.seq)
             for name, fold in self._ours()
             if (candidate := fold.candidates.get(CHANGE)) is not None
+            and not fold.is_change_held
             and followers.is_near(fold.chain, CHANGE, candidate)
         ]
 

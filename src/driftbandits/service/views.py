@@ -136,6 +136,7 @@ def _change(fold: Fold, followers: Followers) -> wire.Change | None:
         of=fold.seq,
         learned_from=follower.learned,
         skipped=follower.skipped,
+        held=fold.is_change_held,
     )
 
 

@@ -15,6 +15,7 @@ is a record, see `store.records`.
 from driftbandits.store import archives, leases
 from driftbandits.store.backups import backup
 from driftbandits.store.events import (
+    ABOUT,
     BEGUN,
     CONFIGURED,
     CONFLICT,
@@ -49,6 +50,7 @@ from driftbandits.store.opening import open
 from driftbandits.store.session import LAST_CHARACTER, Session, Store
 
 __all__ = [
+    "ABOUT",
     "BEGUN",
     "CONFIGURED",
     "CONFLICT",

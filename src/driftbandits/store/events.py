@@ -22,6 +22,9 @@ START = bytes(16)
 ERASED_ID = "~"
 """What the token begins with that stands for an erased event_id; no event_id does."""
 
+ABOUT = "driftbandits"
+"""The key of what a Parquet file says about its log, as JSON."""
+
 _SALT_SIZE = 16
 _ANEW = "~"  # no name has it
 

@@ -104,8 +104,9 @@ class Change(Answer, omit_defaults=True):
     """A version to come: `how`, and what differs that the estimate depends on.
 
     While it is `relearned` it has learned the log up to event `seq` `of` so many, from as many
-    outcomes as `learned_from` says; `skipped` are decisions that it cannot read. With `dry_run`
-    nothing was changed, and `none` would be.
+    outcomes as `learned_from` says; `skipped` are decisions that it cannot read. It is `held` while
+    the policy is frozen, and takes over when that is thawed. With `dry_run` nothing was changed,
+    and `none` would be.
     """
 
     how: str
@@ -116,6 +117,7 @@ class Change(Answer, omit_defaults=True):
     learned_from: int = 0
     skipped: int = 0
     dry_run: bool = False
+    held: bool = False
 
 
 class FormerName(Answer):

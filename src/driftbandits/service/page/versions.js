@@ -30,7 +30,8 @@ export function showVersions(versions, detail) {
 
 /** A version that is on its way. */
 const changing = ({ change }) => (change
-  ? [`Version ${change.version} learns the log again: event ${count(change.seq)} of ${count(change.of)}.`] : []);
+  ? [`Version ${change.version} learns the log again: event ${count(change.seq)} of ${count(change.of)}.${
+    change.held ? " It takes over when the policy is thawed." : ""}`] : []);
 
 /** What a configuration would have done that decides beside this one. */
 function shadowed({ name, decisions, agreed, value, difference, rounds }) {
