@@ -337,7 +337,7 @@ def test_a_change_waits_while_the_policy_is_frozen(store_url, slowly):
         after = changed(client)
         assert (after["version"], after["configuration"]["mode"]) == (4, "online")
         assert after["configuration"]["arguments"]["lam"] == 2.0
-        unfrozen = [event for event in events(client) if event["event_id"] != "meanwhile"]
+        unfrozen = [event for event in events(client) if event.get("event_id") != "meanwhile"]
         agent = witness(unfrozen, lam=2.0)
         np.testing.assert_allclose(after["theta_hat"], agent.theta_hat, rtol=1e-9)
         assert [v["how"] for v in ok(client.get(f"{NEWS}/versions"))["versions"]] == [

@@ -364,7 +364,7 @@ def _events(
     if as_parquet:
         version = next((one for one in reversed(versions) if one.seq <= following), None)
         return Reply(
-            parquet(found, version),
+            parquet(found, version=version),
             media_type=PARQUET,
             headers=((b"x-next", str(following).encode()),),
         )

@@ -109,7 +109,7 @@ def json_events(events: Sequence[Event], following: int) -> bytes:
     return b'{"events":[%b],"next":%d}' % (parts, following)
 
 
-def parquet(events: Sequence[Event], version: Version | None) -> bytes:
+def parquet(events: Sequence[Event], *, version: Version | None = None) -> bytes:
     """One row an event; columns that its kind does not have are null.
 
     The file says by which version the policy was served when the last of them came.
