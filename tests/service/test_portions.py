@@ -6,7 +6,7 @@ import pytest
 from calls import NEWS, arms, configure, counts, decide, ok, problem, reward, verified
 
 from driftbandits.service import engine, unit_of_work
-from driftbandits.service.commands import Command, LearnDefaults, Many
+from driftbandits.service.commands import Command, LearnDefaults, Many, Reward
 from servers import Clock, Served, wait_until
 
 
@@ -174,3 +174,31 @@ def test_many_gives_back_what_is_left(short_portions):
     second = first.command.run(Work())
     assert second.command.run(Work()) == ["0", "1", "2"]
     assert many.run(Work()) is not first  # it can be tried again from where it began
+
+
+@pytest.mark.parametrize("somebody_waits", [True, False])
+def test_a_portion_is_short_where_somebody_quick_waits(store_url, monkeypatch, somebody_waits):
+    monkeypatch.setattr(unit_of_work, "PORTION_S", 3600.0)
+    monkeypatch.setattr(unit_of_work, "SHORT_PORTION_S", 0.0)
+    with Served(store_url) as service:
+        configure(service.client)
+        work, answered, done = service.service.engine, [], threading.Event()
+
+        def give(name):
+            answered.append(name)
+            if len(answered) == 1 + somebody_waits:
+                done.set()
+
+        def begin():
+            batch = [Reward("news", f"e{i}", 1.0, key="") for i in range(20)]
+            work._last_lane = 0  # then it is the batch's turn
+            work.begin(Many("news", batch), lambda _: give("batch"))
+            if somebody_waits:
+                work.begin(Reward("news", "e", 1.0, key=""), lambda _: give("quick"))
+
+        before = count_of(transactions_of(service))
+        work._in_loop(begin)
+        assert done.wait(60.0)
+        assert answered == (["quick", "batch"] if somebody_waits else ["batch"])
+        wait_until(lambda: count_of(transactions_of(service)) - before >= 1)
+        assert count_of(transactions_of(service)) - before == (3 if somebody_waits else 1)

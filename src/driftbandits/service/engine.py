@@ -85,6 +85,7 @@ class Engine:
         self._transactions = Transactions(
             self.owners, self.metrics, clock=clock, snapshot_every=snapshot_every
         )
+        self._transactions.is_awaited = self._do_quick_ones_wait
         self._upkeep = Upkeep(self._transactions, retention_days=retention_days)
         self._on_death = on_death
         self._queue_limit = queue_limit
@@ -168,6 +169,11 @@ class Engine:
     def _lane_of(self, command: Command) -> deque[Job]:
         """Who reads needs no lock, and who is quick shall not wait for a row of who is not."""
         return self._lanes[2 * command.writes + self._transactions.is_quick(command)]
+
+    def _do_quick_ones_wait(self) -> bool:
+        """Whether they do while others have their turn; in any thread."""
+        is_quick = self._last_lane % 2 == 1
+        return not is_quick and any(self._lanes[1::2])
 
     def _wake(self) -> None:
         assert self._loop is not None

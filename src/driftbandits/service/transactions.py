@@ -47,6 +47,7 @@ class Transactions:
         self.owners = owners
         self._metrics = metrics
         self.followers = Followers()
+        self.is_awaited: Callable[[], bool] = lambda: False  # by who is quick and wants a turn
         self.clock = clock
         self._snapshot_every = snapshot_every
 
@@ -124,6 +125,7 @@ class Transactions:
             followers=self.followers,
             now_ns=self.clock(),
             snapshot_every=self._snapshot_every,
+            is_awaited=self.is_awaited,
         )
 
     def _transaction(self, *, writing: bool, at_once: bool) -> AbstractContextManager[Session]:

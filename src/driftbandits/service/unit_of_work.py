@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -32,6 +32,8 @@ from driftbandits.store.records import Record, Rewarded, packed
 KEPT_SNAPSHOTS = 2
 PORTION_S = 0.01
 """After so long a transaction is committed, and what is left to do waits for another turn."""
+SHORT_PORTION_S = 0.003
+"""The same where somebody waits whose work is quick."""
 
 NOTHING = Known()
 
@@ -57,6 +59,7 @@ class UnitOfWork:
         followers: Followers,
         now_ns: int,
         snapshot_every: int,
+        is_awaited: Callable[[], bool],
     ) -> None:
         self.session = session
         self.followers = followers
@@ -67,6 +70,7 @@ class UnitOfWork:
         self._folds = folds
         self._owners = owners
         self._snapshot_every = snapshot_every
+        self._is_awaited = is_awaited
         self._new_events: dict[str, list[NewEvent]] = {}  # to be written, by policy
         self._known: dict[tuple[str, str], Known] = {}  # about an event_id, as stored
         self._added: dict[tuple[str, str], list[tuple[int, NewEvent]]] = {}  # and not yet stored
@@ -219,7 +223,8 @@ class UnitOfWork:
     @property
     def is_long(self) -> bool:
         """Whether it is time to commit what was done."""
-        return time.monotonic() - self._began >= PORTION_S
+        spent = time.monotonic() - self._began
+        return spent >= PORTION_S or (spent >= SHORT_PORTION_S and self._is_awaited())
 
     def learn_defaults(self, fold: Fold) -> bool:
         """Learn the default reward of decisions that have waited long enough, a portion of them.

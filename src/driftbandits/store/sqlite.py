@@ -28,6 +28,7 @@ _CHECKPOINT_PAGES = 100_000
 
 _LONG_LOG_PAGES = 1000
 _CUT_OFF_WAIT_MS = 100
+_LOOK_EVERY_S = 0.0005
 
 _MOST_IN_A_STATEMENT = 64
 _ANY_SIZE_UP_TO = 16
@@ -88,6 +89,23 @@ def _pieces(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
         start += size
 
 
+def _wait_at_most(connection: apsw.Connection, wait_ms: int) -> None:
+    """Look for the lock again and again, at the same pace.
+
+    SQLite's own way has longer and longer pauses: who has waited longest waits longest again, and
+    one process that writes all the time keeps the others from it for seconds.
+    """
+    deadline = time.monotonic() + wait_ms / 1000
+
+    def wait(_: int) -> bool:
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_LOOK_EVERY_S)
+        return True
+
+    connection.set_busy_handler(wait)
+
+
 class SQLiteStore(Store):
     """One file, one machine; several processes may use it."""
 
@@ -139,7 +157,7 @@ class SQLiteStore(Store):
         with self._translated():
             try:
                 connection = self._write_connection()
-                connection.set_busy_timeout(wait_ms)
+                _wait_at_most(connection, wait_ms)
                 with self._transaction(connection, "IMMEDIATE"):
                     session = SQLiteSession(connection, self.secret)
                     yield session
