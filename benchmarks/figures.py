@@ -280,6 +280,17 @@ FIGURES = (
         places={("docs/reliability.md", "neighbours"): _printed},
         minutes=3,
     ),
+    Figure(
+        name="processes",
+        commands=(f"{PYTHON} benchmarks/processes.py",),
+        sources=(*_SERVICE, "benchmarks/processes.py", "benchmarks/service.py"),
+        places={
+            ("docs/scaling.md", "processes"): lambda told: (
+                told.strip().split("\n\n", 1)[1].split("\n")
+            )
+        },
+        minutes=8,
+    ),
     _page(
         "tutorial",
         pictures=("docs/figures/tutorial-clicks.svg",),

@@ -5,7 +5,7 @@ what a pair costs in processor time, of the servers, the database and the caller
 turns, because machines are shared. Pairs a second depend on what else the machine does, processor
 time much less. Prints a table for docs/scaling.md.
 
-    python benchmarks/processes.py [--seconds 5] [--turns 3] [--store sqlite postgresql]
+    python benchmarks/processes.py [--seconds 4] [--turns 2] [--store sqlite postgresql]
 """
 
 from __future__ import annotations
@@ -79,16 +79,17 @@ def lines(found: dict[Setting, list[dict[str, float]]]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--store", nargs="*", choices=list(NAMES), default=list(NAMES))
     options = parser.parse_args()
     found: defaultdict[Setting, list[dict[str, float]]] = defaultdict(list)
     for _ in range(options.turns):
         for setting in settings(options.store):
             found[setting].append(measured(setting, options.seconds))
-    print(f"\nLoad of the machine at the end {os.getloadavg()[1]:.1f}.\n")
+    print()
     print("\n".join(lines(found)))
+    print(f"\nAt the end {os.getloadavg()[1]:.1f} programs wanted one of {os.cpu_count()} cores.")
 
 
 if __name__ == "__main__":
