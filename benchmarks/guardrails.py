@@ -46,6 +46,7 @@ BUDGETS = (None, 0.02, 0.005)
 SHARES: dict[str, Any] = {
     "none": None,
     "a: at least .1": {"a": (0.1, 1.0)},
+    "a: at least .4": {"a": (0.4, 1.0)},  # twice of what it would get
     "a: at most .1": {"a": (0.0, 0.1)},
     "a, b: at most .1, c: at least .2": {"a": (0.0, 0.1), "b": (0.0, 0.1), "c": (0.2, 1.0)},
 }

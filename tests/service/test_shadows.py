@@ -20,6 +20,7 @@ import driftbandits as db
 from driftbandits import store
 from driftbandits.client import Client
 from driftbandits.service import snapshots
+from driftbandits.service.agreement import Agreement
 from driftbandits.service.verifying import verify
 from driftbandits.store import Snapshot
 from servers import Served, wait_until
@@ -57,10 +58,11 @@ def witness(client, seed, **arguments):
             numbers[event["event_id"]] = choice.id
             agrees = choice.index == event["index"]
             agreed += agrees
-            waiting[event["event_id"]] = agrees / event["propensity"]
+            weight, m = agrees / event["propensity"], choice.means
+            waiting[event["event_id"]] = weight, m[event["index"]], m[choice.index]
         elif event["kind"] == "reward" and event["event_id"] in numbers:
             agent.update(numbers.pop(event["event_id"]), event["value"])
-            compared.append((waiting.pop(event["event_id"]), event["value"]))
+            compared.append((*waiting.pop(event["event_id"]), event["value"]))
     return agent, agreed, np.array(compared)
 
 
@@ -73,7 +75,12 @@ def test_a_shadow_is_compared_with_what_was_played(served, store_url):
     play(client, 30, first=20)
     shadow = caught_up(client)
     _, agreed, compared = witness(client, shadow["seed"], **BOLD)
-    weights, rewards = compared.T
+    weights, of_played, of_own, rewards = compared.T
+    modelled = of_own + weights * (rewards - of_played)
+    assert shadow["modelled_value"]["value"] == pytest.approx(modelled.mean(), rel=1e-6)
+    assert shadow["modelled_difference"]["value"] == pytest.approx(
+        (modelled - rewards).mean(), rel=1e-5
+    )
     assert (shadow["decisions"], shadow["agreed"]) == (50, agreed)
     assert (shadow["rounds"], shadow["learned_from"]) == (len(compared), len(compared))
     assert shadow["value"]["value"] == pytest.approx((weights * rewards).mean())
@@ -84,6 +91,63 @@ def test_a_shadow_is_compared_with_what_was_played(served, store_url):
     after = ok(client.get(NEWS))
     assert (after["version"], after["configuration"]) == (1, before["configuration"])
     assert verified(store_url)["news"] == digest(client)
+
+
+def test_a_model_narrows_the_interval_and_cannot_mislead():
+    """Costs around 30 and 20: the truth is met by a model that knows nothing, and by a good one."""
+    rng, truth = np.random.default_rng(5), np.array([30.0, 20.0, 26.0])
+    laws = np.array([0.7, 0.2, 0.1]), np.array([0.1, 0.6, 0.3])  # of what is played, of the shadow
+    found = {}
+    for model, means in {"nothing": 0 * truth, "wrong": truth[::-1] - 9, "good": truth + 1}.items():
+        seen = Agreement()
+        for i in range(8000):
+            played, own = rng.choice(3, p=laws[0]), rng.choice(3, p=laws[1])
+            seen.note_decision(
+                str(i),
+                agrees=bool(played == own),
+                propensity=laws[0][played],
+                expected=(means[played], means[own]),
+            )
+            seen.note_reward(str(i), truth[played] + rng.normal())
+            if i == 4000:
+                seen = Agreement.from_list(seen.to_list())
+        found[model] = seen
+        for value in (seen.value(), seen.modelled_value()):
+            assert value.low < laws[1] @ truth < value.high
+        value = seen.modelled_difference()
+        assert value.low < (laws[1] - laws[0]) @ truth < value.high
+        assert seen.expected == {}
+    width = {model: span(one.modelled_value()) for model, one in found.items()}
+    assert width["good"] < 0.25 * span(found["good"].value())
+    assert width["nothing"] == pytest.approx(span(found["nothing"].value()))
+
+
+def span(interval):
+    return interval.high - interval.low
+
+
+def test_costs_are_modelled_as_they_are_reported(store_url):
+    with Served(store_url) as service:
+        client = service.client
+        paying = {"reward": "cost:0..50"}
+        configure(client, **paying)
+        for i in range(60):
+            ok(decide(client, f"e{i}", i))
+            ok(reward(client, f"e{i}", 30.0))
+        ok(client.put(SHADOW, json={**CONFIGURATION, **paying, "seed": 77}))
+        told = caught_up(client)
+        assert told["played_value"] == 30.0
+        assert told["modelled_value"]["value"] == pytest.approx(30.0, abs=6.0)
+
+
+def test_what_an_earlier_release_kept_of_a_shadow_is_gone_on_from():
+    kept = [3, 2, {"open": 2.0}, [2.0, 3.0, 5.0, 1.0, 2.0, 4.0, 1.0]]
+    seen = Agreement.from_list(kept)
+    seen.note_reward("open", 1.0)
+    assert (seen.rounds, seen.modelled_value()) == (3, None)
+    seen.note_decision("new", agrees=True, propensity=0.5, expected=(float("nan"), 1.0))
+    seen.note_reward("new", 1.0)
+    assert (seen.rounds, seen.modelled_value().value) == (4, 2.0)
 
 
 def test_promotion_is_one_call_and_loses_nothing(served, store_url):

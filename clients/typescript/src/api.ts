@@ -586,6 +586,7 @@ export interface ScoredArm {
  * It has seen `decisions`, and would have played the same arm in `agreed` of them. In `rounds`,
  * those with a reward in which every arm had a chance, it would have earned `value`, and what was
  * played earned `played_value`; `effective_rounds` of them tell as much if all told the same.
+ * `modelled_value` is the same by what its model expected, corrected by what came (doubly robust).
  */
 export interface ShadowAnswer {
   name: string;
@@ -605,6 +606,8 @@ export interface ShadowAnswer {
   value: Interval | null;
   played_value: number | null;
   difference: Interval | null;
+  modelled_value?: Interval | null;
+  modelled_difference?: Interval | null;
 }
 
 /** By name. */

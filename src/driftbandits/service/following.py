@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 import msgspec
+import numpy as np
 
 from driftbandits.features.spec import REFUSE
 from driftbandits.service.agreement import Agreement
@@ -146,9 +147,20 @@ class Follower(Fold):
         told = record.told or self.version.record.mode == "apprentice"
         if made is None or told or record.place or len(record.arms) == 1:
             return
-        agrees = made.index == record.index
-        self.agreement.note_decision(event_id, agrees=agrees, propensity=record.propensity)
+        self.agreement.note_decision(
+            event_id,
+            agrees=made.index == record.index,
+            propensity=record.propensity,
+            expected=self._expected(made, record.index),
+        )
         self.agreement.let_go(self.pending)
+
+    def _expected(self, made: Decided, played: int) -> tuple[float, float]:
+        """What it expected of what was played, and of its own choice, as rewards are reported."""
+        means = np.frombuffer(made.means, dtype="<f4")
+        reward = self.playing.policy.reward
+        sign = 1.0 if reward is None else reward.sign
+        return sign * float(means[played]), sign * float(means[made.index])
 
     def reward(self, event_id: str, value: float, at_ns: int, *, kind: str = REWARD) -> str:
         self.agreement.note_reward(event_id, value)

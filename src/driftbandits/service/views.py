@@ -170,6 +170,8 @@ def _shadow(fold: Fold, name: str, followers: Followers) -> wire.ShadowAnswer:
         value=_interval(seen.value()),
         played_value=played,
         difference=_interval(seen.difference()),
+        modelled_value=_interval(seen.modelled_value()),
+        modelled_difference=_interval(seen.modelled_difference()),
     )
 
 
