@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 import driftbandits as db
 from driftbandits import store
+from driftbandits.service import relearning
 from driftbandits.service.fold import Fold
 from driftbandits.service.offers import Offer
 from driftbandits.store import CONFIGURED, DECISION, NewEvent
@@ -739,6 +740,25 @@ def test_a_name_that_is_given_anew_is_not_taken_for_the_old_one(
             expect(page.get_by_role("heading", name="Does it work?")).to_be_visible()
             page.evaluate("for (const e of document.querySelectorAll('details')) e.open = false")
             assert_it_fits(page)
+
+
+def test_a_change_that_waits_is_told(
+    opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relearning, "_PORTION_S", 0.0)
+    monkeypatch.setattr(relearning, "_PAUSE_S", 0.5)  # an event at a time: it is on its way
+    with Served(f"sqlite:///{tmp_path}/log.db") as service:
+        configure(service, "news")
+        for number in range(40):
+            decide(service, "news", number)
+        body = {**CONFIGURATION, "lam": 3.0}
+        assert service.client.put("/v1/policies/news", json=body).status_code == 202
+        with opened(service.address) as page:
+            line = page.locator("#limits li", has_text="Version 2 learns the log again")
+            expect(line).not_to_contain_text("thawed")
+            ok(service.client.post("/v1/policies/news:freeze"))
+            held = page.locator("#limits li", has_text="Version 3 learns the log again")
+            expect(held).to_contain_text("It takes over when the policy is thawed.")
 
 
 def test_shadows_are_shown_beside_the_versions(opened: Opener, compared: Served) -> None:
