@@ -5,6 +5,7 @@ import sqlite3
 import time
 
 import httpx
+import msgspec
 import pytest
 from calls import (
     CONFIGURATION,
@@ -27,8 +28,12 @@ from driftbandits import store
 from driftbandits.cli.commands import group
 from driftbandits.client import AsyncClient, Client
 from driftbandits.evaluate import read_stored
+from driftbandits.service import unit_of_work
 from driftbandits.service.archiving import archive
 from driftbandits.service.auth import new_key
+from driftbandits.service.changing import Configure, Rename, Wanted
+from driftbandits.service.configuring import PolicyRequest, wanted_policy, wanted_record
+from driftbandits.service.erasing import Erase, Task
 from driftbandits.service.fold import Fold
 from driftbandits.service.verifying import verify
 from driftbandits.store import Corrupt
@@ -465,6 +470,37 @@ def test_events_of_another_chain_do_not_pass(served, store_url):
                 [event._replace(policy="news~2") for event in found], after=Fold("x").head
             )
         )
+
+
+def test_what_has_begun_does_not_go_on_in_another_policy(served, store_url, monkeypatch):
+    """An erasure in portions; between two of them the name is given to another policy."""
+    monkeypatch.setattr(unit_of_work, "PORTION_S", 0.0)
+    client, engine = served.client, served.service.engine
+    play(client, 12)
+    body = msgspec.convert(CONFIGURATION, PolicyRequest)
+    wanted = Wanted(wanted_record(body, wanted_policy(body), key=""), seed=3)
+    results = {}
+    commands = {
+        "erased": Erase("news", Task(event_ids=["e1", "e2", "e3", "e4"]), key=""),
+        "renamed": Rename("news", "news-2025", key=""),
+        "made": Configure("news", wanted),
+    }
+
+    def begin():
+        for name, command in commands.items():
+            engine.begin(command, lambda result, name=name: results.update({name: result}))
+
+    engine._in_loop(begin)
+    wait_until(lambda: len(results) == len(commands))
+    assert results["renamed"].policy == "news-2025"
+    assert results["made"][0] == "fresh"
+    assert results["erased"].problem.code == "unknown_policy"
+    assert [e["kind"] for e in events(client)] == ["configured"]
+    left = {e.get("event_id") for e in events(client, OLD) if not e.get("erased")}
+    assert "e1" not in left
+    assert "e4" in left
+    ok(client.post(f"{OLD}/erasures", json={"event_ids": ["e2", "e3", "e4"]}))
+    verified(store_url)
 
 
 def test_a_batch_in_flight_lands_in_one_of_them(served, store_url):

@@ -48,6 +48,7 @@ class Command(ABC):
 
     def __init__(self, policy: str) -> None:
         self.policy = policy  # "" where it is about no single one
+        self.chain = ""  # of the policy that it has begun with, if it has
 
     @property
     def event_ids(self) -> Sequence[str]:

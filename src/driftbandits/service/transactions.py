@@ -17,7 +17,7 @@ from driftbandits.service.commands import Command, Unfinished, attempt
 from driftbandits.service.fold import Fold
 from driftbandits.service.metrics import Metrics
 from driftbandits.service.owners import Owners
-from driftbandits.service.refusals import Refused, unavailable
+from driftbandits.service.refusals import Refused, unavailable, unknown_policy
 from driftbandits.service.relearning import Followers
 from driftbandits.service.unit_of_work import UnitOfWork
 from driftbandits.store import Corrupt, Session, Store, StoreBusy, StoreError, StoreUnavailable
@@ -114,8 +114,14 @@ class Transactions:
         for done, command in enumerate(commands):
             if done and work.is_long:
                 yield Unfinished(command, has_begun=False)
+            elif command.chain not in ("", work.chain(command.policy)):
+                yield unknown_policy(command.policy)  # the name is another's since it began
             else:
-                yield attempt(command, work)
+                chain = work.chain(command.policy)
+                result = attempt(command, work)
+                if isinstance(result, Unfinished):
+                    result.command.chain = chain
+                yield result
 
     def _unit_of_work(self, session: Session) -> UnitOfWork:
         return UnitOfWork(

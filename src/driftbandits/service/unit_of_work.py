@@ -171,6 +171,11 @@ class UnitOfWork:
 
     # -- working ---------------------------------------------------------------------------------
 
+    def chain(self, policy: str) -> str:
+        """Of the policy that has this name by now; "" if none has."""
+        fold = self._folds.get(policy)
+        return "" if fold is None else fold.chain
+
     def fold(self, policy: str) -> Fold:
         """A policy that has a configuration."""
         if policy in self._broken:
