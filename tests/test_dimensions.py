@@ -214,6 +214,25 @@ def test_the_ways_for_large_models_decide_as_those_for_small_ones(name):
         small.update(expected, x)
 
 
+@linear
+def test_large_models_by_a_clock_of_ticks_decide_as_small_ones(name):
+    given = {"dim": 33, **LINEAR[name]}
+    large, small = (
+        db.Agent(db.policy(name, tolerance=tolerance, **given), clock="ticks")
+        for tolerance in (None, 1e-8)
+    )
+    sets = Sets(33)
+    for t, actions in zip(range(120), sets, strict=False):
+        choice, expected = large.decide(actions), small.decide(actions)
+        assert choice.index == expected.index
+        np.testing.assert_allclose(choice.widths, expected.widths, rtol=1e-8)
+        x = sets.reward(actions[choice.index])
+        for agent, made in ((large, choice), (small, expected)):
+            agent.update(made, x)
+            if t % 3 == 0:
+                agent.tick(2)
+
+
 def precise_lengths(policy: db.Policy, agent: db.Agent, actions: np.ndarray) -> np.ndarray:
     state = named(agent._learner.buffers)
     plain = PlainRidge(policy)
