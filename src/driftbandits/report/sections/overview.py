@@ -25,7 +25,7 @@ class Overview:
 
     today: TodayFinding | None
     paper: PaperFinding | None
-    best: BestOfOne | None  # where the paper's world was not played
+    best: BestOfOne | None  # where neither the paper's world nor a suite was played
     worlds: WorldsFinding | None
     unfinished: Sequence[Recording]
     extremes: Sequence[Reached]  # least and most regret in the paper's world
@@ -85,7 +85,7 @@ def overview(recordings: Sequence[Recording], found: Contents) -> Overview:
     return Overview(
         today=today_finding(found.today) if found.today else None,
         paper=finding,
-        best=BestOfOne(subject, best(subject)) if subject and finding is None else None,
+        best=BestOfOne(subject, best(subject)) if subject and not (finding or worlds) else None,
         worlds=_worlds_finding(worlds) if worlds else None,
         unfinished=[recording for recording in recordings if recording.missing],
         extremes=extremes,
