@@ -21,6 +21,7 @@ from scipy import stats
 from tables import markdown, table, with_table
 
 import driftbandits as db
+from driftbandits import experiments
 from driftbandits.report import goals, hindsight
 from driftbandits.report.contents import contents_of
 from driftbandits.report.formats import number, plus_minus, ratio
@@ -153,6 +154,25 @@ def _words(found: Estimate) -> str:
     return plus_minus(found.mean, found.se).replace("\N{NO-BREAK SPACE}", " ")
 
 
+def runs_in_words(recordings: list[Recording]) -> list[str]:
+    """How many runs each file of the suite has, and where it asks for more."""
+    words = []
+    for file in dict.fromkeys(str(r.spec["sweep"] or r.name) for r in recordings):
+        own = [
+            r for r in recordings if file in (r.spec["sweep"], r.name) and not r.spec["hindsight"]
+        ]
+        asked = experiments.read_experiments(experiments.published()[file])
+        played, wanted = {r.replicates for r in own}, {e.runs for e in asked}
+        fewer = "" if played == wanted else f" (of {_from_to(wanted)} that it asks for)"
+        words.append(f"{file} {_from_to(played)}{fewer}")
+    return ["", f"Runs by file: {', '.join(words)}."]
+
+
+def _from_to(counts: set[int]) -> str:
+    least, most = min(counts), max(counts)
+    return str(least) if least == most else f"{least} to {most}"
+
+
 def fixed_arms_table(beside: list[Recording]) -> list[str]:
     """Every policy over the reference, and the runs that are stuck in percent."""
     reference = goals.among_fixed_arms(beside, goals.REFERENCE)
@@ -202,7 +222,7 @@ def write_tables(page: str) -> str:
     units = [row for group in goals.in_other_units(beside, "auto").values() for row in group]
     fixed = goals.among_fixed_arms(beside, "auto")
     for name, lines in {
-        "reached": goals_table(worlds, beside),
+        "reached": [*goals_table(worlds, beside), *runs_in_words(recordings)],
         "suite": ratios_table(worlds),
         "worlds": worlds_table(worlds),
         "fixed arms": fixed_arms_table(beside),
