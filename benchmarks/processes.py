@@ -62,19 +62,47 @@ def measured(setting: Setting, seconds: float) -> dict[str, float]:
     return run
 
 
+PARTS = ("cpu_us_per_pair", "database_us", "callers_us")
+Found = dict[Setting, list[dict[str, float]]]
+
+
 def cell(runs: list[dict[str, float]]) -> str:
     pairs = median(run["pairs_per_second"] for run in runs)
     p99 = median(run["p99_ms"] for run in runs)
-    parts = [mean(run[n] for run in runs) for n in ("cpu_us_per_pair", "database_us", "callers_us")]
-    return f"{pairs:,.0f} ({p99:.0f} ms); {' + '.join(f'{part:.0f}' for part in parts)} us"
+    parts = " + ".join(f"{mean(run[part] for run in runs):.0f}" for part in PARTS)
+    return f"{pairs:,.0f} ({p99:.0f} ms); {parts} us"
 
 
-def lines(found: dict[Setting, list[dict[str, float]]]) -> list[str]:
+def by_processor_time(setting: Setting, runs: list[dict[str, float]]) -> float:
+    """Pairs a second of two cores that do nothing else: a process has one of them at most."""
+    servers, *others = (mean(run[part] for run in runs) for part in PARTS)
+    return min(
+        2e6 / (servers + sum(others)), min(setting.processes, setting.policies) * 1e6 / servers
+    )
+
+
+def lines(found: Found, cells: dict[Setting, str]) -> list[str]:
     rows: defaultdict[str, list[str]] = defaultdict(lambda: [""] * len(PROCESSES))
-    for setting, runs in found.items():
-        rows[setting.row][PROCESSES.index(setting.processes)] = cell(runs)
-    heads = ["1 process", "2", "4"]
-    return table(["", *heads], [[name, *cells] for name, cells in rows.items()])
+    for setting in found:
+        rows[setting.row][PROCESSES.index(setting.processes)] = cells[setting]
+    return table(["", "1 process", "2", "4"], [[name, *made] for name, made in rows.items()])
+
+
+def told(found: Found) -> list[str]:
+    """Both tables."""
+    bounds = {setting: by_processor_time(setting, runs) for setting, runs in found.items()}
+    ratios = {
+        setting: f"{bound:,.0f} ({bound / bounds[setting._replace(follow=True, processes=1)]:.2f})"
+        for setting, bound in bounds.items()
+    }
+    return [
+        *lines(found, {setting: cell(runs) for setting, runs in found.items()}),
+        "",
+        f"Measured while {os.getloadavg()[2]:.1f} programs wanted one of {os.cpu_count()} cores. Two",
+        "cores that do nothing else would give by processor time, and over one process:",
+        "",
+        *lines(found, ratios),
+    ]
 
 
 def main() -> None:
@@ -83,13 +111,12 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--store", nargs="*", choices=list(NAMES), default=list(NAMES))
     options = parser.parse_args()
-    found: defaultdict[Setting, list[dict[str, float]]] = defaultdict(list)
+    found: Found = defaultdict(list)
     for _ in range(options.turns):
         for setting in settings(options.store):
             found[setting].append(measured(setting, options.seconds))
     print()
-    print("\n".join(lines(found)))
-    print(f"\nAt the end {os.getloadavg()[1]:.1f} programs wanted one of {os.cpu_count()} cores.")
+    print("\n".join(told(found)))
 
 
 if __name__ == "__main__":
