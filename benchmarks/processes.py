@@ -98,8 +98,8 @@ def told(found: Found) -> list[str]:
     return [
         *lines(found, {setting: cell(runs) for setting, runs in found.items()}),
         "",
-        f"Measured while {os.getloadavg()[2]:.1f} programs wanted one of {os.cpu_count()} cores. Two",
-        "cores that do nothing else would give by processor time, and over one process:",
+        f"Measured while {os.getloadavg()[2]:.1f} programs wanted one of {os.cpu_count()} cores.",
+        "Two that do nothing else would give by processor time, and over one process:",
         "",
         *lines(found, ratios),
     ]
