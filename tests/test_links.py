@@ -273,6 +273,8 @@ def test_what_m_may_be():
         ("identity", True, "m must be a positive number; got True"),
         ("identity", "1", "m must be a positive number; got '1'"),
         ("probit", 1, "link must be one of binomial, identity, logistic, poisson; got 'probit'"),
+        ("logistc", 1, "got 'logistc', perhaps logistic"),
+        (["logistic"], 1, "link must be one of binomial, identity, logistic, poisson; got ['log"),
     ],
 )
 def test_a_bad_model_is_refused_by_name(name, m, message):

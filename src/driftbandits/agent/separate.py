@@ -36,20 +36,27 @@ from driftbandits.estimator.state import (
     estimates_of,
     revived,
 )
-from driftbandits.policies import Detection, Hypothesis, Policy, last_detection, rows_of
+from driftbandits.jit import handles_of, line_of
+from driftbandits.policies import (
+    Detection,
+    Hypothesis,
+    Policy,
+    family_of,
+    last_detection,
+    rows_of,
+)
 from driftbandits.policies.carrying import Move, carried_over
 from driftbandits.policies.separate import (
     align_with,
     begin_as_new,
     believes,
     change_threshold,
-    choose,
+    decider_of,
     forget_before_change,
     held_in_common,
     leading_filter,
     measure_arm,
     numbers_of_arms,
-    score_arms,
 )
 
 MOST_ARMS = 10_000
@@ -64,6 +71,7 @@ class Arm(HeldBuffers):
         super()._hold(buffers)
         self._in_common: list[Any] = held_in_common(self.policy, buffers)
         self._believes = believes(self.policy)
+        self.line = line_of(self._handle)
 
     def catch_up(self, common: Arm, clock: int) -> None:
         """Be what the common state and that clock make of this arm."""
@@ -86,11 +94,6 @@ class Arm(HeldBuffers):
             measure_arm(self._handle, number, row, table)
         else:
             self._decide(self._handle, seed, number, row, table, pick)
-
-    def score_together(self, table: Floats) -> None:
-        """Means, widths and scores of arms that share a belief, from what each has measured."""
-        if self._believes:
-            score_arms(self._handle, table)
 
     def learn(self, rows: Floats, index: int, reward: float, s: int) -> None:
         if self._counters.item(TAIL_AT) >= self._capacity:
@@ -116,11 +119,6 @@ class Arm(HeldBuffers):
     def set_clock(self, clock: int, begun: int) -> None:
         """Of the arm that never learns."""
         self._counters[CLOCK_AT], self._counters[BEGUN_AT] = clock, begun
-
-    @property
-    def shown(self) -> bytes:
-        """theta_hat and theta as the last decision left them."""
-        return self._estimates.tobytes()
 
     @property
     def last_radius(self) -> float:
@@ -158,6 +156,7 @@ class SeparateLearner:
         self._common = Arm(policy, policy.new_buffers(0)._replace(numbers=self._numbers))
         size = sum(array.nbytes for array in self._common.buffers)
         self._most_arms = min(MOST_ARMS, max(1, MOST_BYTES // size))
+        self._decide_among = decider_of(family_of(policy))
         self._one_pick = np.empty((2, 1))  # scratch
 
     # -- arms ------------------------------------------------------------------------------------
@@ -207,15 +206,21 @@ class SeparateLearner:
         check_actions(self.policy, rows)
         models = self._models_of(arms, rows)
         clock, number = self.clock, self._number
-        tables = np.empty((len(rows), 4, 1))
-        common, seed, pick = self._common, self.seed, self._one_pick
-        for model, row, table in zip(models, rows[:, None], tables, strict=True):
-            model.catch_up(common, clock)
-            model.score(seed, number, row, table, pick)
-        table = np.ascontiguousarray(tables[:, :, 0].T)
-        common.score_together(table)
-        picks = np.empty((2, n))
-        choose(self.policy.epsilon, self.seed, number or clock + 1, table, picks)
+        common = self._common
+        handles = handles_of([model.line for model in models])
+        table, picks = np.empty((4, len(rows))), np.empty((2, n))
+        shown = np.empty((len(rows), 2, self.policy.model_dim))
+        self._decide_among(
+            handles,
+            common._handle,
+            self.seed,
+            number,
+            self.policy.epsilon,
+            rows,
+            table,
+            picks,
+            shown,
+        )
         frozen(table)
         self._shown_at = clock
         self._issued += n
@@ -228,8 +233,7 @@ class SeparateLearner:
             if number:
                 id, t = number + rank, clock
             decisions.append(Decision(id, int(indices[rank]), t, propensities[rank], table, arms))
-        estimates = b"".join([model.shown for model in models])
-        return decisions, estimates, models[decisions[0].index].last_radius
+        return decisions, shown.tobytes(), models[decisions[0].index].last_radius
 
     def preview(
         self, rows: Floats, *, seed: int, n: int, arms: tuple[ArmId, ...]

@@ -1,11 +1,14 @@
 """How kernels are compiled. The only room that imports numba."""
 
 from driftbandits.jit.arrays import (
+    LINE,
     Handle,
     floats_of,
     handle_of,
+    handles_of,
     ints_of,
     length_of,
+    line_of,
     places_of,
 )
 from driftbandits.jit.choice import chosen_for
@@ -38,6 +41,7 @@ from driftbandits.jit.records import (
 
 __all__ = [
     "LANES",
+    "LINE",
     "Handle",
     "Layout",
     "Share",
@@ -51,6 +55,7 @@ __all__ = [
     "floats_of",
     "four_span_products",
     "handle_of",
+    "handles_of",
     "inlined",
     "internal",
     "ints_of",
@@ -58,6 +63,7 @@ __all__ = [
     "layout_of",
     "leaf",
     "length_of",
+    "line_of",
     "one_of",
     "place",
     "places_of",

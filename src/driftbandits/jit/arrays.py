@@ -23,6 +23,8 @@ from driftbandits.jit.kernels import INTERPRETED, inlined
 Handle = NDArray[np.int64]
 
 _LONGEST_SHAPE = 3
+LINE = 1 + _LONGEST_SHAPE
+"""Numbers that a handle has for each array."""
 
 
 def handle_of(arrays: Sequence[NDArray[Any]]) -> Handle:
@@ -33,6 +35,18 @@ def handle_of(arrays: Sequence[NDArray[Any]]) -> Handle:
         [array.ctypes.data, *array.shape, *[0] * (_LONGEST_SHAPE - array.ndim)] for array in arrays
     ]
     return np.array(lines, dtype=np.int64)
+
+
+def line_of(handle: Handle) -> Any:
+    """Where a handle lies, for a handle of handles."""
+    return handle if INTERPRETED else handle_of([handle]).tobytes()
+
+
+def handles_of(lines: Sequence[Any]) -> Handle:
+    """A handle of handles, from their lines; a kernel takes each by `ints_of`, LINE wide."""
+    if INTERPRETED:
+        return cast(Handle, lines)
+    return np.frombuffer(bytearray().join(lines), dtype=np.int64).reshape(-1, LINE)
 
 
 def _array_of(kind: type) -> Any:
@@ -50,7 +64,7 @@ def _array_of(kind: type) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             tools, fill = cast(Any, cgutils), cast(Any, populate_array)
             addresses = context.make_array(handle)(context, builder, args[0])
-            line = builder.mul(args[1], args[1].type(1 + _LONGEST_SHAPE))
+            line = builder.mul(args[1], args[1].type(LINE))
             address = builder.load(builder.gep(addresses.data, [line]))
             view = context.make_array(array)(context, builder)
             lengths = tools.unpack_tuple(builder, args[2], shape.count)

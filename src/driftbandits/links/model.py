@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from driftbandits import checks
 from driftbandits.jit import compiled
 from driftbandits.links.registry import (
     MODULES,
@@ -130,11 +131,10 @@ def link(name: str, *, m: float | None = None) -> Link:
     given for identity, and must be given for poisson: counts are neither bounded nor
     subgaussian, so m is then the largest count accepted and the confidence radius a heuristic.
     """
-    if not isinstance(name, str) or name not in REWARD_MODELS:
-        raise ValueError(f"link must be one of {', '.join(sorted(REWARD_MODELS))}; got {name!r}")
+    module = REWARD_MODELS[checks.choice("link", name, sorted(REWARD_MODELS))]
     if m is not None:
         _check_m(m)
-    return Link(name, float(REWARD_MODELS[name].checked_m(name, m)))
+    return Link(name, float(module.checked_m(name, m)))
 
 
 def _check_m(m: Any) -> None:

@@ -8,6 +8,7 @@ forecasts, the dispersion and the test for a change.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -16,18 +17,32 @@ import numpy as np
 
 from driftbandits.estimator import Buffers, model_of, state_of
 from driftbandits.estimator.model import FAST, POOL, Floats, as_numbers
-from driftbandits.estimator.state import NUMBERS
-from driftbandits.jit import Handle, compiled, floats_of, length_of
+from driftbandits.estimator.state import NUMBERS, N
+from driftbandits.jit import (
+    LINE,
+    Handle,
+    compiled,
+    compiled_for,
+    floats_of,
+    inlined,
+    ints_of,
+    length_of,
+    place,
+)
 from driftbandits.policies.adaptations import belief, pool
 from driftbandits.policies.adaptations.belief import optimism
 from driftbandits.policies.adaptations.belief.segments import align, begin_arm
 from driftbandits.policies.chance import TAKEN, pick
+from driftbandits.policies.kernels import BELIEVING, LARGE_FAMILY, POOLED, kernels_of
 from driftbandits.policies.scoring import scoring_of
 
 if TYPE_CHECKING:
     from driftbandits.policies.configuration import Policy
 
 _pool_of, _belief_of = pool.LAYOUT.of, belief.LAYOUT.of
+_SHARING = {POOLED: pool, BELIEVING: belief}
+"""What arms share something of, by family."""
+_BUFFERS = len(Buffers._fields)
 
 
 @cache
@@ -74,8 +89,8 @@ def held_in_common(policy: Policy, buffers: Buffers) -> list[Any]:
     return [getattr(buffers, store)[place] for store, place in places.items()]
 
 
-@compiled
-def choose(epsilon: float, seed: int, first: int, table: Floats, picks: Floats) -> None:
+@inlined
+def _choose(epsilon: float, seed: int, first: int, table: Floats, picks: Floats) -> None:
     """Pick distinct arms, best first, as the decisions first, first + 1, ...; see `Kernels.decide`.
 
     table (4, K) and picks (2, n) as there; row 3 is scratch.
@@ -135,10 +150,73 @@ def measure_arm(handle: Handle, number: int, row: Floats, table: Floats) -> None
         belief.advance(model, state, 1)
 
 
-@compiled
-def score_arms(handle: Handle, table: Floats) -> None:
-    """Means, widths and scores of arms that were measured, (4, K)."""
+@inlined
+def _score_together(handle: Handle, table: Floats) -> None:
+    """Means, widths and scores of arms that share a belief, from what each has measured, (4, K)."""
     numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
     d, fast = int(numbers[0]), int(numbers[FAST])
     model, scoring, state = model_of(numbers, d, fast), scoring_of(numbers), state_of(handle, d)
     optimism.score(model, scoring, _belief_of(state.stores).offset[0], table)
+
+
+@cache
+def decider_of(family: str) -> Callable[..., None]:
+    """The kernel that decides among arms that have a model each, in one call."""
+    label, decide, _, tick = kernels_of(family)
+    adaptation = _SHARING.get(family.removeprefix(LARGE_FAMILY))
+    believing, sharing = adaptation is belief, adaptation is not None
+    places = {} if adaptation is None else _places_in_common(adaptation)
+    nothing = slice(0, 0)
+    counters, gauges = places.get("counters", nothing), places.get("gauges", nothing)
+    first_counter, last_counter = place(counters.start), place(counters.stop)
+    first_gauge, last_gauge = place(gauges.start), place(gauges.stop)
+    assert places.keys() <= {"counters", "gauges"}
+
+    @compiled_for(f"arms-{label}", lets_others_run=family.startswith(LARGE_FAMILY))
+    def decide_among(
+        handles: Handle,
+        common: Handle,
+        seed: int,
+        number: int,
+        epsilon: float,
+        rows: Floats,
+        table: Floats,
+        picks: Floats,
+        shown: Floats,
+    ) -> None:
+        """Pick distinct arms at the clock of the common model, which itself stays as it is.
+
+        Row i of rows (K, p) is that of the arm with handle i. `number`, `table` and `picks` are as
+        in `Kernels.decide`, and shown (K, 2, p) receives theta_hat and theta.
+        """
+        d = int(floats_of(common, NUMBERS, (length_of(common, NUMBERS, 0),))[0])
+        held = state_of(common, d)
+        clock = held.counters[N]
+        one, alone = np.empty((4, 1)), np.empty((2, 1))
+        for i in range(rows.shape[0]):
+            handle = ints_of(handles, i, (_BUFFERS, LINE))
+            state = state_of(handle, d)
+            if state.counters[N] < clock:
+                tick(handle, clock - state.counters[N])
+            if sharing:
+                if believing:
+                    align_with(handle, common)
+                for j in range(first_counter, last_counter):
+                    state.counters[j] = held.counters[j]
+                for j in range(first_gauge, last_gauge):
+                    state.gauges[j] = held.gauges[j]
+            row = rows[i : i + 1]
+            if believing:
+                measure_arm(handle, number, row, one)
+            else:
+                decide(handle, seed, number, row, one, alone)
+            for k in range(4):
+                table[k, i] = one[k, 0]
+            for j in range(d):
+                shown[i, 0, j] = state.theta_hat[j]
+                shown[i, 1, j] = state.theta[j]
+        if believing:
+            _score_together(common, table)
+        _choose(epsilon, seed, number if number > 0 else clock + 1, table, picks)
+
+    return decide_among
