@@ -24,7 +24,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from driftbandits.jit import compiled, leaf
+from driftbandits.jit import SPAN, compiled, leaf, multiply_span
 
 Floats = NDArray[np.float64]
 
@@ -372,18 +372,24 @@ def multiply_large(A: Floats, x: Floats, out: Floats) -> None:
 @compiled
 def multiply_rows(X: Floats, A: Floats, out: Floats) -> None:
     """out := X A, for any number of rows; out is neither X nor A."""
-    n, d = A.shape
-    for i in range(X.shape[0]):
-        for j in range(d):
+    rows, (n, d) = X.shape[0], A.shape
+    in_spans = d - d % SPAN
+    for first in range(0, in_spans, SPAN):
+        for i in range(0, rows, 2):
+            multiply_span(X, i, min(rows - i, 2), A, first, out)
+    if in_spans == d:
+        return
+    for i in range(rows):
+        for j in range(in_spans, d):
             out[i, j] = 0.0
     last = n - n % 4
     for k in range(0, last, 4):
-        for i in range(X.shape[0]):
+        for i in range(rows):
             weights = (X[i, k], X[i, k + 1], X[i, k + 2], X[i, k + 3])
-            _add_four(out[i], 0, d, weights, A, k)
+            _add_four(out[i], in_spans, d, weights, A, k)
     for k in range(last, n):
-        for i in range(X.shape[0]):
-            _add_one(out[i], 0, d, X[i, k], A[k])
+        for i in range(rows):
+            _add_one(out[i], in_spans, d, X[i, k], A[k])
 
 
 @leaf

@@ -200,7 +200,7 @@ def room_in(state: State) -> Room:
     )
 
 
-@internal
+@inlined
 def solve(
     A: Floats, is_V: bool, P: Floats, notes: Floats, room: Room, n: int, enough: float
 ) -> bool:
@@ -209,17 +209,34 @@ def solve(
     By A, or V in its place. False when P was to be made anew and V is not numerically positive
     definite.
     """
+    return _solve(A, is_V, P, notes, room, n, enough, enough)
+
+
+@internal
+def _solve(
+    A: Floats,
+    is_V: bool,
+    P: Floats,
+    notes: Floats,
+    room: Room,
+    n: int,
+    enough: float,
+    enough_at_last: float,
+) -> bool:
+    """As `solve`; the last of the rows may be asked for another exactness."""
     sound = True
     if is_due(notes):
         sound = renew(A, is_V, P, notes, room.factor)
-    if not _descend(P, notes, room, n, enough):
+    if not _descend(P, notes, room, n, enough, enough_at_last):
         sound = renew(A, is_V, P, notes, room.factor)
-        _descend(P, notes, room, n, enough)
+        _descend(P, notes, room, n, enough, enough_at_last)
     return sound
 
 
 @internal
-def _descend(P: Floats, notes: Floats, room: Room, n: int, enough: float) -> bool:
+def _descend(
+    P: Floats, notes: Floats, room: Room, n: int, enough: float, enough_at_last: float
+) -> bool:
     """Conjugate gradients, preconditioned with P; says whether they came to an end.
 
     For a direction p = z + beta p_before with left z = P r, V p = r + eps z + beta V p_before.
@@ -241,7 +258,8 @@ def _descend(P: Floats, notes: Floats, room: Room, n: int, enough: float) -> boo
         going = False
         for i in range(n):
             if gains[i] > 0.0:  # each row stops on its own, whatever its neighbours
-                gains[i] = _step(room, i, stretch, missing, enough)
+                share = enough if i < n - 1 else enough_at_last
+                gains[i] = _step(room, i, stretch, missing, share)
                 going = going or gains[i] > 0.0
         if not going:
             return True
@@ -285,3 +303,10 @@ def _turn(room: Room, i: int, stretch: float, missing: float, again: float) -> N
 def solve_design(state: State, n: int, enough: float) -> bool:
     """As `solve`, with V of an estimator."""
     return solve(state.V, True, state.P, state.notes, room_in(state), n, enough)
+
+
+@inlined
+def solve_design_and_last(state: State, n: int, enough: float, enough_at_last: float) -> bool:
+    """As `solve_design`; the last of the rows is asked for another exactness."""
+    room = room_in(state)
+    return _solve(state.V, True, state.P, state.notes, room, n, enough, enough_at_last)

@@ -37,6 +37,7 @@ from driftbandits.estimator.model import (
     EXACT,
     NO_PROJECTION,
     WINDOW,
+    Floats,
     Model,
     for_large,
 )
@@ -176,6 +177,14 @@ def _solve_large_ridge(model: Model, state: State) -> None:
         copy(state.b, room.rows[0])
         solve_design(state, 1, FOR_SOLUTIONS)
     copy(room.solutions[0], state.theta_hat)
+
+
+@inlined
+def take_ridge(model: Model, state: State, solution: Floats) -> None:
+    """As `fit`, where V^-1 b of a discounted memory has been solved along with other rows."""
+    copy(solution, state.theta_hat)
+    _project_and_rest(model, state)
+    state.counters[FITTED] = 1
 
 
 @internal

@@ -24,10 +24,12 @@ from driftbandits.jit.kernels import (
 )
 from driftbandits.jit.lanes import (
     LANES,
+    SPAN,
     add_four_multiples,
     add_multiple,
     eight_span_products,
     four_span_products,
+    multiply_span,
     row_product,
     span_product,
 )
@@ -42,6 +44,7 @@ from driftbandits.jit.records import (
 __all__ = [
     "LANES",
     "LINE",
+    "SPAN",
     "Handle",
     "Layout",
     "Share",
@@ -64,6 +67,7 @@ __all__ = [
     "leaf",
     "length_of",
     "line_of",
+    "multiply_span",
     "one_of",
     "place",
     "places_of",

@@ -22,6 +22,8 @@ Floats = NDArray[np.float64]
 Four = tuple[float, float, float, float]
 Eight = tuple[float, float, float, float, float, float, float, float]
 
+SPAN = 32
+"""Columns of a matrix that a product is made of at once."""
 LANES = 16
 """A sum over lanes is made of this many; tables of lanes are a multiple of it wide."""
 
@@ -144,6 +146,57 @@ def _multiples(of_x: int, of_y: int) -> Any:
     return made
 
 
+def _times_matrix(count: int) -> Any:
+    """What multiplies some rows of x with SPAN columns of a matrix, from one on.
+
+    The sums stay in registers. Each is made in the order of the loops of `linalg.multiply_rows`.
+    """
+
+    def typed(typing_context: Any, x: Any, i: Any, matrix: Any, first: Any, out: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            code = _Code(context, builder)
+            left, length = code.rows_of(signature.args[0], args[0], args[1], count)
+            none = args[1].type(0)
+            (origin,), width = code.rows_of(signature.args[2], args[2], none, 1)
+            columns = [builder.add(args[3], args[3].type(LANES * n)) for n in range(SPAN // LANES)]
+            nothing = ir.Constant(_VECTOR, [0.0] * LANES)
+            sums = [[_tools.alloca_once_value(builder, nothing) for _ in columns] for _ in left]
+
+            def add(k: Any, terms: int) -> None:
+                places = [builder.add(k, k.type(n)) for n in range(terms)]
+                rows = [builder.gep(origin, [builder.mul(place, width)]) for place in places]
+                factors = [
+                    [code.spread(builder.load(builder.gep(start, [place]))) for place in places]
+                    for start in left
+                ]
+                for n, column in enumerate(columns):
+                    entries = [code.load(row, column) for row in rows]
+                    for own, totals in zip(factors, sums, strict=True):
+                        found = builder.fmul(own[0], entries[0])
+                        for factor, entry in zip(own[1:], entries[1:], strict=True):
+                            found = code.multiply_add(factor, entry, found)
+                        total = builder.load(totals[n])
+                        builder.store(builder.fadd(total, found), totals[n])
+
+            four, one = ir.Constant(length.type, 4), ir.Constant(length.type, 1)
+            whole = builder.sub(length, builder.srem(length, four))
+            with _tools.for_range_slice(builder, none, whole, four) as (k, _):
+                add(k, 4)
+            with _tools.for_range_slice(builder, whole, length, one) as (k, _):
+                add(k, 1)
+            right, _ = code.rows_of(signature.args[4], args[4], args[1], count)
+            for start, totals in zip(right, sums, strict=True):
+                for column, total in zip(columns, totals, strict=True):
+                    builder.store(builder.load(total), code.place(start, column), align=8)
+            return context.get_dummy_value()
+
+        return types.void(x, types.intp, matrix, types.intp, out), codegen
+
+    made: Any = intrinsic(typed)
+    return made
+
+
+_one_times_matrix, _two_times_matrix = map(_times_matrix, (1, 2))
 _product, _four, _eight = (_products(*shape) for shape in ((1, 1), (4, 1), (4, 2)))
 _one_to_one, _one_to_two, _one_to_three = (_multiples(1, count) for count in (1, 2, 3))
 _four_to_one, _four_to_two, _four_to_three = (_multiples(4, count) for count in (1, 2, 3))
@@ -187,6 +240,13 @@ def _add_four_multiples(x: Any, i: int, first: int, factors: Any, y: Any) -> Non
         _four_to_three(x, i, first, factors, y)
 
 
+def _multiply_span(x: Any, i: int, count: int, matrix: Any, first: int, out: Any) -> None:
+    if count == 2:
+        _two_times_matrix(x, i, matrix, first, out)
+    else:
+        _one_times_matrix(x, i, matrix, first, out)
+
+
 def _span(x: Any, i: int, first: int, y: Any) -> Any:
     """A span of x[i], and 0 where the row has ended."""
     found = x[i, first : first + y.shape[1]]
@@ -219,6 +279,11 @@ def _plain_multiples(x: Any, i: int, first: int, factors: Any, y: Any) -> None:
         _plain_multiple(x, i + n, first, factors, y)
 
 
+def _plain_multiply_span(x: Any, i: int, count: int, matrix: Any, first: int, out: Any) -> None:
+    columns = slice(first, first + SPAN)
+    out[i : i + count, columns] = x[i : i + count] @ matrix[:, columns]
+
+
 row_product = _plain_row_product if INTERPRETED else leaf(_row_product)
 """x[i] . y[j] for rows of lanes."""
 
@@ -242,3 +307,6 @@ y has at least as many rows, and is as wide as the span. Another row of numbers 
 
 add_four_multiples = _plain_multiples if INTERPRETED else leaf(_add_four_multiples)
 """The same for x[i], ..., x[i + 3] together."""
+
+multiply_span = _plain_multiply_span if INTERPRETED else leaf(_multiply_span)
+"""out[i] := x[i] matrix, in SPAN columns that begin at `first`; if count is 2, out[i + 1] too."""

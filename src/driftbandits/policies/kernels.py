@@ -36,6 +36,7 @@ from driftbandits.policies.scoring import (
     WEIGHTED,
     bonus_factor,
     confidence_of,
+    estimate_and_measure,
     features_of,
     make_bonus_matrix,
     measure,
@@ -137,6 +138,9 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         verdict = verdict_on(scoring, actions)
         if verdict != ACCEPTED:
             return verdict
+        measured = 0
+        if not (pooled or believing):
+            measured = estimate_and_measure(model, scoring, state, actions, table)
         estimate(scoring.adaptation, model, scoring, numbers, state, seed, actions)
         wide = 0.0
         if pooled:
@@ -159,7 +163,7 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
                 score_measured(model, scoring, state, wide, actions, table)
             else:
                 has_matrix = special and scoring.score in SAMPLED
-                measure(model, scoring, state, has_matrix, actions, table)
+                measure(model, scoring, state, has_matrix, measured, actions, table)
                 score_measured(model, scoring, state, wide, actions, table)
         else:
             score(model, scoring, state, wide, actions, table)
