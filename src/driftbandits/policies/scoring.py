@@ -50,6 +50,7 @@ SAMPLED = (POSTERIOR, PERTURBED, AUGMENTED)
 ACCEPTED, NOT_FINITE, TOO_LONG = map(place, range(3))
 """What is said of a set of actions."""
 
+_NONE = 0  # of ADAPTATIONS
 CLOSE = 1e-4
 """Of its width: how near a score of a large model is to the exact one."""
 
@@ -238,8 +239,9 @@ def _estimate_and_measure(
     the inverse half as often.
     """
     together = model.linear and model.memory == DISCOUNT and not state.counters[FITTED]
-    unchanged = scoring.adaptation == 0 and scoring.period == 0 and not scoring.one_matrix
-    if not (together and unchanged and scoring.score in (UCB, SCALED)):
+    # what adapts the memory, begins a period or has no V2 of its own changes V or V2 before a fit
+    settled = scoring.adaptation == _NONE and scoring.period == 0 and not scoring.one_matrix
+    if not (together and settled and scoring.score in (UCB, SCALED)):
         return 0
     room = room_in(state)
     n = load_block(scoring, actions[: BLOCK - 1], 0, room.rows)
