@@ -34,8 +34,10 @@ def plus_minus(mean: float, se: float) -> str:
     ('298.8\xa0±\xa00.7', '918\xa0±\xa08', '0.7213\xa0±\xa00.0012')
     >>> plus_minus(10514.0, math.nan), plus_minus(1.04127, math.nan), plus_minus(-0.25, 0.03)
     ('10,514', '1.041', '−0.25\xa0±\xa00.03')
+    >>> plus_minus(1.0, 3e-16), plus_minus(0.0, 0.0)
+    ('1', '0')
     """
-    if not math.isfinite(se) or se <= 0:
+    if not math.isfinite(se) or se <= 1e-12 * abs(mean):  # none, or rounding
         return number(mean, ",.0f" if abs(mean) >= 1000 else ".4g")
     power = math.floor(math.log10(se))
     digits = max(0, -power + (1 if se < 2 * 10.0**power else 0))
