@@ -164,8 +164,11 @@ def runs_in_words(recordings: list[Recording]) -> list[str]:
         asked = experiments.read_experiments(experiments.published()[file])
         played, wanted = {r.replicates for r in own}, {e.runs for e in asked}
         fewer = "" if played == wanted else f" (of {_from_to(wanted)} that it asks for)"
-        words.append(f"{file} {_from_to(played)}{fewer}")
-    return ["", f"Runs by file: {', '.join(words)}."]
+        names = {r.name for r in own}
+        absent = [str(e.variant) for e in asked if not e.hindsight and e.name not in names]
+        without = f", without {' and '.join(absent)}" if absent else ""
+        words.append(f"{file} {_from_to(played)}{fewer}{without}")
+    return ["", f"Runs by file: {'; '.join(words)}."]
 
 
 def _from_to(counts: set[int]) -> str:
