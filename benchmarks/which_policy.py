@@ -144,10 +144,10 @@ def ratios_table(worlds: list[hindsight.World]) -> list[str]:
 def goals_table(worlds: list[hindsight.World], beside: list[Recording]) -> list[str]:
     """What was to be reached, and was."""
     rows = [
-        [goal.what, _words(goal.reached), f"{goal.reach:g}", f"{goal.dream:g}", goal.verdict]
+        [goal.what, _words(goal.reached), f"{goal.wanted:g}", f"{goal.hoped:g}", goal.verdict]
         for goal in goals.goals_of(worlds, beside)
     ]
-    return table(["`auto`; less is better", "measured", "to reach", "dream", ""], rows)
+    return table(["`auto`; less is better", "measured", "goal", "hoped for", "reached"], rows)
 
 
 def _words(found: Estimate) -> str:

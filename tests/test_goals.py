@@ -98,7 +98,7 @@ def test_fixed_arms_are_measured_by_the_reference(results: Path, reached: list[G
     found = goal(reached, "2 worlds of fixed arms")
     assert f"worst ({worst})" in found.what
     assert found.reached.mean == pytest.approx(ratios[worst])
-    assert (found.reached.runs, found.reach, found.dream) == (4 + int(worst[0]), 1.2, 1.0)
+    assert (found.reached.runs, found.wanted, found.hoped) == (4 + int(worst[0]), 1.2, 1.0)
     most = goal(reached, "the same: runs that are stuck")
     assert most.reached.mean == pytest.approx(100 * max(shares.values()))
 
@@ -132,7 +132,7 @@ def test_other_units_are_measured_by_the_first_of_their_kind(
 
 def test_auto_is_the_same_in_other_units(reached: list[Goal]) -> None:
     assert goal(reached, "scale, shift").reached.mean == pytest.approx(1, abs=1e-6)
-    assert goal(reached, "scale, shift").verdict == "dream reached"
+    assert goal(reached, "scale, shift").verdict == "more than hoped"
 
 
 def test_the_second_half_of_quiet_rounds_counts(results: Path, reached: list[Goal]) -> None:
@@ -148,7 +148,7 @@ def test_false_reports_are_held_against_the_promise(results: Path, reached: list
     runs = pl.read_parquet(results / "any-rates-1-percent" / "runs-*.parquet")
     found = goal(reached, "false reports over the 0.09 promised in 300 rounds, rewards of 1 %")
     assert found.reached.mean == pytest.approx(runs["detections"].mean() / 0.09)
-    assert (found.reach, found.dream) == (1.0, 0.5)
+    assert (found.wanted, found.hoped) == (1.0, 0.5)
 
 
 def test_the_error_of_a_geometric_mean_knows_that_worlds_share_their_draws(results: Path) -> None:

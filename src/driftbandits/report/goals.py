@@ -37,18 +37,18 @@ _ROUNDING = 1e-6
 
 
 class Goal(NamedTuple):
-    """A number that should be at most `reach`, better at most `dream`."""
+    """A number that should be at most `wanted`, and at best `hoped` or less."""
 
     what: str
     reached: Estimate
-    reach: float
-    dream: float
+    wanted: float
+    hoped: float
 
     @property
     def verdict(self) -> str:
-        if self.reached.mean <= self.dream + _ROUNDING:
-            return "dream reached"
-        return "reached" if self.reached.mean <= self.reach + _ROUNDING else "not reached"
+        if self.reached.mean <= self.hoped + _ROUNDING:
+            return "more than hoped"
+        return "yes" if self.reached.mean <= self.wanted + _ROUNDING else "no"
 
 
 class Beside(NamedTuple):

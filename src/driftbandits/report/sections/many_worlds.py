@@ -58,10 +58,10 @@ def _goals(
     folder: ReportFolder, worlds: Sequence[World], beside: Sequence[Recording]
 ) -> Table | None:
     rows = [
-        (goal.what, goal.reached.mean, goal.reached.se, goal.reach, goal.dream, goal.verdict)
+        (goal.what, goal.reached.mean, goal.reached.se, goal.wanted, goal.hoped, goal.verdict)
         for goal in goals_of(worlds, beside)
     ]
-    names = ["goal", "mean", "se", "reach", "dream", "verdict"]
+    names = ["goal", "mean", "se", "wanted", "hoped", "verdict"]
     frame = pl.DataFrame(rows, schema=names, orient="row")
     return folder.table("suite-goals", frame) if rows else None
 
