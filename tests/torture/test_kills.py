@@ -15,6 +15,7 @@ pytestmark = pytest.mark.compiled
 
 KILLS = size_of_test("KILLS", short=5)
 KILLS_A_LOG = 100  # after each one the whole log is replayed
+CHANGES_A_LOG = 20  # after each one the whole log is learned again for each of them
 
 
 @pytest.fixture(scope="module")
@@ -57,12 +58,13 @@ def test_kills_of_the_server(lives, store_url, first, record_property):
 
 def test_kills_while_a_changed_configuration_learns_again(lives, store_url, record_property):
     """A change that was begun takes over in some life, wherever the others have ended."""
-    moments, load = random.Random(KILLS), Load()
+    kills = min(KILLS, CHANGES_A_LOG)
+    moments, load = random.Random(kills), Load()
     server = lives.begin(store_url)
     configure(server.address)
     load.start(server.address)
     load.wait_for(200)
-    for kill in range(KILLS):
+    for kill in range(kills):
         wanted = {**CONFIGURATION, "lam": 2.0 + kill}
         shadow = {**CONFIGURATION, "lam": 7.0, "seed": 99}
         ask(server.address, "PUT", shadow, path="/shadows/other")
@@ -83,7 +85,7 @@ def test_kills_while_a_changed_configuration_learns_again(lives, store_url, reco
     last = digest(server.address)
     server.kill()
     assert load.ledger.check(store_url) == last
-    record_kills(record_property, KILLS, load.ledger)
+    record_kills(record_property, kills, load.ledger)
 
 
 def ask(address, method, body=None, *, path=""):
