@@ -21,6 +21,8 @@ Answer = TypeVar("Answer")
 
 MOST_AT_ONCE, _MOST_BYTES = 100, 500_000
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_KEPT_S = 0.01
+"""Of a budget, for the client's own answer and the way back to who called."""
 
 
 class Courier:
@@ -40,8 +42,9 @@ class Courier:
             if desk.must_wait(given):
                 return desk.stand_in(call)
             try:
-                async with asyncio.timeout(given.budget):
-                    answer = await self.tried(call, patience=given.budget)
+                patience = max(given.budget - _KEPT_S, given.budget / 2)
+                async with asyncio.timeout(patience):
+                    answer = await self.tried(call, patience=patience)
             except TimeoutError:
                 return desk.stand_in(call, NoAnswer(f"no answer within {given.budget:g} s"))
             except ServiceError as error:
