@@ -11,11 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from scipy import optimize
+from scipy import linalg, optimize
 
 import driftbandits as db
 import kinds
 import policy_checks
+from driftbandits.estimator.sphere import largest_eigenvalue, least_curvature
+from driftbandits.jit import compiled
 from policy_checks import Case
 from reference import Reference
 
@@ -241,6 +243,32 @@ def test_the_same_at_a_hundred_dimensions_for_long(name):
 @pytest.mark.parametrize("name", MEMORIES)
 def test_the_same_at_four_hundred_dimensions(name, link):
     follow(name, dim=400, rounds=600, every=100, **REWARDS[link])
+
+
+@compiled
+def largest_and_proved(V, lam, c, slope, eta, nu):
+    largest = largest_eigenvalue(V, np.empty(V.shape[0]), np.empty(V.shape[0]))
+    return largest, least_curvature(lam, c, slope, eta, nu, largest)
+
+
+@pytest.mark.parametrize("steepness", [0.4, 0.7, 0.95])
+@pytest.mark.parametrize("nu", [0.0, 3.0, 20.0])
+def test_no_curvature_is_below_what_is_proved(steepness, nu):
+    """The smallest eigenvalue over V of J M^-1 J - bend + nu I, by LAPACK."""
+    rng = np.random.default_rng(8)
+    lam, c = 1.0, 0.35
+    for rows in (5, 60, 300):
+        A, w = unit_ball(rng, rows, 40), rng.uniform(size=rows)
+        slopes = rng.uniform(steepness, 1.5, size=rows)
+        along = rng.uniform(-1.2, 1.2, size=rows) * slopes  # mu'' a.u
+        V = (A.T * w) @ A + lam / c * np.eye(40)
+        M = (A.T * w**2) @ A + lam / c * np.eye(40)
+        J = (A.T * (w * slopes)) @ A + lam * np.eye(40)
+        H = J @ np.linalg.solve(M, J) - (A.T * (w * along)) @ A + nu * np.eye(40)
+        eta = np.abs(along / slopes).max()
+        largest, proved = largest_and_proved(V, lam, c, slopes.min(), eta, nu)
+        assert np.linalg.norm(V, 2) <= largest <= np.abs(V).sum(axis=0).max()
+        assert proved <= linalg.eigh(H, V, eigvals_only=True)[0]
 
 
 @pytest.mark.parametrize("name", MEMORIES)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from driftbandits.estimator.inverse import is_due, renew
 from driftbandits.estimator.model import EXACT, NO_PROJECTION, Model
-from driftbandits.estimator.passes import Wanted, sweep
+from driftbandits.estimator.passes import NOTHING_SEEN, Wanted, sweep
 from driftbandits.estimator.sphere import (
     BEFORE_DESCENT,
     ROUNDING,
@@ -124,7 +124,7 @@ def _approach(
     """
     counters, scratch = state.counters, state.scratch
     newton, descent = _BEFORE_NEWTON, BEFORE_DESCENT
-    projecting, has_pull, eta, furthest = descending, False, 0.0, 0.0
+    projecting, has_pull, seen = descending, False, NOTHING_SEEN
     largest = largest_sum(state.V, scratch.noise) if descending else 0.0
     for _ in range(_MOST_PASSES):
         if solving and counters[VALID + FOR_THETA_HAT]:
@@ -132,7 +132,7 @@ def _approach(
             solving = not counters[VALID + FOR_THETA_HAT]
             descending = descending and (solving or norm(state.theta_hat) > model.S)
         if has_pull and descending:
-            descent = descend(model, state, large, closeness, eta, furthest, largest, descent)
+            descent = descend(model, state, large, closeness, seen, largest, descent)
             descending = not counters[VALID + FOR_THETA]
         elif descending and counters[VALID + FOR_THETA]:
             descent = look(model, state, large, descent)
@@ -140,9 +140,9 @@ def _approach(
         wanted = Wanted(solving, descending and not has_pull, has_pull)
         if not (solving or descending):
             break
-        least, eta, furthest = sweep(model, state, wanted, scratch.g, scratch.pull)
+        seen = sweep(model, state, wanted, scratch.g, scratch.pull)
         if wanted.at_theta_hat:
-            large.notes[LEAST] = least
+            large.notes[LEAST] = seen.least
             copy(state.theta_hat, state.anchors[FOR_THETA_HAT])
             counters[VALID + FOR_THETA_HAT] = 1
         if wanted.at_theta:

@@ -130,9 +130,13 @@ class Wanted(NamedTuple):
 class Seen(NamedTuple):
     """What a pass has seen of single rows."""
 
-    least: float
+    least: float  # slope at theta_hat
+    flattest: float  # slope at theta
     eta: float
     furthest: float  # the largest |a.u|
+
+
+NOTHING_SEEN = Seen(math.inf, math.inf, 0.0, 0.0)
 
 
 @allocating
@@ -147,7 +151,8 @@ def sweep(model: Model, state: State, wanted: Wanted, u: Floats, pull: Floats) -
     points, products = np.empty((3, d)), np.empty((3, width))
     shares, weights = np.zeros((2, width)), np.empty(width)
     slopes, scratch = np.empty((3, width)), np.empty((3, width))
-    least, etas, furthest = np.full(width, math.inf), np.zeros(width), np.zeros(width)
+    least, flattest = np.full(width, math.inf), np.full(width, math.inf)
+    etas, furthest = np.zeros(width), np.zeros(width)
     at_hat, at_theta = state.moments[FOR_THETA_HAT, 1:], state.moments[FOR_THETA, 1:]
     about = 0  # where theta stands among the points, and u behind it
     if wanted.at_theta_hat:
@@ -182,6 +187,7 @@ def sweep(model: Model, state: State, wanted: Wanted, u: Floats, pull: Floats) -
             links.quick_derivatives(model.link, model.m, products[about], width, 2, scratch, slopes)
             way = products[about + 1]
             for lane in range(width):
+                flattest[lane] = min(flattest[lane], slopes[1, lane])
                 etas[lane] = max(etas[lane], abs(slopes[2, lane] * way[lane]) / slopes[1, lane])
                 furthest[lane] = max(furthest[lane], abs(way[lane]))
                 shares[about, lane] = weights[lane] * slopes[1, lane] * way[lane]
@@ -192,8 +198,8 @@ def sweep(model: Model, state: State, wanted: Wanted, u: Floats, pull: Floats) -
         end = start
     counters[PASSES] += 1
     if width == 0:
-        return Seen(math.inf, 0.0, 0.0)
-    return Seen(float(least.min()), float(etas.max()), float(furthest.max()))
+        return NOTHING_SEEN
+    return Seen(float(least.min()), float(flattest.min()), float(etas.max()), float(furthest.max()))
 
 
 @internal

@@ -29,6 +29,7 @@ from driftbandits import links
 from driftbandits.estimator.expansion import sum_means
 from driftbandits.estimator.inverse import FOR_DIRECTIONS, room_in, solve
 from driftbandits.estimator.model import DISCOUNT, Floats, Model
+from driftbandits.estimator.passes import Seen
 from driftbandits.estimator.stale import (
     DESCENT,
     ESTIMATED,
@@ -60,6 +61,7 @@ SLOW = 0.5
 """A step that leaves more than this share of what was left calls for a new inverse."""
 ROUNDING = 1e-14
 _LEAST_CURVATURE = 0.01  # over c^2
+_ENOUGH = 0.1  # likewise, where the sharper of two proofs is wanted
 _STEPS_TO_BOUND = 3
 
 
@@ -151,8 +153,7 @@ def descend(
     state: State,
     large: Large,
     closeness: float,
-    eta: float,
-    furthest: float,
+    seen: Seen,
     largest: float,
     before: Descent,
 ) -> Descent:
@@ -168,17 +169,24 @@ def descend(
     for j in range(model.d):
         pull[j] -= nu * theta[j]
     left = size_of(pull, state.P, state.notes, scratch.other)
-    notes[NU], notes[NEAREST], notes[FURTHEST] = nu, before.best, furthest
+    notes[NU], notes[NEAREST], notes[FURTHEST] = nu, before.best, seen.furthest
     gauges[KKT_RESIDUAL] = norm(pull) / strength if strength > 0.0 else 0.0
-    bent = _curvature_of_distance(model, state, eta, furthest, largest, closeness)
-    h = bent + 0.5 * nu / largest
+    eta = _eta_nearby(model, state, seen, largest, closeness)
+    # J >= c V in the ball and M <= V, so that times V is below J M^-1 J - eta J
+    bent = model.c * (model.c - eta) if eta <= 2.0 * model.c else -0.25 * eta * eta
     least = _LEAST_CURVATURE * model.c * model.c
-    notes[ESTIMATED] = 0.0 if h >= least else 1.0
-    h = max(h, least)
+    proved = bent + 0.5 * nu / largest
+    h = max(proved, least)
     notes[OFF] = left / h
     if bent > 0.0 and notes[OFF] > closeness:
         notes[OFF] = min(notes[OFF], _sharper_bound(model, state, bent, 0.5 * nu, h))
-    notes[OFF] += _steepest(model, state) * _leak_in_pull(model, state, largest) / h
+    leak = _steepest(model, state) * _leak_in_pull(model, state, largest)
+    notes[OFF] += leak / h
+    notes[ESTIMATED] = 0.0
+    if proved < least and not (
+        notes[OFF] <= closeness and _is_proved(model, state, seen, 0.5 * nu, left + leak)
+    ):
+        notes[ESTIMATED] = 1.0
     if notes[OFF] <= closeness or gauges[KKT_RESIDUAL] <= ROUNDING or shorten < 1e-6:
         return Descent(before.best, shorten, 0.0, left, before.steps, before.renewed)
     renewed = before.renewed
@@ -219,21 +227,73 @@ def _leak_in_pull(model: Model, state: State, largest: float) -> float:
 
 
 @inlined
-def _curvature_of_distance(
-    model: Model, state: State, eta: float, furthest: float, largest: float, closeness: float
-) -> float:
-    """What times V is below J M^-1 J - bend at points of the ball within `closeness` of theta.
+def _moves(model: Model, state: State, off: float) -> float:
+    """Of any a.theta at most, where theta moves by `off` in the norm of V."""
+    return float(state.gauges[LONGEST] * math.sqrt(model.c / model.lam) * off)
 
-    In the ball J >= c V, and M <= V, so J M^-1 J - eta J >= c (c - eta) V where eta <= 2 c. By how
-    much eta is larger elsewhere follows from |mu''| <= mu' and the same of the next derivative, by
-    which mu''/mu' changes by at most 2 |a.x| along x, and from the change of u.
+
+@inlined
+def _eta_nearby(model: Model, state: State, seen: Seen, largest: float, off: float) -> float:
+    """eta at points of the ball that are at most `off` from theta.
+
+    By how much it is larger there follows from |mu''| <= mu' and the same of the next derivative,
+    by which mu''/mu' changes by at most 2 |a.x| along x, and from the change of u.
     """
-    longest = state.gauges[LONGEST]
-    moves = longest * math.sqrt(model.c / model.lam) * closeness  # of any a.theta
-    steepest = _steepest(model, state)
-    turns = longest * math.sqrt(largest) * model.c / model.lam * steepest * closeness  # of any a.u
-    eta += 2.0 * moves * furthest + turns
-    return model.c * (model.c - eta) if eta <= 2.0 * model.c else -0.25 * eta * eta
+    reach = state.gauges[LONGEST] * math.sqrt(largest) * model.c / model.lam
+    turns = reach * _steepest(model, state) * off  # of any a.u
+    return float(seen.eta + 2.0 * _moves(model, state, off) * seen.furthest + turns)
+
+
+@internal
+def _is_proved(model: Model, state: State, seen: Seen, nu: float, left: float) -> bool:
+    """Whether the curvature is _ENOUGH as far as theta is off if it is."""
+    scratch, enough = state.scratch, _ENOUGH * model.c * model.c
+    off = left / enough
+    largest = largest_eigenvalue(state.V, scratch.noise, scratch.slope)
+    eta = _eta_nearby(model, state, seen, largest, off)
+    slope = max(model.c, seen.flattest * math.exp(-_moves(model, state, off)))
+    return least_curvature(model.lam, model.c, slope, eta, nu, largest) >= enough
+
+
+@inlined
+def largest_eigenvalue(V: Floats, sums: Floats, images: Floats) -> float:
+    """At most, after Collatz and Wielandt: the largest (|V| x)_i / x_i for any x > 0.
+
+    x is the sums of rows here, which brings it nearer than they are; the last two are scratch.
+    """
+    largest_sum(V, sums)
+    for j in range(V.shape[0]):
+        images[j] = 0.0
+    for i in range(V.shape[0]):
+        row, share = V[i], sums[i]
+        for j in range(V.shape[0]):
+            images[j] += share * abs(row[j])
+    largest = 0.0
+    for j in range(V.shape[0]):
+        largest = max(largest, float(images[j] / sums[j]))
+    return largest
+
+
+@inlined
+def least_curvature(
+    lam: float, c: float, slope: float, eta: float, nu: float, largest: float
+) -> float:
+    """What times V is below J M^-1 J - bend + nu I, where no row is flatter than `slope`.
+
+    With V = lam/c I + W, J = lam I + Y, Y >= slope W, bend <= eta Y and M <= V it is, for every
+    tau >= eta/2, at least
+
+        2 tau J - tau^2 V - eta Y + nu I
+          >= ((2 tau - eta) slope - tau^2) W + (2 tau lam - tau^2 lam/c + nu) I,
+
+    and that over V is least where W is 0 or largest. Rows tend to be steeper than the flattest of
+    the ball: this is why it is sharper than J >= c V.
+    """
+    widest = largest - lam / c
+    tau = max(0.5 * eta, (slope * widest + lam) / largest)
+    of_identity = 2.0 * tau * lam - tau * tau * lam / c + nu
+    of_rows = (2.0 * tau - eta) * slope - tau * tau
+    return min(of_identity * c / lam, (of_rows * widest + of_identity) / largest)
 
 
 @internal
