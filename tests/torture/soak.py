@@ -41,11 +41,13 @@ async def run(port: int, key: str, pid: int, options: argparse.Namespace) -> lis
     import service
 
     await service.until_ready(port)
-    await service.configure(port, key, "SW-GLUCB")
+    await service.configure(port, key, "soak", "SW-GLUCB")
+    servers = service.Servers([port], [pid], 0, key, [b"soak"])
     samples: list[float] = []
     seconds = 60 * options.minutes
     watching = asyncio.create_task(watch(pid, samples, every_s=max(1.0, seconds / 60)))
-    game = await service.play(port, key, rate=options.pairs_per_second, seconds=seconds, callers=32)
+    rate = options.pairs_per_second
+    game = await service.play(servers, rate=rate, seconds=seconds, callers=32, follow=False)
     spent = time.perf_counter() - game.began
     watching.cancel()
     pairs = len(game.latencies) / 2
