@@ -23,7 +23,7 @@ INSTALLED := $(VENV)/package-installed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help test install system lint types imports tests numba typescript coverage slow bench figures figures-status peers bench-peers bench-service reproduce suite torture docs lock format clean
+.PHONY: help test install system lint types imports tests numba typescript coverage slow bench figures figures-status peers bench-peers bench-service reproduce suite torture faults soak docs lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -146,11 +146,10 @@ slow: $(INSTALLED) ## the long studies, with fresh random examples
 	@HYPOTHESIS_PROFILE=explore $(BIN)/pytest -n $(WORKERS) -m slow
 
 # What measures the speed of the library, in the names of benchmarks/figures.py.
-BENCH := speed dimensions other-dimensions growth
+BENCH := speed dimensions other-dimensions separate-arms neighbours growth
 bench: $(INSTALLED) ## every benchmark, one after the other
-	@for script in features separate_arms neighbours; do \
-	  echo "==> bench: $$script"; OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/$$script.py || exit 1; \
-	done
+	@echo "==> bench: features"
+	@OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/features.py
 	@$(BIN)/python benchmarks/figures.py --only $(BENCH)
 
 figures: $(INSTALLED) ## measure the figures of README and docs again (ONLY="speed growth")
@@ -195,10 +194,14 @@ suite: $(INSTALLED) ## every policy in many worlds, into results/suite/ and docs
 TORTURE ?= KILLS=200 POSTGRES_KILLS=20 POWER_LOSSES=2000 FLIPS=2000 EVENTS=150 STEPS=10000 \
   OWNER_KILLS=10 EXAMPLES=200 IDLE=2000 FLOOD=100000 FLOOD_MB=200 DUE=5000 SILENT=5000
 SOAK_MINUTES ?= 60
-torture: $(INSTALLED) ## kill, starve and corrupt the service for long (TORTURE="KILLS=20 ...")
+torture: faults soak ## kill, starve and corrupt the service for long (TORTURE="KILLS=20 ...")
+
+faults: $(INSTALLED)
 	@echo "==> torture: $(TORTURE)"
 	@env $(addprefix TORTURE_,$(TORTURE)) $(BIN)/pytest --quiet -s \
 	  --junitxml results/torture.xml tests/torture tests/test_releases.py
+
+soak: $(INSTALLED)
 	@echo "==> torture: $(SOAK_MINUTES) minutes at half load"
 	@$(BIN)/python tests/torture/soak.py --minutes $(SOAK_MINUTES)
 

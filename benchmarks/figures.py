@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -34,6 +35,10 @@ _AGENT = (*_KERNELS, _SOURCE + "agent")
 _FEATURES = (*_AGENT, _SOURCE + "features")
 _WORLDS = (_SOURCE + "environments",)
 _SERVICE = (*_AGENT, _SOURCE + "service", _SOURCE + "store")
+_FAULTS = (
+    *(_SOURCE + "service", _SOURCE + "store", "tests/torture"),
+    *(f":(exclude)tests/torture/{name}.py" for name in ("soak", "test_soak")),
+)
 
 Lines = Callable[[str], list[str]]
 """From what the commands printed to the lines of a place."""
@@ -108,21 +113,18 @@ FIGURES = (
         minutes=30,
     ),
     Figure(
-        name="auto",
-        commands=(f"{PYTHON} benchmarks/auto.py",),
-        sources=(*_KERNELS, *_WORLDS, "experiments/suite.toml", "benchmarks/auto.py"),
-        places={("docs/auto.md", "worlds"): None},
-        minutes=15,
+        name="sensitivity",
+        commands=(f"{PYTHON} benchmarks/sensitivity.py",),
+        sources=(*_KERNELS, *_WORLDS, "experiments/suite.toml", "benchmarks/sensitivity.py"),
+        places={("docs/auto.md", "sensitivity"): lambda told: told.strip().split("\n")},
+        minutes=20,
     ),
     Figure(
-        name="hard-worlds",
-        commands=(
-            f"{PYTHON} benchmarks/hard_worlds.py fixed-arms units rare-rewards quiet still "
-            "--policy auto",
-        ),
+        name="still",
+        commands=(f"{PYTHON} benchmarks/hard_worlds.py still",),
         sources=(*_KERNELS, *_WORLDS, "benchmarks/hard_worlds.py"),
-        places={("docs/auto.md", "hard worlds"): _printed},
-        minutes=30,
+        places={("docs/auto.md", "still"): _printed},
+        minutes=5,
     ),
     Figure(
         name="guardrails",
@@ -174,6 +176,13 @@ FIGURES = (
         minutes=10,
     ),
     Figure(
+        name="separate-arms",
+        commands=(f"{PYTHON} benchmarks/separate_arms.py",),
+        sources=(*_AGENT, "benchmarks/separate_arms.py"),
+        places={("docs/speed.md", "separate arms"): _printed},
+        minutes=2,
+    ),
+    Figure(
         name="growth",
         commands=(f"{PYTHON} benchmarks/growth.py",),
         sources=(*_KERNELS, "benchmarks/growth.py", "benchmarks/yardstick.py"),
@@ -197,8 +206,8 @@ FIGURES = (
         name="streams",
         commands=(
             "make -s peers",
-            f"{PEERS} benchmarks/peers/compare_streams.py",
-            f"{PYTHON} benchmarks/streams.py --policy pool --policy 'D-LinUCB x0.03'",
+            f"{PEERS} benchmarks/peers/compare_streams.py --runs 6",
+            f"{PEERS} benchmarks/streams.py --runs 6 --policy 'D-LinUCB x0.03'",
         ),
         sources=(
             *_AGENT,
@@ -207,7 +216,7 @@ FIGURES = (
             "experiments/streams.toml",
         ),
         places={("docs/streams.md", "streams"): lambda _: tables.streams_table()},
-        minutes=60,
+        minutes=12,
     ),
     Figure(
         name="shop",
@@ -234,6 +243,26 @@ FIGURES = (
         minutes=5,
     ),
     Figure(
+        name="disk",
+        commands=(
+            f"{PYTHON} benchmarks/syncs.py",
+            *(
+                f"TMPDIR=/dev/shm {PYTHON} benchmarks/service.py --pairs-per-second {rate} --out"
+                f" results/service-memory-{rate}.json"
+                for rate in (2000, 3000)
+            ),
+        ),
+        sources=(*_SERVICE, "benchmarks/service.py", "benchmarks/syncs.py"),
+        places={
+            ("docs/service.md", "disk"): lambda told: [
+                told.split("\n")[0],
+                "",
+                *tables.service_table([f"service-memory-{rate}.json" for rate in (2000, 3000)]),
+            ]
+        },
+        minutes=3,
+    ),
+    Figure(
         name="coverage",
         commands=(f"{PYTHON} benchmarks/interval_coverage.py",),
         sources=(*_AGENT, _SOURCE + "evaluate", "benchmarks/interval_coverage.py"),
@@ -249,15 +278,44 @@ FIGURES = (
     ),
     Figure(
         name="torture",
-        commands=("make -s torture",),
-        sources=(_SOURCE + "service", _SOURCE + "store", "tests/torture"),
+        commands=("make -s faults",),
+        sources=_FAULTS,
+        places={("docs/reliability.md", "torture"): lambda _: tables.torture_table()},
+        minutes=90,
+    ),
+    Figure(
+        name="thousand-kills",
+        commands=(
+            "TORTURE_KILLS=1000 .venv/bin/pytest --quiet --junitxml results/kills.xml "
+            "tests/torture/test_kills.py -k test_kills_of_the_server",
+        ),
+        sources=_FAULTS,
         places={
-            ("docs/reliability.md", "torture"): lambda told: [
-                *tables.torture_table(),
-                tables.markdown(["half load", "; ".join(told.strip().split("\n")[-2:])]),
-            ]
+            ("docs/reliability.md", "thousand-kills"): lambda _: tables.torture_table("kills.xml")
         },
-        minutes=150,
+        minutes=120,
+    ),
+    Figure(
+        name="hour",
+        commands=("make -s soak",),
+        sources=(_SOURCE + "service", _SOURCE + "store", "tests/torture/soak.py"),
+        places={
+            ("docs/reliability.md", "hour"): lambda told: _printed(
+                "\n".join(told.strip().split("\n")[-2:])
+            )
+        },
+        minutes=60,
+    ),
+    Figure(
+        name="year",
+        commands=(f"{PYTHON} benchmarks/year.py --events 1000000",),
+        sources=(*_SERVICE, "benchmarks/year.py"),
+        places={
+            ("docs/reliability.md", "year"): lambda told: _printed(
+                re.sub(r"^ .*\n|, in \S+/archive$", "", told, flags=re.MULTILINE)
+            )
+        },
+        minutes=8,
     ),
     Figure(
         name="relearning",
@@ -290,6 +348,13 @@ FIGURES = (
             )
         },
         minutes=8,
+    ),
+    Figure(
+        name="staleness",
+        commands=(f"{PYTHON} benchmarks/staleness.py",),
+        sources=(*_AGENT, *_WORLDS, "benchmarks/staleness.py"),
+        places={("docs/scaling.md", "staleness"): lambda told: told.strip().split("\n")},
+        minutes=5,
     ),
     _page(
         "tutorial",

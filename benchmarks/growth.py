@@ -22,7 +22,7 @@ from driftbandits.environments import Abrupt
 from driftbandits.simulation import draw_trace
 
 GLM = ("SW-GLUCB", "D-GLUCB", "LogisticUCB")
-YARDSTICK = "yardstick"
+YARDSTICK = "textbook LinUCB"
 PATIENCE_SECONDS = 3.0
 # Colours that stay apart for colour-blind readers (Okabe and Ito); the marks differ as well.
 LOOK = {
@@ -69,7 +69,7 @@ def draw(curves: Curves, label: str, path: Path) -> None:
         colour, mark = LOOK[name]
         line = "--" if name == YARDSTICK else "-"
         axes.plot(*zip(*points, strict=True), color=colour, marker=mark, ls=line, label=name)
-    axes.set(xscale="log", yscale="log", xlabel=label, ylabel="time per round, in yardsticks")
+    axes.set(xscale="log", yscale="log", xlabel=label, ylabel="time per round, in textbook rounds")
     ticks = [x for x, _ in next(iter(curves.values()))]
     axes.set_xticks(ticks, [f"{x:,}" for x in ticks])
     heights = [y for points in curves.values() for _, y in points]
@@ -120,7 +120,7 @@ def main() -> None:
         curves = collect(points, unit)
         report[name] = curves
         draw(curves, label, arguments.figures / f"speed-{name}.svg")
-        print(f"\n{label}; yardsticks a round")
+        print(f"\n{label}; textbook rounds a round")
         print(f"{'':<14}" + "".join(f"{x:>11,}" for x in points))
         for policy, values in curves.items():
             print(f"{policy:<14}" + "".join(f"{y:>11.2f}" for _, y in values))

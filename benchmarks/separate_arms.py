@@ -1,6 +1,6 @@
-"""What a round of separate arms costs, in yardsticks: `python benchmarks/separate_arms.py`.
+"""What a round of separate arms costs, in textbook rounds: `python benchmarks/separate_arms.py`.
 
-A yardstick is a round of textbook LinUCB in NumPy for K = 10 actions of d = 64: all scores by one
+A textbook round is one of LinUCB in NumPy for K = 10 actions of d = 64: all scores by one
 product of matrices, the inverse kept by Sherman and Morrison. A round is `decide` and `update` of
 an agent with 10 arms of 64 features; beside it, 20 arms are offered of 20 and of 1,000 that are
 known. Blocks of rounds take turns, so that each finds its own memory in the cache. A time is the
@@ -20,7 +20,7 @@ import driftbandits as db
 DIM, OFFERED = 64, 10
 KNOWN, OF_KNOWN = 1_000, 20
 ROUNDS, BLOCK = 800, 100
-REACH = {"LinUCB": 4, "SW-LinUCB": 4, "D-LinUCB": 4, "auto": 12}
+GOAL = {"LinUCB": 4, "SW-LinUCB": 4, "D-LinUCB": 4, "auto": 12}
 MEMORY = {"SW-LinUCB": {"window": 1000}, "D-LinUCB": {"discount": 0.999}}
 
 Floats = NDArray[np.float64]
@@ -77,14 +77,14 @@ def main() -> None:
     actions /= np.linalg.norm(actions, axis=2, keepdims=True)
     contexts = np.ascontiguousarray(actions[:, 0])
     rounds: dict[str, Round] = {"yardstick": TextbookLinUCB(actions).play}
-    for name in REACH:
+    for name in GOAL:
         rounds[name] = separate_arms(name, contexts, OFFERED, OFFERED)
     taken = best_in_turns(rounds)
     yardstick = taken.pop("yardstick")
-    print(f"one yardstick: {1e6 * yardstick:.0f} us (textbook LinUCB, d = {DIM}, K = {OFFERED})")
-    print(f"{OFFERED} arms x {DIM} features, decide + update, in yardsticks:")
+    print(f"a textbook round: {1e6 * yardstick:.0f} us (LinUCB, d = {DIM}, K = {OFFERED})")
+    print(f"{OFFERED} arms x {DIM} features, decide + update, in textbook rounds:")
     for name, seconds in taken.items():
-        print(f"  {name:10s} {seconds / yardstick:6.1f}   reach {REACH[name]}")
+        print(f"  {name:10s} {seconds / yardstick:6.1f}   goal {GOAL[name]}")
     print(f"{OF_KNOWN} arms offered, of {KNOWN:,} known over of {OF_KNOWN} known:")
     for name in ("LinUCB", "auto"):
         among = {

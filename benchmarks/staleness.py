@@ -2,9 +2,7 @@
 
 One writer learns, readers decide by the fold that they were last given: every decision is made by a
 model that has seen the rewards up to so many rounds before it. The same traces are played for each
-age. Prints the regret of a run (mean and standard error), its ratio to that of a model that is
-never old, and how much more it is, for each time that the world has to be learned and each round of
-age: where a delay costs a term of its own and no more, that is a constant.
+age. Prints a table of the regret of a run, its mean and standard error.
 
     python benchmarks/staleness.py [--runs 8] [--horizon 24000] [--ages 0 10 100 1000 4000]
 """
@@ -15,6 +13,7 @@ import argparse
 from collections import deque
 
 import numpy as np
+from tables import table
 
 import driftbandits as db
 from driftbandits.environments import Environment
@@ -34,10 +33,25 @@ def regret(policy: db.Policy, trace: db.Trace, *, age: int, seed: int) -> float:
 
 
 def worlds(horizon: int) -> dict[str, tuple[Environment, int]]:
-    """Each with how often a model has to be learned anew."""
+    """Each with how often it changes."""
     abrupt = db.environment("abrupt2d", horizon=horizon)
     still = db.environment("stationary", horizon=horizon, dim=10, arms=10)
-    return {"three changes, d = 2": (abrupt, 4), "no change, d = 10": (still, 1)}
+    return {"three changes, d = 2": (abrupt, 3), "no change, d = 10": (still, 0)}
+
+
+def drawn(environment: Environment, runs: int) -> list[db.Trace]:
+    return [environment.draw(np.random.default_rng([2026, run])) for run in range(runs)]
+
+
+def policies(dim: int, horizon: int, changes: int) -> list[db.Policy]:
+    tuned = {"dim": dim, "bonus_scale": 0.1, "horizon": horizon, "changes": max(changes, 1)}
+    tuned_ones = [db.policy(name, **tuned) for name in ("SW-GLUCB", "D-LinUCB")]
+    return [db.policy("auto", dim=dim), *tuned_ones]
+
+
+def told(policy: db.Policy, traces: list[db.Trace], age: int) -> str:
+    found = [regret(policy, trace, age=age, seed=run) for run, trace in enumerate(traces)]
+    return f"{np.mean(found):,.0f} +- {np.std(found, ddof=1) / np.sqrt(len(found)):.0f}"
 
 
 def main() -> None:
@@ -46,30 +60,15 @@ def main() -> None:
     parser.add_argument("--horizon", type=int, default=24_000)
     parser.add_argument("--ages", type=int, nargs="*", default=[0, 10, 100, 1000, 4000])
     options = parser.parse_args()
-    for world, (environment, times) in worlds(options.horizon).items():
-        traces = [
-            environment.draw(np.random.default_rng([2026, run])) for run in range(options.runs)
-        ]
-        dim = traces[0].actions.shape[2]
-        tuned = {"horizon": options.horizon, "changes": max(times - 1, 1)}
-        for policy in (
-            db.policy("auto", dim=dim),
-            db.policy("D-LinUCB", dim=dim, bonus_scale=0.1, **tuned),
-            db.policy("SW-GLUCB", dim=dim, bonus_scale=0.1, **tuned),
-        ):
-            fresh = 0.0
-            for age in options.ages:
-                found = [
-                    regret(policy, trace, age=age, seed=run) for run, trace in enumerate(traces)
-                ]
-                mean, error = np.mean(found), np.std(found, ddof=1) / np.sqrt(len(found))
-                fresh = float(mean) if age == options.ages[0] else fresh
-                more = f"{(mean - fresh) / (times * age):.2f}" if age else "   "
-                print(
-                    f"{world:22} {policy.name:9} age {age:5}: {mean:7.1f} +- {error:4.1f}"
-                    f"   {mean / fresh:5.2f}   {more}",
-                    flush=True,
-                )
+    columns = {
+        f"{policy.name}, {world}": [told(policy, traces, age) for age in options.ages]
+        for world, (environment, changes) in worlds(options.horizon).items()
+        for traces in [drawn(environment, options.runs)]
+        for policy in policies(traces[0].actions.shape[2], options.horizon, changes)
+    }
+    ages = [f"{age:,}" for age in options.ages]
+    rows = [list(cells) for cells in zip(ages, *columns.values(), strict=True)]
+    print("\n".join(table(["age in rounds", *columns], rows)))
 
 
 if __name__ == "__main__":

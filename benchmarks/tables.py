@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 from xml.etree import ElementTree
 
@@ -86,7 +87,7 @@ def dimensions_table(file: str, *, goals: bool) -> list[str]:
         limits = next(iter(own.values()))
         rows.append([*cells, *([str(limits["reach"]), str(limits["dream"])] if goals else [])])
     ends = ["goal", "hoped for"] if goals else []
-    return table(["ms (yardsticks)", *(f"d = {d}" for d in sizes), *ends], rows)
+    return table(["ms (textbook rounds)", *(f"d = {d}" for d in sizes), *ends], rows)
 
 
 def _dimension_cell(row: dict[str, Any] | None) -> str:
@@ -120,10 +121,10 @@ def outages_table() -> list[str]:
     return table(["longest call, ms", *kinds, "calls", "lost"], rows)
 
 
-def torture_table() -> list[str]:
+def torture_table(file: str = "torture.xml") -> list[str]:
     """What the tests of tests/torture counted, summed over their parameters but the database."""
     counts: dict[tuple[str, str], dict[str, int]] = {}
-    for case in ElementTree.parse(RESULTS / "torture.xml").iter("testcase"):
+    for case in ElementTree.parse(RESULTS / file).iter("testcase"):
         if case.find("failure") is not None or case.find("error") is not None:
             raise ValueError(f"{case.get('name')} has failed")
         name, _, parameters = case.get("name", "").partition("[")
@@ -156,7 +157,10 @@ def streams_table() -> list[str]:
 
 
 def _share_cell(shares: list[float] | None) -> str:
-    return "–" if shares is None else f"{sum(shares) / len(shares):.3f}"
+    if shares is None:
+        return "–"
+    error = stdev(shares) / len(shares) ** 0.5
+    return f"{mean(shares):.3f} ± {error:.3f}".replace("0.", ".")
 
 
 def service_table(files: list[str]) -> list[str]:

@@ -143,7 +143,7 @@ def other_players() -> Players:
 
 
 def our_policies() -> dict[str, db.Policy]:
-    policies = {}
+    policies = {"auto, which needs no setting": db.policy("auto", dim=2)}
     for scale in (1.0, 0.1):
         for name in ("SW-GLUCB", "D-GLUCB", "LogisticUCB"):
             policies[f"{name}, bonus x{scale:g}"] = db.policy(
