@@ -108,6 +108,7 @@ class Caller:
         self._ledger = ledger
         self._steps = self._script(name)
         self._open: tuple[str, str, float] | None = None
+        self.done = 0
         self.unavailable = 0
 
     @staticmethod
@@ -144,6 +145,7 @@ class Caller:
                     return
                 if done:
                     self._open = None
+                    self.done += 1
 
     def _send(self, client: httpx.Client, what: str, event_id: str, value: float) -> bool:
         otherwise = what.endswith("otherwise")
@@ -201,6 +203,13 @@ class Load:
         """Until so many more answers have come."""
         wanted = self.ledger.answers.total() + answers
         self._wait_until(lambda: self.ledger.answers.total() >= wanted)
+
+    def wait_for_every_caller(self) -> None:
+        """Until what each of them asks now has been done, and what it asks next."""
+        wanted = [caller.done + 2 for caller in self._callers]
+        self._wait_until(
+            lambda: all(caller.done >= n for caller, n in zip(self._callers, wanted, strict=True))
+        )
 
     def wait_for_unavailable(self, refusals: int) -> None:
         """Until so many requests, from the beginning, have been answered by 503."""
