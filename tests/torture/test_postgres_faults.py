@@ -1,7 +1,7 @@
 """PostgreSQL dies and comes back; a worker stands still in a transaction; a standby is promoted."""
 
+import os
 import signal
-import time
 from contextlib import contextmanager
 
 import httpx
@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from load import POLICY, Load, asking, configure, digest, record_kills, size_of_test
 
-from servers import Postgres, Process, Served
+from servers import Postgres, Process, Served, wait_until
 
 pytestmark = pytest.mark.compiled
 
@@ -62,52 +62,42 @@ def row_lock(url):
         yield
 
 
-def backends(url, condition):
-    """Sessions of this database, other than the one that asks, of which something is true."""
+def sessions(url, condition):
+    """Sessions of services of which something is true: the number of its backend, and of the
+    process that has it."""
     with psycopg.connect(url) as connection:
-        rows = connection.execute(
-            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
-            f"AND pid <> pg_backend_pid() AND {condition}"
-        )
-        return {pid for (pid,) in rows}
-
-
-def wait_for_backends(url, condition, *, at_least=1):
-    deadline = time.monotonic() + 30.0
-    while len(found := backends(url, condition)) < at_least:
-        assert time.monotonic() < deadline, condition
-        time.sleep(0.05)
-    return found
+        return connection.execute(
+            "SELECT session.pid, process.pid FROM pg_stat_activity session "
+            "JOIN process ON application_name = 'driftbandits ' || process.id "
+            f"WHERE datname = current_database() AND {condition}"
+        ).fetchall()
 
 
 def test_a_worker_that_pauses_in_a_transaction(postgres_server):
     """It owns the policy and holds the lock of the log when it stops. The other worker gives it up
     and has the database end its sessions, and goes on. When it wakes up its transaction is void:
-    what it had not answered is done by the new owner, whether it refuses and is asked again or hands
-    on what it could not write."""
+    what it had not answered is done by the new owner, whether it refuses and is asked again or
+    hands on what it could not write."""
     url, load = postgres_server.new_database(), Load()
-    paused, other = Process(url, "--no-auth"), Process(url, "--no-auth")
+    workers = [Process(url, "--no-auth"), Process(url, "--no-auth")]
     try:
-        configure(paused.address)
-        load.start(paused.address, other.address)
+        configure(workers[0].address)
+        load.start(*(worker.address for worker in workers))
         load.wait_for(40)
         with row_lock(url):
-            wait_for_backends(url, "wait_event_type = 'Lock'", at_least=1)
-            paused._process.send_signal(signal.SIGSTOP)
-        standing = "state = 'idle in transaction' AND now() - state_change > interval '1 s'"
-        (holder,) = wait_for_backends(url, standing)
-        deadline = time.monotonic() + 30.0
-        while backends(url, f"pid = {holder}"):
-            assert time.monotonic() < deadline, "nobody ends its sessions"
-            time.sleep(0.1)
+            wait_until(lambda: sessions(url, "wait_event_type = 'Lock'"))
+            holder, owner = sessions(url, "wait_event_type = 'Lock'")[0]
+            os.kill(owner, signal.SIGSTOP)
+        wait_until(lambda: sessions(url, f"session.pid = {holder} AND state LIKE 'idle in %'"))
+        wait_until(lambda: not sessions(url, f"session.pid = {holder}"))
         load.wait_for(40)  # the other worker, while the first one still stands
-        paused._process.send_signal(signal.SIGCONT)
+        os.kill(owner, signal.SIGCONT)
         load.wait_for_every_caller()
         load.stop()
-        assert load.ledger.check(url) == digest(paused.address) == digest(other.address)
+        assert len({load.ledger.check(url), *(digest(worker.address) for worker in workers)}) == 1
     finally:
-        paused.kill()
-        other.kill()
+        for worker in workers:
+            worker.kill()
 
 
 def test_a_database_that_refuses_to_be_written(postgres_server):
