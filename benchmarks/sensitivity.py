@@ -31,7 +31,7 @@ OTHER_VALUES: dict[str, tuple[float | list[float], ...]] = {
     "OPTIMISM": (0.25, 1.0),
     "EXPLORATION": (0.5, 2.0),
     "UNEVEN": (2.0, 8.0),
-    "UNSEEN": (0.0, 0.3),
+    "LOOKS": (1.75, 3.5),
     "BASE_PRECISION": ([3.0, 0.1, 0.1], [100.0, 0.1, 0.1]),
     "PRIOR_TRUST": ([0.125, 0.125, 0.125, 0.125, 0.5], [0.5, 0.1, 0.1, 0.1, 0.2]),
     "_SHARE_OF_TRUST": (1e-6, 1e-4),

@@ -145,11 +145,13 @@ class PlainBelief:
         best = int(np.argmax(z))
         even = 4.0 * square[best] / prior[best]
         wandering = self.phi * np.einsum("ki,ij,kj->k", rows, self.rough[0][1], rows)
-        unseen = wandering - 4.0 * wandering[best] / prior[best] * prior
-        square = square + 0.1 * np.maximum(unseen, 0.0)
+        doubt = wandering - 4.0 * wandering[best] / prior[best] * prior
         uneven = square / (even * prior) if even > 0.0 else np.ones(len(rows))
         c = 0.5**2 + 2 * np.log(np.maximum(uneven, 1.0))
-        return self.mean_of(z + np.sqrt(c * square))
+        looks = 2.5 * max(len(rows) - 1, 1) ** -0.25
+        wandered = rows @ self.rough[0][0] + looks * np.sqrt(np.maximum(doubt, 0.0))
+        high = z + np.sqrt(c * square)
+        return self.mean_of(np.where(doubt > 0.0, np.maximum(high, wandered), high))
 
     # -- learning ------------------------------------------------------------------------------
 

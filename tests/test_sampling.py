@@ -18,6 +18,7 @@ import kinds
 from driftbandits import policies
 from driftbandits.estimator.state import copy_of
 from driftbandits.jit import handle_of
+from driftbandits.policies.scoring import TABLE_ROWS
 from reference import Played, Reference
 
 pytestmark = pytest.mark.compiled
@@ -59,7 +60,7 @@ def decisions(name: str, seeds: int, **more) -> tuple[np.ndarray, np.ndarray]:
     for played in history():
         kernels.tick(handle_of(buffers), 1)
         kernels.update(handle_of(buffers), played.action[None, :], 0, played.reward, played.round)
-    picks, table = np.empty((seeds, 2, 1)), np.empty((4, len(ACTIONS)))
+    picks, table = np.empty((seeds, 2, 1)), np.empty((TABLE_ROWS, len(ACTIONS)))
     for seed in range(seeds):
         beside = copy_of(buffers)
         assert kernels.decide(handle_of(beside), seed, 0, ACTIONS, table, picks[seed]) == 0

@@ -33,6 +33,7 @@ from driftbandits.estimator.state import (
 )
 from driftbandits.jit import handle_of
 from driftbandits.policies import Policy
+from driftbandits.policies.scoring import TABLE_ROWS
 
 # Plain numbers, as `item` takes them: it gives plain numbers too, which are quick to compare.
 CLOCK_AT, HEAD_AT, TAIL_AT, RADIUS_AT = int(N), int(HEAD), int(TAIL), int(RADIUS)
@@ -87,7 +88,7 @@ class HeldBuffers:
     def fitted_copy(self, seed: int, number: int) -> Buffers:
         """The state as the next decision will see it: one among no actions, made by a copy."""
         beside = copy_of(self.buffers)
-        nothing = np.empty((0, self.policy.dim)), np.empty((4, 0)), np.empty((2, 0))
+        nothing = np.empty((0, self.policy.dim)), np.empty((TABLE_ROWS, 0)), np.empty((2, 0))
         self._decide(handle_of(beside), seed, number, *nothing)
         return beside
 

@@ -33,6 +33,7 @@ from driftbandits.estimator.state import (
 from driftbandits.jit import handle_of
 from driftbandits.policies import Detection, Hypothesis, Policy, last_detection, rows_of
 from driftbandits.policies.carrying import Move, carried_over
+from driftbandits.policies.scoring import TABLE_ROWS
 from driftbandits.policies.separate import believes
 
 KEPT_DETECTIONS = 1000
@@ -67,7 +68,7 @@ class Learner(HeldBuffers):
         self, actions: Floats, n: int, arms: Any = None
     ) -> tuple[list[Decision], bytes, float]:
         """Pick n distinct actions, best first; also theta_hat and theta, and the radius."""
-        table = np.empty((4, len(actions)))
+        table = np.empty((TABLE_ROWS, len(actions)))
         picks = self._one_pick if n == 1 else np.empty((2, n))
         clock = self._counters.item(CLOCK_AT)
         number = self._issued + 1 if self.counts_apart else 0
@@ -89,7 +90,7 @@ class Learner(HeldBuffers):
 
     def preview(self, actions: Floats, *, seed: int, n: int, arms: Any = None) -> list[Decision]:
         """What would be decided now, with the draws of this seed."""
-        table, picks = np.empty((4, len(actions))), np.empty((2, n))
+        table, picks = np.empty((TABLE_ROWS, len(actions))), np.empty((2, n))
         beside = copy_of(self.buffers)
         verdict = self._decide(handle_of(beside), seed, self._number, actions, table, picks)
         if verdict != ACCEPTED:
@@ -115,7 +116,7 @@ class Learner(HeldBuffers):
         """Let a belief see a row of foreign data, as if it had been all that was offered."""
         if believes(self.policy):
             without_advance = 1
-            nothing = np.empty((4, len(rows))), np.empty((2, 0))
+            nothing = np.empty((TABLE_ROWS, len(rows))), np.empty((2, 0))
             self._decide(self._handle, self.seed, without_advance, rows, *nothing)
 
     def absorb(self, actions: Floats, index: int, reward: float, s: int, arm: Any = None) -> bool:

@@ -46,6 +46,7 @@ from driftbandits.policies import (
     rows_of,
 )
 from driftbandits.policies.carrying import Move, carried_over
+from driftbandits.policies.scoring import TABLE_ROWS
 from driftbandits.policies.separate import (
     align_with,
     begin_as_new,
@@ -194,7 +195,7 @@ class SeparateLearner:
         """Let a pool take its scale from the first rows, as if it decided among them."""
         without_advance = 1
         self._common.score(
-            self.seed, without_advance, rows, np.empty((4, len(rows))), np.empty((2, 0))
+            self.seed, without_advance, rows, np.empty((TABLE_ROWS, len(rows))), np.empty((2, 0))
         )
 
     # -- deciding --------------------------------------------------------------------------------
@@ -208,7 +209,7 @@ class SeparateLearner:
         clock, number = self.clock, self._number
         common = self._common
         handles = handles_of([model.line for model in models])
-        table, picks = np.empty((4, len(rows))), np.empty((2, n))
+        table, picks = np.empty((TABLE_ROWS, len(rows))), np.empty((2, n))
         shown = np.empty((len(rows), 2, self.policy.model_dim))
         self._decide_among(
             handles,
@@ -268,7 +269,7 @@ class SeparateLearner:
             model = self._models_of([arm], rows)[0]
             model.catch_up(self._common, self.clock)
             without_advance = 1
-            model.score(self.seed, without_advance, rows, np.empty((4, 1)), self._one_pick)
+            model.score(self.seed, without_advance, rows, np.empty((TABLE_ROWS, 1)), self._one_pick)
 
     def absorb(self, rows: Floats, index: int, reward: float, s: int, arm: ArmId) -> bool:
         """Learn the reward of an arm in round s; whether a change was detected by it."""

@@ -123,9 +123,9 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
 
         Everything is computed at the clock as it stands, which then counts the decisions; with a
         number above 0 it does not, and the decisions are number, number + 1, ... A set of actions
-        that cannot be used changes nothing. table (4, K) receives means, widths and scores,
-        and its last row is scratch; picks (2, n) receives indices and propensities. With no
-        actions and no picks only the estimate and its radius are brought up to date.
+        that cannot be used changes nothing. table (TABLE_ROWS, K) receives means, widths and
+        scores, and its last rows are scratch; picks (2, n) receives indices and propensities. With
+        no actions and no picks only the estimate and its radius are brought up to date.
         """
         numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
         d = known_d if known_d > 0 else int(numbers[0])

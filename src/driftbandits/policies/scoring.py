@@ -5,8 +5,8 @@ Notation (beyond estimator/state.py)
 A_t        (K, d)   the actions of round t = N + 1; K may differ in every round
 rho        scalar   radius of the confidence bound     eq_rho_SW, eq_rho_D
 bonus      (d, d)   matrix of the bonus norm: V^-1, or W^-1 W~ W^-1 for D-LinUCB
-table      (4, K)   means = centre + mu(a . theta), widths = bonus_scale rho ||a||, scores = their
-                    sum, and the scores again as picks use them up
+table      (TABLE_ROWS, K)   means = centre + mu(a . theta), widths = bonus_scale rho ||a||, scores
+                    = their sum, the scores again as picks use them up, and one for a belief
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ SAMPLED = (POSTERIOR, PERTURBED, AUGMENTED)
 ACCEPTED, NOT_FINITE, TOO_LONG = map(place, range(3))
 """What is said of a set of actions."""
 
+TABLE_ROWS = 5
 _NONE = 0  # of ADAPTATIONS
 CLOSE = 1e-4
 """Of its width: how near a score of a large model is to the exact one."""

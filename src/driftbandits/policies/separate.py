@@ -34,7 +34,7 @@ from driftbandits.policies.adaptations.belief import optimism
 from driftbandits.policies.adaptations.belief.segments import align, begin_arm
 from driftbandits.policies.chance import TAKEN, pick
 from driftbandits.policies.kernels import BELIEVING, LARGE_FAMILY, POOLED, kernels_of
-from driftbandits.policies.scoring import scoring_of
+from driftbandits.policies.scoring import TABLE_ROWS, scoring_of
 
 if TYPE_CHECKING:
     from driftbandits.policies.configuration import Policy
@@ -93,7 +93,7 @@ def held_in_common(policy: Policy, buffers: Buffers) -> list[Any]:
 def _choose(epsilon: float, seed: int, first: int, table: Floats, picks: Floats) -> None:
     """Pick distinct arms, best first, as the decisions first, first + 1, ...; see `Kernels.decide`.
 
-    table (4, K) and picks (2, n) as there; row 3 is scratch.
+    table (TABLE_ROWS, K) and picks (2, n) as there; row 3 is scratch.
     """
     for i in range(table.shape[1]):
         table[3, i] = table[2, i]
@@ -152,7 +152,7 @@ def measure_arm(handle: Handle, number: int, row: Floats, table: Floats) -> None
 
 @inlined
 def _score_together(handle: Handle, table: Floats) -> None:
-    """Means, widths and scores of arms that share a belief, from what each has measured, (4, K)."""
+    """Means, widths and scores of arms that share a belief, from what each has measured."""
     numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
     d, fast = int(numbers[0]), int(numbers[FAST])
     model, scoring, state = model_of(numbers, d, fast), scoring_of(numbers), state_of(handle, d)
@@ -192,7 +192,7 @@ def decider_of(family: str) -> Callable[..., None]:
         d = int(floats_of(common, NUMBERS, (length_of(common, NUMBERS, 0),))[0])
         held = state_of(common, d)
         clock = held.counters[N]
-        one, alone = np.empty((4, 1)), np.empty((2, 1))
+        one, alone = np.empty((TABLE_ROWS, 1)), np.empty((2, 1))
         for i in range(rows.shape[0]):
             handle = ints_of(handles, i, (_BUFFERS, LINE))
             state = state_of(handle, d)
@@ -210,7 +210,7 @@ def decider_of(family: str) -> Callable[..., None]:
                 measure_arm(handle, number, row, one)
             else:
                 decide(handle, seed, number, row, one, alone)
-            for k in range(4):
+            for k in range(TABLE_ROWS):
                 table[k, i] = one[k, 0]
             for j in range(d):
                 shown[i, 0, j] = state.theta_hat[j]

@@ -38,6 +38,7 @@ from driftbandits.policies import (
     kernels_of,
 )
 from driftbandits.policies.adaptations.belief import SIZE_OF_CHANGE
+from driftbandits.policies.scoring import TABLE_ROWS
 from driftbandits.simulation.run import Run
 
 
@@ -190,7 +191,7 @@ def _player(family: str, known_d: int) -> Callable[..., tuple[int, int]]:
         counters, gauges = state.counters, state.gauges
         offered = np.empty((K, dim))
         arm = np.empty(K, dtype=np.int64)
-        table, picks = np.empty((4, K)), np.empty((2, 1))
+        table, picks = np.empty((TABLE_ROWS, K)), np.empty((2, 1))
         for t in range(T):
             count = K
             if available.size > 0:
@@ -202,7 +203,7 @@ def _player(family: str, known_d: int) -> Callable[..., tuple[int, int]]:
                             offered[count, j] = actions[t, k, j]
                         count += 1
             offers = actions[t] if available.size == 0 else offered[:count]
-            scores = table if count == K else np.empty((4, count))
+            scores = table if count == K else np.empty((TABLE_ROWS, count))
             verdict = decide(
                 handle,
                 seed,

@@ -15,12 +15,17 @@ bandits Bian and Tan 2024). So a score is the mean plus c_i standard deviations,
     c_i^2 = OPTIMISM^2 + 2 EXPLORATION log+(rho_i / UNEVEN).
 
 An action that is not played may have changed, and no reward speaks of it: that what is played
-stays as it is makes every hypothesis of a change improbable, also for what is not played. With
-probability UNSEEN the two have nothing to do with one another. So variances q_i gain UNSEEN times
+stays as it is makes every hypothesis of a change improbable, also for what is not played. So the
+slow wanderer, which doubts what it has not seen for long, has a say of its own: where
 
-    (u_i - UNEVEN l_i u_* / l_*)+,
+    v_i = u_i - UNEVEN l_i u_* / l_* > 0,
 
-u being those of the slow wanderer, which doubts what it has not seen for long.
+u being variances of a.theta in it and m means, a score is at least m_i + LOOKS (K-1)^(-1/4)
+sqrt(v_i). Of what it doubts it learns quickly, so that a look that pays is followed by another.
+
+With r looks a round at each of K-1 actions, of which one has improved, looking costs (K-1) r and
+finding it takes 1/r rounds: the sum is least for r ~ (K-1)^(-1/2). Since v grows evenly with time,
+r grows with the square of the factor of its root.
 """
 
 from __future__ import annotations
@@ -44,17 +49,19 @@ OPTIMISM = 0.5
 EXPLORATION = 1.0
 UNEVEN = 4.0
 """How uneven knowledge is where actions are drawn at random."""
-UNSEEN = 0.1
-"""How probable it is that actions change apart."""
+LOOKS = 2.5
+"""Standard deviations of what may have changed unseen, with one action beside the best."""
 
 
 @internal
 def measure(
     model: Model, scoring: Scoring, state: State, belief: Belief, actions: Floats, table: Floats
 ) -> None:
-    """Rows of `table`: a . theta; its variances in the prior, as it wanders, in the belief."""
+    """Rows of `table`: a . theta; its variances in the prior, as it wanders, in the belief; and
+    a . theta as it wanders."""
     state.gauges[RADIUS] = scoring.bonus_scale * OPTIMISM
-    _forecast(model, scoring, state, actions, table[0])
+    _forecast(model, scoring, state.theta, actions, table[0])
+    _forecast(model, scoring, belief.places[0], actions, table[4])
     phi = dispersion(model, belief)
     if model.fast:
         _measure_large(scoring, state, actions, belief.newborn, table[1])
@@ -79,15 +86,18 @@ def score(model: Model, scoring: Scoring, offset: float, table: Floats) -> None:
     if table.shape[1] > 0 and table[1, best] > 0.0:
         even = UNEVEN * table[3, best] / table[1, best]
         still = UNEVEN * table[2, best] / table[1, best]
+    looks = LOOKS / math.sqrt(math.sqrt(max(table.shape[1] - 1.0, 1.0)))
     for i in range(table.shape[1]):
         z, prior, square = within_range(model, table[0, i]), table[1, i], max(table[3, i], 0.0)
-        if table[2, i] > still * prior:
-            square += UNSEEN * (table[2, i] - still * prior)
         c = OPTIMISM * OPTIMISM
         if even > 0.0 and prior > 0.0 and square > even * prior:
             c += 2.0 * EXPLORATION * math.log(square / (even * prior))
+        better = math.sqrt(c * square)
+        doubt = table[2, i] - still * prior
+        if doubt > 0.0:
+            better = max(better, table[4, i] + looks * math.sqrt(doubt) - z)
         mean = links.mean(model.link, model.m, z)
-        high = within_range(model, z + scoring.bonus_scale * math.sqrt(c * square))
+        high = within_range(model, z + scoring.bonus_scale * better)
         up = links.mean(model.link, model.m, high)
         table[0, i] = scoring.centre + offset + mean
         table[1, i] = up - mean
@@ -95,13 +105,13 @@ def score(model: Model, scoring: Scoring, offset: float, table: Floats) -> None:
 
 
 @inlined
-def _forecast(model: Model, scoring: Scoring, state: State, actions: Floats, out: Floats) -> None:
+def _forecast(model: Model, scoring: Scoring, theta: Floats, actions: Floats, out: Floats) -> None:
     """out := a . theta."""
     for i in range(actions.shape[0]):
         shrink = shrinkage(scoring, actions, i)
         z = 0.0
         for j in range(model.d):
-            z += feature(scoring, actions, i, j, shrink) * state.theta[j]
+            z += feature(scoring, actions, i, j, shrink) * theta[j]
         out[i] = z
 
 
