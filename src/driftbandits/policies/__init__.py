@@ -21,6 +21,7 @@ from driftbandits.policies.kernels import (
     Kernels,
     family_of,
     kernels_of,
+    parts_of,
 )
 from driftbandits.policies.scoring import (
     ACCEPTED,
@@ -56,6 +57,7 @@ __all__ = [
     "family_of",
     "kernels_of",
     "last_detection",
+    "parts_of",
     "policy",
     "policy_names",
     "record_detection",

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from driftbandits.estimator import large_model_of, model_of, state_of
+from driftbandits.estimator import Model, State, large_model_of, model_of, state_of
 from driftbandits.estimator.model import Floats
 from driftbandits.estimator.state import NUMBERS, N
 from driftbandits.jit import (
     Handle,
+    allocating,
     compiled_for,
     floats_of,
     inlined,
@@ -34,6 +35,7 @@ from driftbandits.policies.scoring import (
     SAMPLED,
     SCALED,
     WEIGHTED,
+    Scoring,
     bonus_factor,
     confidence_of,
     estimate_and_measure,
@@ -46,6 +48,7 @@ from driftbandits.policies.scoring import (
     set_row,
     verdict_on,
 )
+from driftbandits.theory import Confidence
 
 if TYPE_CHECKING:
     from driftbandits.policies.configuration import Policy
@@ -61,10 +64,33 @@ ANY = place(0)
 """In place of a dimension: the kernels are for all of them."""
 
 
+class Opened(NamedTuple):
+    """What a handle leads to, by name."""
+
+    numbers: Floats
+    model: Model
+    scoring: Scoring
+    confidence: Confidence
+    state: State
+
+
 class Kernels(NamedTuple):
     """The kernels of a family."""
 
     label: str
+    decide: Callable[..., int]
+    update: Callable[..., None]
+    tick: Callable[..., None]
+
+
+class Parts(NamedTuple):
+    """What the kernels of a family are made of, for kernels that play many rounds.
+
+    Whoever opens a handle once for all of them spares each round the reading of some sixty numbers.
+    """
+
+    label: str
+    opened: Callable[[Handle], Opened]
     decide: Callable[..., int]
     update: Callable[..., None]
     tick: Callable[..., None]
@@ -92,8 +118,8 @@ def _of_family(name: str, family: str) -> Callable[..., Any]:
 
 
 @cache
-def kernels_of(family: str, known_d: int = ANY) -> Kernels:
-    """The kernels of one of FAMILIES, or its large models. They are compiled when first called.
+def parts_of(family: str, known_d: int = ANY) -> Parts:
+    """The parts of one of FAMILIES, or its large models.
 
     In those of a family itself the compiler knows that no model is large, and drops their code.
 
@@ -106,13 +132,27 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
     large, read_model = place(is_large), large_model_of if is_large else model_of
     family = family.removeprefix(LARGE_FAMILY)
     pooled, special, believing = family == POOLED, family == SPECIAL, family == BELIEVING
+    part = allocating if special else inlined
     advance, estimate, learn = (
         _of_family(name, family) for name in ("advance", "estimate", "learn")
     )
 
-    @compiled_for(label, lets_others_run=bool(large))
+    @inlined
+    def opened(handle: Handle) -> Opened:
+        """The numbers of a policy and the state among its buffers, by name."""
+        numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
+        d = known_d if known_d > 0 else int(numbers[0])
+        return Opened(
+            numbers,
+            read_model(numbers, d, large),
+            scoring_of(numbers),
+            confidence_of(numbers),
+            state_of(handle, d),
+        )
+
+    @part
     def decide(
-        handle: Handle,
+        opened: Opened,
         seed: int,
         number: int,
         actions: Floats,
@@ -127,14 +167,7 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         scores, and its last rows are scratch; picks (2, n) receives indices and propensities. With
         no actions and no picks only the estimate and its radius are brought up to date.
         """
-        numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
-        d = known_d if known_d > 0 else int(numbers[0])
-        model, scoring, confidence = (
-            read_model(numbers, d, large),
-            scoring_of(numbers),
-            confidence_of(numbers),
-        )
-        state = state_of(handle, d)
+        numbers, model, scoring, confidence, state = opened
         verdict = verdict_on(scoring, actions)
         if verdict != ACCEPTED:
             return verdict
@@ -188,7 +221,46 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
             advance(scoring.adaptation, model, state, picks.shape[1])
         return ACCEPTED
 
-    @compiled_for(label, lets_others_run=bool(large))
+    @part
+    def update(
+        opened: Opened,
+        actions: Floats,
+        index: int,
+        reward: float,
+        s: int,
+    ) -> None:
+        """Learn the reward of an action of round s; `rows` must have room and s be young enough."""
+        numbers, model, scoring, confidence, state = opened
+        set_row(scoring, actions, index, state)
+        learn(scoring.adaptation, model, scoring, confidence, numbers, state, reward, s)
+
+    @part
+    def tick(opened: Opened, rounds: int) -> None:
+        """Let time pass without a decision."""
+        advance(opened.scoring.adaptation, opened.model, opened.state, rounds)
+
+    return Parts(label, opened, decide, update, tick)
+
+
+@cache
+def kernels_of(family: str) -> Kernels:
+    """The kernels of one of FAMILIES, or its large models. They are compiled when first called."""
+    label, opened, decide_opened, update_opened, tick_opened = parts_of(family)
+    lets_others_run = family.startswith(LARGE_FAMILY)
+
+    @compiled_for(label, lets_others_run=lets_others_run)
+    def decide(
+        handle: Handle,
+        seed: int,
+        number: int,
+        actions: Floats,
+        table: Floats,
+        picks: Floats,
+    ) -> int:
+        """As `Parts.decide`."""
+        return decide_opened(opened(handle), seed, number, actions, table, picks)
+
+    @compiled_for(label, lets_others_run=lets_others_run)
     def update(
         handle: Handle,
         actions: Floats,
@@ -196,27 +268,15 @@ def kernels_of(family: str, known_d: int = ANY) -> Kernels:
         reward: float,
         s: int,
     ) -> None:
-        """Learn the reward of an action of round s; `rows` must have room and s be young enough."""
-        numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
-        d = known_d if known_d > 0 else int(numbers[0])
-        model, scoring, confidence = (
-            read_model(numbers, d, large),
-            scoring_of(numbers),
-            confidence_of(numbers),
-        )
-        state = state_of(handle, d)
-        set_row(scoring, actions, index, state)
-        learn(scoring.adaptation, model, scoring, confidence, numbers, state, reward, s)
+        """As `Parts.update`."""
+        update_opened(opened(handle), actions, index, reward, s)
 
-    @compiled_for(label, lets_others_run=bool(large))
+    @compiled_for(label, lets_others_run=lets_others_run)
     def tick(
         handle: Handle,
         rounds: int,
     ) -> None:
-        """Let time pass without a decision."""
-        numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
-        d = known_d if known_d > 0 else int(numbers[0])
-        model, scoring = read_model(numbers, d, large), scoring_of(numbers)
-        advance(scoring.adaptation, model, state_of(handle, d), rounds)
+        """As `Parts.tick`."""
+        tick_opened(opened(handle), rounds)
 
     return Kernels(label, decide, update, tick)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftbandits.environments import Trace
-from driftbandits.estimator import keeps_rows, state_of
+from driftbandits.estimator import keeps_rows
 from driftbandits.estimator.model import Floats
 from driftbandits.estimator.state import (
     CHANGED_IN,
@@ -35,7 +35,7 @@ from driftbandits.policies import (
     Detection,
     Policy,
     family_of,
-    kernels_of,
+    parts_of,
 )
 from driftbandits.policies.adaptations.belief import SIZE_OF_CHANGE
 from driftbandits.policies.scoring import TABLE_ROWS
@@ -167,7 +167,7 @@ def _ready_player(policy: Policy) -> Callable[..., tuple[int, int]]:
 
 def _player(family: str, known_d: int) -> Callable[..., tuple[int, int]]:
     """The loop over the kernels of a family."""
-    label, decide, update, _ = kernels_of(family, known_d)
+    label, opened, decide, update, _ = parts_of(family, known_d)
     believing = family.endswith(BELIEVING)
 
     @compiled_for(label)
@@ -187,7 +187,8 @@ def _player(family: str, known_d: int) -> Callable[..., tuple[int, int]]:
     ) -> tuple[int, int]:
         """Decide and update through a trace; a verdict and the round (from 0) where it ended."""
         T, K, dim = actions.shape
-        state = state_of(handle, theta_hat.shape[1])
+        played = opened(handle)  # once for all rounds
+        state = played.state
         counters, gauges = state.counters, state.gauges
         offered = np.empty((K, dim))
         arm = np.empty(K, dtype=np.int64)
@@ -205,7 +206,7 @@ def _player(family: str, known_d: int) -> Callable[..., tuple[int, int]]:
             offers = actions[t] if available.size == 0 else offered[:count]
             scores = table if count == K else np.empty((TABLE_ROWS, count))
             verdict = decide(
-                handle,
+                played,
                 seed,
                 _BY_THE_CLOCK,
                 offers,
@@ -232,7 +233,7 @@ def _player(family: str, known_d: int) -> Callable[..., tuple[int, int]]:
                 return BAD_REWARD, t
             detections = counters[DETECTIONS]
             update(
-                handle,
+                played,
                 offers,
                 index,
                 reward,
