@@ -61,13 +61,17 @@ def result(name: str) -> Any:
     return json.loads((RESULTS / name).read_text())
 
 
+def _three_digits(value: float) -> str:
+    return f"{float(f'{value:.3g}'):,g}"
+
+
 def speed_table() -> list[str]:
     rows = []
     for f in result("speed.json")["figures"]:
         bound = "at least " if f["more_is_better"] else ""
         limits = [f"{bound}{f['reach']:g}", f"{bound}{f['dream']:g}"]
         reached = {"dream": "more than hoped"}.get(f["reached"], f["reached"])
-        rows.append([f["name"], f"{f['measured']:.3g}", *limits, reached])
+        rows.append([f["name"], _three_digits(f["measured"]), *limits, reached])
     return table(["figure", "measured", "goal", "hoped for", "reached"], rows)
 
 

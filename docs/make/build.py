@@ -141,6 +141,7 @@ def gather(pages: Path) -> list[str]:
         target = pages / page
         target.parent.mkdir(parents=True, exist_ok=True)
         text = with_parts(file.read_text(encoding="utf-8"), page=page)
+        text = text.replace(" ± ", "\u00a0±\u00a0")  # a cell is not broken there
         target.write_text(with_links(text, file=file, page=page), encoding="utf-8")
     shutil.copytree(DOCS / "figures", pages / "figures")
     shutil.copy(Path(__file__).with_name("site.css"), pages / "site.css")

@@ -20,9 +20,11 @@ class Columns(griffe.Extension):  # type: ignore[misc]
 
 
 def _listed(paragraph: str) -> str:
+    if paragraph.lstrip().startswith(">>>"):
+        return f"```pycon\n{paragraph.strip()}\n```"
     lines = paragraph.split("\n")
     in_columns = all(_COLUMN.match(line) or line[:4].isspace() for line in lines)
-    if ">>>" in paragraph or not in_columns or not _COLUMN.match(lines[0]):
+    if not in_columns or not _COLUMN.match(lines[0]):
         return paragraph
     items: list[str] = []
     for line in lines:

@@ -82,10 +82,14 @@ def http() -> Iterator[str]:
         yield from _schema(name, schema)
 
 
+def _sentence(words: str) -> str:
+    return words if words.endswith("?") else f"{words}."
+
+
 def _operation(
     method: str, path: str, operation: dict[str, Any], role: str | None
 ) -> Iterator[str]:
-    yield from (f"### `{method.upper()} {path}`", "", f"{operation['summary']}.", "")
+    yield from (f"### `{method.upper()} {path}`", "", _sentence(operation["summary"]), "")
     yield f"- role: {role or 'none'}"
     if "requestBody" in operation:
         yield f"- body: {_bodies(operation['requestBody'])}"
@@ -148,7 +152,9 @@ def _kind(kind: dict[str, Any]) -> str:
 
 def _default(kind: dict[str, Any]) -> str:
     value = kind.get("default")
-    return "absent" if value is None else f"`{value}`"
+    if value is None:
+        return "absent"
+    return "empty" if value == "" else f"`{value}`"
 
 
 # -- configuration ---------------------------------------------------------------------------------
