@@ -23,7 +23,7 @@ INSTALLED := $(VENV)/package-installed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help test install system lint types imports tests numba typescript coverage slow bench figures figures-status peers bench-peers bench-service reproduce suite torture faults soak docs lock format clean
+.PHONY: help test install system lint types imports tests numba typescript coverage slow bench peers bench-peers bench-service reproduce suite torture faults soak docs lock wheels installation release format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -145,18 +145,10 @@ slow: $(INSTALLED) ## the long studies, with fresh random examples
 	@echo "==> slow: the tests marked slow on $(WORKERS) processes"
 	@HYPOTHESIS_PROFILE=explore $(BIN)/pytest -n $(WORKERS) -m slow
 
-# What measures the speed of the library, in the names of benchmarks/figures.py.
-BENCH := speed dimensions other-dimensions separate-arms neighbours growth
-bench: $(INSTALLED) ## every benchmark, one after the other
-	@echo "==> bench: features"
-	@OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/features.py
-	@$(BIN)/python benchmarks/figures.py --only $(BENCH)
-
-figures: $(INSTALLED) ## measure the figures of README and docs again (ONLY="speed growth")
-	@$(BIN)/python benchmarks/figures.py $(if $(ONLY),--only $(ONLY))
-
-figures-status: $(INSTALLED) ## which figures are older than the code they measure
-	@$(BIN)/python benchmarks/figures.py --status $(if $(ONLY),--only $(ONLY))
+bench: $(INSTALLED) ## measure the speed again, into docs/speed.md
+	@echo "==> bench: the tables of docs/speed.md"
+	@$(BIN)/python docs/make/paste.py docs/speed.md \
+	  speed first-use dimensions other-dimensions separate-arms
 
 # Other libraries have an environment of their own, with this package as it stands beside them.
 PEERS := .venv-peers
@@ -171,7 +163,8 @@ $(PEERS_INSTALLED): benchmarks/peers/requirements.txt
 peers: $(PEERS_INSTALLED)
 
 bench-peers: $(INSTALLED) ## the paper's problem and real streams played by other libraries, side by side
-	@$(BIN)/python benchmarks/figures.py --only peers streams
+	@$(BIN)/python docs/make/paste.py docs/speed.md peers
+	@$(BIN)/python docs/make/paste.py docs/results.md streams
 
 bench-service: $(INSTALLED) ## durable decide + reward pairs a second of the decision service
 	@echo "==> bench-service: a server on SQLite, d = 10, 10 arms, and its callers"
@@ -182,13 +175,11 @@ reproduce: $(INSTALLED) ## the experiments of the paper, into results/ (RUNS=500
 	@$(BIN)/driftbandits reproduce --runs $(RUNS) --out results
 
 SUITE = suite suite-false-alarms suite-units suite-rare-rewards suite-at-rest suite-quiet suite-fixed-arms
-suite: $(INSTALLED) ## every policy in many worlds, into results/suite/ and docs/ (SUITE_RUNS=4 for fewer runs)
+suite: $(INSTALLED) ## every policy in many worlds, into results/suite/ (SUITE_RUNS=4 for fewer runs)
 	@echo "==> suite: every world of experiments/suite*.toml, into results/suite/"
 	@for part in $(SUITE); do \
 	  $(BIN)/driftbandits run $$part $(if $(SUITE_RUNS),--runs $(SUITE_RUNS)) --out results/suite || exit 1; done
 	@$(BIN)/driftbandits report results/suite --title "Forgetting in many worlds"
-	@echo "==> suite: the table and the picture of docs/which-policy.md"
-	@$(BIN)/python benchmarks/which_policy.py --policy auto --tables
 
 # Every fault of docs/reliability.md in its long form; set a size on the command line to change it.
 TORTURE ?= KILLS=200 POSTGRES_KILLS=20 POWER_LOSSES=2000 FLIPS=2000 EVENTS=150 STEPS=10000 \
@@ -199,7 +190,7 @@ torture: faults soak ## kill, starve and corrupt the service for long (TORTURE="
 faults: $(INSTALLED)
 	@echo "==> torture: $(TORTURE)"
 	@env $(addprefix TORTURE_,$(TORTURE)) $(BIN)/pytest --quiet -s \
-	  --junitxml results/torture.xml tests/torture tests/test_releases.py
+	  --junitxml results/torture.xml tests/torture
 
 soak: $(INSTALLED)
 	@echo "==> torture: $(SOAK_MINUTES) minutes at half load"
@@ -221,6 +212,21 @@ lock: $(INSTALLED) ## write the pins again (LOCK_FLAGS=--upgrade for newer versi
 	@$(BIN)/uv pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 \
 	  --generate-hashes --no-header --no-annotate --no-emit-index-url --constraint $(LOCK) \
 	  --extra service --output-file requirements/service.txt pyproject.toml
+
+# A wheel with compiled kernels takes ten to fifteen minutes of one core, and a C compiler.
+wheels: $(INSTALLED) ## the source archive and a wheel with compiled kernels, into dist/
+	@echo "==> wheels: the kernels of every policy, compiled for this platform, into dist/"
+	@$(BIN)/python packaging/wheels.py
+
+installation: $(INSTALLED) ## install the wheels of dist/ as a stranger, and time the first decisions
+	@echo "==> installation: empty environments, another user, no compiler, no network"
+	@$(BIN)/python benchmarks/installation.py dist/*.whl --python $(PYTHON)
+
+release: $(INSTALLED) ## check version, changelog and tag; build, install, say what to upload
+	@echo "==> release: what is tagged is what is built"
+	@$(BIN)/python packaging/release.py check
+	@$(MAKE) --no-print-directory wheels installation
+	@$(BIN)/python packaging/release.py upload
 
 format: $(INSTALLED) ## let ruff format the code and mend what it can
 	@$(BIN)/ruff format .

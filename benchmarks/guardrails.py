@@ -1,4 +1,4 @@
-"""What limits keep, and what they cost: `python benchmarks/guardrails.py`, or a world of it.
+"""What limits keep, and what they cost: `python benchmarks/guardrails.py budgets|shares`.
 
 A shop of 5 arms and 5 features, clicks, 3,000 decisions, the mean of 20 runs. The caller's own rule
 plays the baseline: it knows the parameter up to an error, as of the first day. In `quiet` the
@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import driftbandits as db
-from driftbandits.service.accounts import Accounts
-from driftbandits.service.guardrails import Asked, Draws, Guard, Limits, earned, price_of
+from driftbandits.service.guardrails import Accounts, Asked, Draws, Guard, Limits, earned, price_of
 
 ROUNDS, RUNS, ARMS, DIM = 3000, 20, 5, 5
 WINDOW = 1000
@@ -132,14 +131,14 @@ def play(name: str, seen: World, seed: int, limits: Limits) -> Run:
     return Run(played, by_log)
 
 
-def budgets(wanted: list[str]) -> None:
+def budgets() -> None:
     print(f"Budgets, window {WINDOW}, rewards {DELAY} decisions late")
     print(
         f"{'world':<16}{'policy':<9}{'budget':>8}{'reward':>9}{'baseline':>9}{'best':>8}"
         f"{'lost':>8}{'at worst':>9}{'above, one run':>15}{'on average':>11}{'by the log':>11}"
     )
-    for kind in wanted:
-        for name in WORLDS[kind]:
+    for kind, names in WORLDS.items():
+        for name in names:
             for budget in BUDGETS:
                 limits = Limits(budget=budget, window=WINDOW)
                 print(f"{kind:<16}{name:<9}{_budget_row(kind, name, limits)}", flush=True)
@@ -168,7 +167,7 @@ def _budget_row(kind: str, name: str, limits: Limits) -> str:
 
 
 def shares() -> None:
-    print(f"\nShares, window {WINDOW}; of the first arm: played, and over {STRETCH} in a row")
+    print(f"Shares, window {WINDOW}; of the first arm: played, and over {STRETCH} in a row")
     print(f"{'world':<16}{'shares':<34}{'played':>8}{'least':>8}{'largest':>9}{'cost':>8}")
     for kind in ("quiet", "changes"):
         free = np.zeros(RUNS)
@@ -191,6 +190,4 @@ def shares() -> None:
 
 
 if __name__ == "__main__":
-    budgets(sys.argv[1:] or list(WORLDS))
-    if len(sys.argv) == 1:
-        shares()
+    {"budgets": budgets, "shares": shares}[sys.argv[1]]()

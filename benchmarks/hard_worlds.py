@@ -24,8 +24,7 @@ import numpy as np
 
 import driftbandits as db
 from driftbandits import experiments
-from driftbandits.experiments import Experiment
-from driftbandits.simulation import draw_trace, play, player_seed
+from driftbandits.experiments import Experiment, draw_trace, play, player_seed
 
 REFERENCE = "LogisticUCB x0.1"
 STUCK = 0.05

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from driftbandits.sequences import (
+from driftbandits.core.sequences import (
     GROUPS,
     Comparison,
     Design,

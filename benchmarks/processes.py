@@ -30,31 +30,33 @@ class Setting(NamedTuple):
 
     store: str
     policies: int
-    follow: bool
+    affinity: bool
     processes: int
 
     @property
     def row(self) -> str:
         policies = "one policy" if self.policies == 1 else "eight policies"
-        way = "" if self.follow else ", requests handed on to the owner"
+        way = "" if self.affinity else ", spread over all processes"
         return f"{NAMES[self.store]}, {policies}{way}"
 
 
 def settings(stores: list[str]) -> list[Setting]:
-    """All of them; with one process there is nobody to hand anything on to."""
+    """All of them; with one process there is no affinity."""
     made = []
-    for store, policies, follow in itertools.product(stores, (1, 8), (True, False)):
+    for store, policies, affinity in itertools.product(stores, (1, 8), (True, False)):
         made += [
-            Setting(store, policies, follow, count) for count in PROCESSES if follow or count > 1
+            Setting(store, policies, affinity, count)
+            for count in PROCESSES
+            if affinity or count > 1
         ]
-    return [setting for setting in made if setting.follow or setting.policies > 1]
+    return [setting for setting in made if setting.affinity or setting.policies > 1]
 
 
 def measured(setting: Setting, seconds: float) -> dict[str, float]:
     options = argparse.Namespace(
         **{"pairs_per_second": 0.0, "seconds": seconds, "runs": 1, "callers": 64},
         **{"policy": "auto", "processes": setting.processes, "policies": setting.policies},
-        **{"follow": setting.follow and setting.processes > 1},
+        **{"affinity": setting.affinity and setting.processes > 1},
         store=None if setting.store == "sqlite" else setting.store,
     )
     print(f"# {setting.row}, {setting.processes}", flush=True)
@@ -91,8 +93,9 @@ def lines(found: Found, cells: dict[Setting, str]) -> list[str]:
 def told(found: Found) -> list[str]:
     """Both tables."""
     bounds = {setting: by_processor_time(setting, runs) for setting, runs in found.items()}
+    alone = {one: one._replace(affinity=True, processes=1) for one in bounds}
     ratios = {
-        setting: f"{bound:,.0f} ({bound / bounds[setting._replace(follow=True, processes=1)]:.2f})"
+        setting: f"{bound:,.0f} ({bound / bounds[alone[setting]]:.2f})"
         for setting, bound in bounds.items()
     }
     return [

@@ -9,8 +9,8 @@ Prints and writes JSON.
     python benchmarks/service.py [--pairs-per-second 2000] [--seconds 10] [--runs 5] [--callers 64]
 
 With `--processes` several servers share the store, and with `--policies` the pairs go to several
-policies in turn; callers are spread over the servers, which hand requests on to the owner of their
-policy, or with `--follow` every caller asks the owner itself. `--pairs-per-second 0` asks for as
+policies in turn; callers are spread over the servers, or with `--affinity` each policy has a
+server of its own, as behind a proxy that hashes the path. `--pairs-per-second 0` asks for as
 many as there can be: a caller then begins its next pair when the last one is done.
 """
 
@@ -27,7 +27,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -190,25 +189,19 @@ class Servers(NamedTuple):
     key: str
     policies: Sequence[bytes]
 
-    async def port_of(self, policy: bytes) -> int:
-        """Of the owner, as the servers say."""
-        answer = await asked(self.ports[0], self.key, f"GET {PATH}/{policy.decode()}", prefer=True)
-        found = re.search(rb"location: http://[^:]+:(\d+)/", answer)
-        return int(found[1]) if found else self.ports[0]
-
 
 async def play(
-    servers: Servers, *, rate: float, seconds: float, callers: int, follow: bool
+    servers: Servers, *, rate: float, seconds: float, callers: int, affinity: bool
 ) -> Game:
     """The game when it is over."""
     policies, ports = servers.policies, servers.ports
     game = Game(servers.key, rate=rate, seconds=seconds, callers=callers, policies=policies)
     loop = asyncio.get_running_loop()
-    owners = {policy: await servers.port_of(policy) for policy in policies} if follow else {}
     connected = []
     for k in range(callers):
-        policy = policies[k % len(policies)] if follow else None
-        port = owners[policy] if policy is not None else ports[k % len(ports)]
+        place = k % len(policies)
+        policy = policies[place] if affinity else None
+        port = ports[place % len(ports)] if affinity else ports[k % len(ports)]
         made = await loop.create_connection(partial(Caller, game, policy), "127.0.0.1", port)
         connected.append(made[1])
     game.begin()
@@ -219,13 +212,11 @@ async def play(
     return game
 
 
-async def asked(
-    port: int, key: str, what: str, body: bytes = b"", *, prefer: bool = False
-) -> bytes:
+async def asked(port: int, key: str, what: str, body: bytes = b"") -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(
         f"{what} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {key}\r\n"
-        f"{'prefer: redirect' if prefer else 'accept: */*'}\r\n"
+        f"accept: */*\r\n"
         f"connection: close\r\ncontent-length: {len(body)}\r\n\r\n".encode()
         + body
     )
@@ -291,24 +282,13 @@ def plain_loop_ms() -> float:
     return (time.perf_counter() - began) * 1e3
 
 
-async def until_shared(servers: Servers) -> None:
-    """Come back when every server owns its share of the policies."""
-    share = len(servers.policies) // len(servers.ports)
-    while True:
-        owners = Counter([await servers.port_of(policy) for policy in servers.policies])
-        if all(owners[port] >= share for port in servers.ports):
-            return
-        await asyncio.sleep(0.2)
-
-
 async def measure(servers: Servers, options: argparse.Namespace) -> AsyncIterator[dict[str, float]]:
     """The figures of each run."""
     for port in servers.ports:
         await until_ready(port)
     for policy in servers.policies:
         await configure(servers.ports[0], servers.key, policy.decode(), options.policy)
-    await until_shared(servers)
-    await play(servers, rate=200, seconds=2, callers=8, follow=options.follow)
+    await play(servers, rate=200, seconds=2, callers=8, affinity=options.affinity)
     for _ in range(options.runs):
         loop_ms = plain_loop_ms()
         before, database_before = sum(map(cpu_seconds, servers.pids)), database_seconds(servers)
@@ -319,7 +299,7 @@ async def measure(servers: Servers, options: argparse.Namespace) -> AsyncIterato
             rate=options.pairs_per_second,
             seconds=options.seconds,
             callers=options.callers,
-            follow=options.follow,
+            affinity=options.affinity,
         )
         spent = time.perf_counter() - game.began
         own = time.process_time() - own_before
@@ -411,7 +391,7 @@ def main() -> None:
     parser.add_argument("--policy", default="auto")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--policies", type=int, default=1)
-    parser.add_argument("--follow", action="store_true", help="callers ask the owners themselves")
+    parser.add_argument("--affinity", action="store_true", help="a policy has one process")
     parser.add_argument(
         "--store", help="instead of SQLite in a new folder; `postgresql` starts one for the purpose"
     )
@@ -423,7 +403,7 @@ def main() -> None:
         "store": (options.store or "sqlite").split(":")[0],
         "processes": options.processes,
         "policies": options.policies,
-        "follow": options.follow,
+        "affinity": options.affinity,
         "asked_pairs_per_second": options.pairs_per_second,
         "seconds": options.seconds,
         "callers": options.callers,

@@ -17,8 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from driftbandits import experiments
-from driftbandits.experiments import Experiment
-from driftbandits.simulation import draw_trace, play, player_seed
+from driftbandits.experiments import Experiment, draw_trace, play, player_seed
 
 
 def stream_experiments() -> list[Experiment]:

@@ -1,52 +1,15 @@
-"""Marked places of pages, and how what was measured becomes the lines of one.
-
-    <!-- figures: speed commit=abc1234 -->
-    lines that a command writes
-    <!-- end figures -->
-
-The commit is the last one that had changed the code when it was measured. benchmarks/figures.py
-says which command writes which place.
-"""
+"""Print a table of a page from what a benchmark wrote into results/: benchmarks/tables.py NAME."""
 
 from __future__ import annotations
 
 import json
-import re
+import sys
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 from xml.etree import ElementTree
 
 RESULTS = Path("results")
-MARK = re.compile(
-    r"^<!-- figures: (?P<name>[^\n]+?) commit=(?P<commit>\S+) -->\n"
-    r"(?P<lines>.*?)^<!-- end figures -->$",
-    re.DOTALL | re.MULTILINE,
-)
-
-
-def places(page: str) -> dict[str, str]:
-    """The marked places of a page, and the commit of each."""
-    return {found["name"]: found["commit"] for found in MARK.finditer(page)}
-
-
-def with_table(page: str, name: str, lines: list[str] | None, *, commit: str | None = None) -> str:
-    """The page with these lines in a place; what is None stays as it is."""
-    count = 0
-
-    def write(found: re.Match[str]) -> str:
-        nonlocal count
-        if found["name"] != name:
-            return found[0]
-        count += 1
-        kept = found["lines"] if lines is None else "\n".join(lines) + "\n"
-        by = found["commit"] if commit is None else commit
-        return f"<!-- figures: {name} commit={by} -->\n{kept}<!-- end figures -->"
-
-    page = MARK.sub(write, page)
-    if count != 1:
-        raise ValueError(f"the place {name!r} was found {count} times")
-    return page
 
 
 def markdown(cells: list[str]) -> str:
@@ -66,13 +29,8 @@ def _three_digits(value: float) -> str:
 
 
 def speed_table() -> list[str]:
-    rows = []
-    for f in result("speed.json")["figures"]:
-        bound = "at least " if f["more_is_better"] else ""
-        limits = [f"{bound}{f['reach']:g}", f"{bound}{f['dream']:g}"]
-        reached = {"dream": "more than hoped"}.get(f["reached"], f["reached"])
-        rows.append([f["name"], _three_digits(f["measured"]), *limits, reached])
-    return table(["figure", "measured", "goal", "hoped for", "reached"], rows)
+    figures = result("speed.json")["figures"]
+    return table(["figure", "measured"], [[n, _three_digits(x)] for n, x in figures.items()])
 
 
 def first_use_table() -> list[str]:
@@ -81,17 +39,15 @@ def first_use_table() -> list[str]:
     return table(["a new process", "seconds"], [[name, f"{seconds[name]:.2f}"] for name in labels])
 
 
-def dimensions_table(file: str, *, goals: bool) -> list[str]:
+def dimensions_table(file: str) -> list[str]:
     found = result(file)["rows"]
     sizes = sorted({row["d"] for row in found})
     rows = []
     for name in dict.fromkeys(row["policy"] for row in found):
         own = {row["d"]: row for row in found if row["policy"] == name}
         cells = [name, *(_dimension_cell(own.get(d)) for d in sizes)]
-        limits = next(iter(own.values()))
-        rows.append([*cells, *([str(limits["reach"]), str(limits["dream"])] if goals else [])])
-    ends = ["goal", "hoped for"] if goals else []
-    return table(["ms (textbook rounds)", *(f"d = {d}" for d in sizes), *ends], rows)
+        rows.append(cells)
+    return table(["ms (textbook rounds)", *(f"d = {d}" for d in sizes)], rows)
 
 
 def _dimension_cell(row: dict[str, Any] | None) -> str:
@@ -125,7 +81,7 @@ def outages_table() -> list[str]:
     return table(["longest call, ms", *kinds, "calls", "lost"], rows)
 
 
-def torture_table(file: str = "torture.xml") -> list[str]:
+def torture_table(file: str) -> list[str]:
     """What the tests of tests/torture counted, summed over their parameters but the database."""
     counts: dict[tuple[str, str], dict[str, int]] = {}
     for case in ElementTree.parse(RESULTS / file).iter("testcase"):
@@ -200,3 +156,21 @@ def shop_table(directory: Path) -> list[str]:
         share = f"{1 - regret.mean() / worst:.3f}".lstrip("0")
         rows.append([name, share, f"{regret.mean():.0f} ± {error:.0f}"])
     return table([f"{len(regret)} runs", "random to best", "final regret"], rows)
+
+
+TABLES = {
+    "speed": speed_table,
+    "first-use": first_use_table,
+    "dimensions": lambda: dimensions_table("dimensions.json"),
+    "other-dimensions": lambda: dimensions_table("other-dimensions.json"),
+    "peers": peers_table,
+    "streams": streams_table,
+    "outages": outages_table,
+    "torture": lambda: torture_table("torture.xml"),
+    "thousand-kills": lambda: torture_table("kills.xml"),
+    "service": lambda: service_table([f"service-{rate}.json" for rate in (1000, 2000, 3000, 4000)]),
+    "shop": lambda: shop_table(RESULTS / "figures" / "shop"),
+}
+
+if __name__ == "__main__":
+    print("\n".join(TABLES[sys.argv[1]]()))

@@ -30,11 +30,9 @@ def spec(**changes: Any) -> dict[str, Any]:
 
 
 def small(*, runs: int = 5, horizon: int = 30, **heading: Any) -> experiments.Experiment:
-    from driftbandits.experiments.spec import experiments_of
-
     given = spec(environment={"name": "abrupt2d", "horizon": horizon})
     given["experiment"] = {**given["experiment"], "runs": runs, **heading}
-    (experiment,) = experiments_of(given)
+    (experiment,) = experiments.experiments_of(given)
     return experiment
 
 
@@ -77,7 +75,7 @@ def assert_same_results(folder: Path, expected: Path) -> None:
 
 
 def finished_blocks(folder: Path) -> int:
-    return len(list(folder.glob("runs-*.parquet")))
+    return len(list(folder.glob("block-*.parquet")))
 
 
 def wait_until(condition: Callable[[], Any]) -> None:

@@ -11,7 +11,6 @@ PLAYED = {
     "D-GLUCB": {"discount": 0.97},
     "D-LinUCB": {"discount": 0.97},
     "auto": {},
-    "pool": {},
     "CD-GLUCB": {},
     "GLM-FPL": {"bonus_scale": 0.1},
     "SCB-WeightUCB": {"discount": 0.97},

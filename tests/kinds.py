@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from driftbandits.estimator.model import DISCOUNT, POOL, WINDOW
+from driftbandits.core.estimator.model import DISCOUNT, WINDOW
 from driftbandits.policies import ALIASES, ROWS, UCB, Row, takes
 from driftbandits.policies.scoring import (
     AUGMENTED,
@@ -87,10 +87,6 @@ def adapted(name: str) -> bool:
 
 def draws_windows(name: str) -> bool:
     return row_of(name).adaptation == "bandit over windows"
-
-
-def pooled(name: str) -> bool:
-    return row_of(name).memory == POOL
 
 
 def believing(name: str) -> bool:
@@ -184,7 +180,7 @@ def for_drift(name: str) -> bool:
     return one_matrix(name) and not for_fixed_arms(name)
 
 
-optimistic = either(pooled, of_the_predictor)
+optimistic = either(believing, of_the_predictor)
 samples_parameters = either(posterior, perturbed, augmented)
 randomised = either(samples_parameters, scaled, weighted)
 without_bonus = either(indifferent, greedy, weighted)

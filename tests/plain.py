@@ -86,7 +86,7 @@ def project_in_plane(theta_hat, A, w, lam, S, M):
 
 
 class Thought(NamedTuple):
-    """What the witness thinks in a round."""
+    """Results of the witness in a round."""
 
     theta_hat: np.ndarray
     theta: np.ndarray

@@ -16,7 +16,8 @@ from typing import Any
 
 import httpx
 
-from driftbandits.service.serving import Service, Settings
+from driftbandits.service import Settings
+from driftbandits.service.server import Server
 
 
 class Postgres:
@@ -56,11 +57,13 @@ class Clock:
 class Served:
     """A service in a thread of this process, over a real socket."""
 
-    def __init__(self, store: str, **settings: Any) -> None:
+    def __init__(self, store: str, *, host: str = "127.0.0.1", **settings: Any) -> None:
         settings.setdefault("with_keys", False)
-        self.service = Service(Settings(store=store, port=0, **settings))
-        self.address = self.service.announcement.address
-        self.key = self.service.announcement.first_key
+        self.store = store
+        self.server = Server(Settings(store, **settings), host)
+        self.service = self.server.service
+        self.address = self.server.address
+        self.key = self.service.first_key
         self.code: int | None = None
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -69,7 +72,7 @@ class Served:
 
     def _run(self) -> None:
         before = sys.getswitchinterval()
-        self.code = self.service.run()
+        self.code = self.server.run()
         sys.setswitchinterval(before)
 
     def connect(self, key: str | None) -> httpx.Client:
@@ -82,7 +85,7 @@ class Served:
 
     def __exit__(self, *_: object) -> None:
         self.client.close()
-        self.service.stop()
+        self.server.stop()
         self.join()
 
     def join(self) -> None:
@@ -131,7 +134,7 @@ def wait_until(holds: Callable[[], bool], *, most_s: float = 60.0) -> None:
 
 
 def wait_until_ready(address: str) -> None:
-    deadline = time.monotonic() + 120.0
+    deadline = time.monotonic() + 900.0  # kernels may have to be compiled first
     while time.monotonic() < deadline:
         try:
             if httpx.get(f"{address}/readyz", timeout=10.0).status_code == 200:

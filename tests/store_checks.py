@@ -17,6 +17,7 @@ from driftbandits.store import (
     Head,
     Key,
     NewEvent,
+    Overtaken,
     Session,
     Snapshot,
     Store,
@@ -264,59 +265,17 @@ def check_a_backup_is_the_same_log(open_store: Open, folder: Path) -> None:
                 assert len(list(store.checked(events, after=BEGINNING))) == 7
 
 
-def check_a_name_is_free_again_and_a_chain_never(open_store: Open) -> None:
-    """Whatever a policy is called, its checksums and tokens go by the name of its chain."""
-    with open_store() as log:
-        fill(log, count=3)
+def check_an_append_names_the_event_that_it_follows(open_store: Open) -> None:
+    """Who has not seen what another one has appended writes nothing."""
+    with open_store() as log, open_store() as other:
+        fill(log, count=2)
         with log.write() as session:
             session.lock(["news"])
-            token = session.token("news", "e1")
-            assert session.rename("news", "old")
-            assert (session.head("news"), session.chain("old")) == (None, "news")
-            session.create("news")
-            session.lock(["news"])
-            assert (session.chain("news"), session.head("news")) == ("news~2", BEGINNING)
-            assert not session.rename("news", "old"), "there is one"
-            assert (session.policy_of("news"), session.policy_of("news~2")) == ("old", "news")
-        fill(log, "old", first=8)
-        fill(log, "news", count=2)
-    with open_store() as log, log.read() as session:
-        assert session.policies() == ["news", "old"]
-        for policy, chain, count in (("old", "news", 6), ("news", "news~2", 2)):
-            events = session.events(policy)
-            assert {event.policy for event in events} == {chain}
-            assert len(list(store.checked(events, after=BEGINNING))) == count
-        assert session.token("old", "e1") == token != session.token("news", "e1")
-        with pytest.raises(StoreError, match="no policy whose chain"):
-            session.policy_of("old")
-
-
-def check_one_of_many_gets_a_name(open_store: Open) -> None:
-    """Renamed and made at once, by several connections: one has the name, the others know it."""
-    makers, won, barrier = 6, list[int](), threading.Barrier(6)
-    with open_store() as log:
-        for number in range(makers):
-            fill(log, f"policy{number}", count=1)
-
-    def take(number: int) -> None:
-        with open_store() as log:
-            barrier.wait()
-            with log.write() as session:
-                session.lock([f"policy{number}"])
-                if session.rename(f"policy{number}", "wanted"):
-                    won.append(number)
-
-    threads = [threading.Thread(target=take, args=(number,)) for number in range(makers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    with open_store() as log, log.read() as session:
-        assert len(won) == 1
-        assert session.chain("wanted") == f"policy{won[0]}"
-        assert len(session.policies()) == makers
-        for policy in session.policies():
-            assert len(list(store.checked(session.events(policy), after=BEGINNING))) == 1
+            session._rows["news"] = session._rows["news"]._replace(head=Head(1, 10, b""))
+            with pytest.raises(Overtaken):
+                session.append("news", [NewEvent("decision", "e7", 99, b"")])
+        with other.read() as session:
+            assert [event.event_id for event in session.events("news")] == ["e1", "e2"]
 
 
 def check_a_later_schema_is_refused(open_store: Open) -> None:
@@ -327,6 +286,7 @@ def check_a_later_schema_is_refused(open_store: Open) -> None:
 
 
 CHECKS = [
+    check_an_append_names_the_event_that_it_follows,
     check_events_are_read_in_pages_of_bytes,
     check_events_come_back_in_order_and_whole,
     check_a_transaction_that_fails_leaves_nothing,
@@ -337,7 +297,5 @@ CHECKS = [
     check_a_reader_sees_one_moment,
     check_snapshots,
     check_keys,
-    check_a_name_is_free_again_and_a_chain_never,
-    check_one_of_many_gets_a_name,
     check_a_later_schema_is_refused,
 ]

@@ -5,7 +5,7 @@ import pytest
 import driftbandits as db
 import kinds
 import policy_checks
-from driftbandits.estimator.model import DISCOUNT, EVERYTHING, SINCE_RESTART, WINDOW
+from driftbandits.core.estimator.model import DISCOUNT, EVERYTHING, SINCE_RESTART, WINDOW
 from driftbandits.policies import ROWS, UCB, Row
 from driftbandits.policies.scoring import GREEDY, PERTURBED, POSTERIOR, SCALED
 from policy_checks import CHECKS, Case, assert_follows
@@ -47,9 +47,7 @@ PUBLISHED = {
     "CD-LinUCB": {"linear", "looks_for_changes", "forgets_on_changes"},
     "dLinUCB": {"linear", "looks_for_changes", "judges_models"},
     "BOB-GLUCB": {"draws_windows"},
-    "mixture": {"pooled"},
-    "auto": {"pooled", "believing", "looks_for_changes"},
-    "pool": {"pooled", "looks_for_changes"},
+    "auto": {"believing", "looks_for_changes"},
     "greedy": {"remembers_as_told", "greedy"},
     "random": {"linear", "indifferent"},
 }

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from driftbandits.cli import commands
 from driftbandits.cli.commands import BAD_USAGE, DONE, FAILED, INTERRUPTED, run
-from driftbandits.experiments import load, published, run_experiment
+from driftbandits.experiments import REPRODUCED, load, published, run_experiment
 from experiment_checks import (
     LONG,
     assert_same_results,
@@ -188,7 +187,7 @@ def test_run_knows_the_published_experiments_by_name(
 
 
 def test_everything_that_is_reproduced_is_published() -> None:
-    assert set(commands.REPRODUCED) <= published().keys()
+    assert set(REPRODUCED) <= published().keys()
 
 
 @pytest.mark.compiled
@@ -202,7 +201,7 @@ def test_reproduce_runs_every_experiment_and_writes_the_report(
     assert (Path(lines[-1]).parent, err) == (out, [])
     assert Path(lines[-1]).is_file()
     run_now = {path.parent.name for path in out.glob("*/spec.json")}
-    wanted = {name for name in commands.REPRODUCED if not name.startswith("paired-pima")}
+    wanted = {name for name in REPRODUCED if not name.startswith("paired-pima")}
     sweeps = {name for name in wanted if name.startswith("growth")}
     assert wanted - sweeps <= run_now
     assert all(any(name.startswith(f"{sweep}-") for name in run_now) for sweep in sweeps)
@@ -268,15 +267,15 @@ def test_without_a_terminal_an_experiment_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("package", "module", "extra"),
+    ("package", "statement", "extra"),
     [
-        ("msgspec", "driftbandits.experiments", "experiments"),
-        ("msgspec", "driftbandits.client", "client"),
-        ("httptools", "driftbandits.service.app", "service"),
+        ("msgspec", "from driftbandits.experiments import load", "experiments"),
+        ("msgspec", "import driftbandits.client", "client"),
+        ("uvicorn", "import driftbandits.service.server", "service"),
     ],
 )
-def test_an_import_that_misses_an_extra_names_it(package: str, module: str, extra: str) -> None:
-    done = start("-c", f"import sys\nsys.modules[{package!r}] = None\nimport {module}")
+def test_an_import_that_misses_an_extra_names_it(package: str, statement: str, extra: str) -> None:
+    done = start("-c", f"import sys\nsys.modules[{package!r}] = None\n{statement}")
     _, err = done.communicate()
     assert done.returncode == 1
     assert err.rstrip().endswith(f"need {package}: pip install 'driftbandits[{extra}]'")

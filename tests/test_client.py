@@ -230,14 +230,14 @@ def test_the_module_is_light() -> None:
     program = (
         "import sys, driftbandits.client, driftbandits.client.personalizer\n"
         "print(sorted(name for name in sys.modules if name.startswith('driftbandits')\n"
-        "       and not name.startswith(('driftbandits.client', 'driftbandits.wire.'))))\n"
+        "       and not name.startswith(('driftbandits.client', 'driftbandits.api.'))))\n"
         "print(sorted({'numpy', 'numba', 'httpx', 'asyncio', 'polars'} & sys.modules.keys()))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == [
-        "['driftbandits', 'driftbandits.extras', 'driftbandits.operations', 'driftbandits.wire']",
+        "['driftbandits', 'driftbandits.api', 'driftbandits.checks']",
         "[]",
     ]
 
@@ -465,11 +465,13 @@ def test_what_personalizer_had_and_we_refuse(server: Server) -> None:
 
 
 def test_the_migration_page_does_what_it_says(server: Server) -> None:
-    page = (Path(__file__).parent.parent / "docs" / "personalizer.md").read_text()
+    page = (
+        (Path(__file__).parent.parent / "docs" / "moving.md").read_text().partition("## Azure")[2]
+    )
     (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     program = program.replace("http://127.0.0.1:8080", server.url).replace('"..."', "KEY")
     names: dict[str, Any] = {"KEY": server.key}
-    exec(compile(program, "personalizer.md", "exec"), names)
+    exec(compile(program, "moving.md", "exec"), names)
     with names["client"] as client:
         assert names["answer"]["eventId"] == "order-1"
         assert client.policy("lunch").counts.rewards == 1

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from driftbandits.client import Client
-from driftbandits.client.desk import FAILURES
+from driftbandits.client.fallback import FAILURES
 from scripts import Waited, problem, scripted
 from servers import wait_until
 
@@ -150,18 +150,18 @@ def test_after_some_failures_nobody_waits_any_more(
 
 def test_the_queue_finds_out_that_the_service_is_back(make: Any) -> None:
     """No visitor waits for a trial: while it is open only the queue asks."""
-    busy = (503, problem("overloaded", "overloaded"), {"retry-after": "9"})
+    busy = (503, problem("overloaded", "overloaded"), {"retry-after": "99"})
     good = (200, DECISION)
-    with scripted(*[busy] * (FAILURES + 2), good) as script, make(script.url) as client:
+    with scripted(busy) as script, make(script.url) as client:
         for i in range(FAILURES):
-            assert client.decide("news", ARMS, event_id=f"e{i}", fallback="b").told
+            assert client.decide("news", ARMS, event_id=f"e{i}", fallback="b", budget=30.0).told
         before = len([r for r in script.requests if "played" not in str(r[2])])
         assert before == FAILURES
-        assert client.decide("news", ARMS, event_id="more", fallback="b").told
+        assert client.decide("news", ARMS, event_id="more", fallback="b", budget=30.0).told
         script.answers[:] = [(200, {"results": [{"status": 200, "decision": DECISION}] * 4})]
         assert client.flush() == 0
         script.answers[:] = [good]
-        assert not client.decide("news", ARMS, event_id="e9", fallback="b").told
+        assert not client.decide("news", ARMS, event_id="e9", fallback="b", budget=30.0).told
     asked = [body for _, _, body in script.requests if "decisions" not in body]
     assert [body["event_id"] for body in asked if "played" not in body] == ["e0", "e1", "e2", "e9"]
 
@@ -253,17 +253,17 @@ def test_a_spool_that_cannot_be_written_stops_nobody(
 
 
 def test_a_spool_is_written_anew_when_most_of_it_was_sent(tmp_path: Path) -> None:
-    from driftbandits.client.outbox import Item, Outbox
+    from driftbandits.client.queue import Item, Queue
 
     spool = tmp_path / "spool"
-    box = Outbox(10_000, spool)
+    box = Queue(10_000, spool)
     for i in range(3000):
         box.put(Item("reward", "news", f"e{i}", b"{}"))
     box.done(("reward", "news"), 2990)
     assert len(spool.read_bytes().splitlines()) == 10
     box.put(Item("decision", "news", "last", b'{"a": 1}'))
     box.close()
-    again = Outbox(10_000, spool)
+    again = Queue(10_000, spool)
     assert len(again) == 11
     assert again.has_decision("news", "last")
     assert again.first(most=5, most_bytes=100) == [Item("decision", "news", "last", b'{"a": 1}')]

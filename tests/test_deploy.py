@@ -113,7 +113,8 @@ def test_an_expression_asks_for_series_and_labels_that_exist(
 
 
 def test_the_matchers_of_routes_and_kinds_match_something(samples: dict[str, set[str]]) -> None:
-    from driftbandits import operations, store
+    from driftbandits import store
+    from driftbandits.api import operations
 
     paths = {operations.DECIDE.path}
     kinds = {store.DECISION, store.REWARD, store.DEFAULT, store.LATE}

@@ -14,10 +14,10 @@ from scipy import optimize, special
 from sklearn.linear_model import LogisticRegression
 
 import driftbandits as db
+from driftbandits.core.estimator import estimate
+from driftbandits.core.links import link
 from driftbandits.environments import Trace
-from driftbandits.estimator import estimate
-from driftbandits.links import link
-from driftbandits.simulation import play
+from driftbandits.experiments import play
 
 EPS = np.finfo(float).eps
 MODELS = {
@@ -165,14 +165,14 @@ class Problem:
         return theta
 
     def rounding(self, theta):
-        """What rounding in a sum over the rows may move theta-hat by."""
+        """Bound the change of theta-hat by rounding in a sum over the rows."""
         lengths = np.linalg.norm(self.rows, axis=1)
         means = np.abs(mean_of(self.model, self.rows @ theta))
         mass = lengths @ (np.abs(self.rewards) + means) + self.lam * np.linalg.norm(theta)
         return 32 * EPS * mass * np.trace(np.linalg.inv(self.jacobian(theta)))
 
     def squared_distance(self, theta):
-        """What eq:theta_tilde_SW and eq:theta_tilde_D minimise, squared."""
+        """Squared objective of eq:theta_tilde_SW and eq:theta_tilde_D."""
         gap = (self.weights * self.rewards) @ self.rows - self.g(theta)
         return float(gap @ self.projection_norm @ gap)
 
@@ -338,28 +338,11 @@ def test_hardly_any_penalty_on_separable_repeated_rows(model, d, memory):
     assert_is_the_estimate(problem, problem.estimate())
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize(("L", "S"), [(1e3, 0.02), (1e-3, 100.0), (1.0, 20.0)])
-def test_actions_of_every_length(model, L, S):
-    rng = np.random.default_rng(13)
-    for discount in (None, 0.9):
-        rows, rewards = in_ball(rng, 60, 3, L), rewards_of(rng, model, 60)
-        problem = Problem(rows, rewards, model, lam=0.5, S=S, discount=discount)
-        assert_is_the_estimate(problem, problem.estimate())
-
-
 def test_lengths_that_differ_by_six_orders_in_one_table():
     rng = np.random.default_rng(14)
     rows = in_ball(rng, 80, 3) * np.geomspace(1e-3, 1e3, 80)[rng.permutation(80), None]
     problem = Problem(rows, rewards_of(rng, "logistic", 80), lam=0.5, S=0.02)
     assert_is_the_estimate(problem, problem.estimate())
-
-
-def test_an_empty_table_leaves_the_prior():
-    fit = estimate(np.empty((0, 3)), [], link=MODELS["logistic"], lam=2.0, S=0.5)
-    np.testing.assert_array_equal(fit.theta_hat, np.zeros(3))
-    c = least_slope("logistic", 0.5)
-    np.testing.assert_allclose(fit.design, 2.0 / c * np.eye(3), rtol=1e-14)
 
 
 # -- designs ---------------------------------------------------------------------------------------
@@ -430,53 +413,6 @@ def test_a_window_over_everything_is_stationary(problem, spare):
     whole = changed(problem, window=len(problem.rows) + spare, discount=None).estimate()
     for got, want in zip(whole, stationary, strict=True):
         np.testing.assert_array_equal(got, want)
-
-
-@given(problem=problems())
-def test_hardly_any_discount_is_stationary(problem):
-    stationary = changed(problem, window=None, discount=None).estimate()
-    gentle = changed(problem, window=None, discount=1 - 1e-12).estimate()
-    np.testing.assert_allclose(gentle.theta_hat, stationary.theta_hat, rtol=1e-8, atol=1e-8)
-    np.testing.assert_allclose(gentle.design, stationary.design, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(gentle.squared_design, stationary.design, rtol=1e-9, atol=1e-9)
-
-
-@given(problem=problems(models=("logistic",)))
-def test_one_trial_is_logistic(problem):
-    one_trial = estimate(
-        problem.rows,
-        problem.rewards,
-        link=link("binomial", m=1),
-        lam=problem.lam,
-        S=problem.S,
-        window=problem.window,
-        discount=problem.discount,
-    )
-    for got, want in zip(one_trial, problem.estimate(), strict=True):
-        np.testing.assert_array_equal(got, want)
-
-
-@pytest.mark.parametrize("model", MODELS)
-@every_memory
-def test_one_hot_actions_are_arms_with_counts(model, memory):
-    """n_i (mean reward - mu(theta_i)) = lam theta_i for each arm by itself, counts weighted."""
-    rng = np.random.default_rng(15)
-    arms, n = 5, 200
-    played = rng.integers(0, arms - 1, n)  # the last arm is never played
-    problem = Problem(np.eye(arms)[played], rewards_of(rng, model, n), model, lam=0.7, **memory)
-    counts = np.array([problem.weights[played == i].sum() for i in range(arms)])
-    totals = np.array([(problem.weights * problem.rewards)[played == i].sum() for i in range(arms)])
-    expected = [
-        optimize.brentq(
-            lambda z, i=i: totals[i] - counts[i] * mean_of(model, z) - 0.7 * z, -20, 20, xtol=1e-14
-        )
-        for i in range(arms)
-    ]
-    fit = problem.estimate(projection="none")
-    np.testing.assert_allclose(fit.theta_hat, expected, atol=1e-8)
-    assert fit.theta_hat[-1] == 0.0
-    ridge = 0.7 / least_slope(model, 1.0)
-    np.testing.assert_allclose(fit.design, np.diag(counts + ridge), rtol=1e-12)
 
 
 # -- projection ------------------------------------------------------------------------------------
@@ -569,33 +505,6 @@ def test_hard_projections(d, memory):
         fit = problem.estimate()
         assert np.linalg.norm(fit.theta_hat) > 0.1
         assert_is_the_projection(problem, fit, rng.normal(size=(12, d)))
-
-
-@pytest.mark.parametrize("memory", [{}, {"window": 9}, {"discount": 0.7}], ids=["V", "V_w", "W~"])
-def test_a_general_constrained_solver_finds_the_same_point(memory):
-    """Over the whole ball, not the sphere alone: the distance has no minimum inside."""
-    rng = np.random.default_rng(23)
-    problem = Problem(
-        in_ball(rng, 25, 3), (rng.random(25) < 0.9).astype(float), lam=0.05, S=0.8, **memory
-    )
-    fit = problem.estimate()
-    assert np.linalg.norm(fit.theta_hat) > 0.8
-    scale = problem.squared_distance(fit.theta)
-    for start in in_ball(rng, 6, 3, 0.8):
-        general = optimize.minimize(
-            lambda x: problem.squared_distance(x) / scale,
-            start,
-            jac=lambda x: problem.squared_distance_gradient(x) / scale,
-            method="SLSQP",
-            constraints={
-                "type": "ineq",
-                "fun": lambda x: 0.8**2 - x @ x,
-                "jac": lambda x: -2 * x,
-            },
-            options={"ftol": 1e-15, "maxiter": 1000},
-        )
-        assert general.fun >= 1.0 - 1e-8
-        np.testing.assert_allclose(fit.theta, general.x, atol=1e-5)
 
 
 def test_the_norm_of_discounting_has_squared_weights():

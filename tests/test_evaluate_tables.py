@@ -9,8 +9,7 @@ import pytest
 
 import driftbandits as db
 from driftbandits.evaluate import evaluate, log_from_tables
-from driftbandits.features import Encoding
-from driftbandits.features.tables import offered
+from driftbandits.features import Encoding, offered
 
 SHOP = db.environment("shop", horizon=200, lifetime=1e9).draw(np.random.default_rng(0))
 OFFERS = list(SHOP.offers[0])
@@ -41,6 +40,15 @@ def test_a_frame_becomes_a_log_of_vectors(frame):
         np.testing.assert_array_equal(log.arms[t], rows)
     assert log.chosen.tolist() == CHOSEN.tolist()
     assert math.isnan(log.reward[3])
+
+
+@pytest.mark.parametrize("arm", [{}, {"id": "category"}])
+@pytest.mark.parametrize("cross", [("arm", "country"), ("arm", "*")])
+def test_features_may_cross_the_arm_with_its_context(arm, cross):
+    features = db.Features(context={"country": "category"}, arm=arm, cross=[cross], extra="ignore")
+    log = log_from_tables(context=SHOP.contexts, features=features, **GIVEN)
+    levels = len({row["country"] for row in SHOP.contexts}) + 2  # missing, and any other
+    assert log.dim == levels + (len(IDS) + 2) * (1 + levels)
 
 
 def test_policies_are_judged_on_it():

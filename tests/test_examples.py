@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import runpy
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
+import httpx
 import nbformat
 import pytest
+import uvicorn
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[1]
@@ -33,7 +40,7 @@ pytestmark = pytest.mark.compiled
 
 
 def test_every_example_is_listed() -> None:
-    assert {path.name for path in (ROOT / "examples").glob("*.py")} == set(SHORT)
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == {*SHORT, "mounted.py"}
 
 
 @pytest.mark.parametrize("name", SHORT)
@@ -72,3 +79,35 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
         if "image/png" in output.get("data", {})
     ]
     assert len(pictures) == 1
+
+
+def test_the_service_is_mounted_in_another_application(tmp_path: Path, monkeypatch: Any) -> None:
+    """Its paths, its pages and its document are below the place where it was put."""
+    monkeypatch.setenv("DRIFTBANDITS_STORE", f"sqlite:///{tmp_path}/log.db")
+    mounted = runpy.run_path(str(ROOT / "examples" / "mounted.py"))
+    ready = mounted["bandits"].state.service.engine.recovered
+    server = uvicorn.Server(uvicorn.Config(mounted["api"], lifespan="on", log_config=None))
+    listener = socket.create_server(("127.0.0.1", 0))
+    serving = threading.Thread(target=server.run, args=([listener],))
+    serving.start()
+    try:
+        assert ready.wait(300.0)
+        check_mounted(f"http://127.0.0.1:{listener.getsockname()[1]}")
+    finally:
+        server.should_exit = True
+        serving.join(60.0)
+
+
+def check_mounted(address: str) -> None:
+    with httpx.Client(base_url=address, timeout=300.0) as client:
+        made = client.put("/bandits/v1/policies/news", json={"name": "greedy", "dim": 1})
+        assert made.status_code == 201, made.text
+        asked = {"event_id": "e1", "arms": [{"id": "a", "x": [0.5]}]}
+        decided = client.post("/bandits/v1/policies/news/decisions", json=asked)
+        assert decided.json()["arm"] == "a"
+        assert client.get("/bandits/openapi.json").json()["servers"] == [{"url": "/bandits"}]
+        page = client.get("/bandits/docs").text
+        for name in re.findall(r'(?:src|href)="([^"]+)"', page):
+            assert client.get(f"/bandits/{name}").status_code == 200, name
+        assert client.get("/bandits/none").json()["error"]["code"] == "not_found"
+        assert client.get("/").json()["page"] == "/bandits/"

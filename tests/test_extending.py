@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 PACKAGE = Path(driftbandits.__file__).parent
 
 NEW_MODULES = {
-    "links/votes.py": HERE / "worked" / "votes.py",
+    "core/links/votes.py": HERE / "worked" / "votes.py",
     "policies/adaptations/page_hinkley.py": HERE / "worked" / "page_hinkley.py",
 }
 RADIUS = '''
@@ -32,19 +32,17 @@ def _practical_radius(r: Confidence, t: float, n: float, inside: bool) -> float:
 
 RADII'''
 EDITS = {
-    "links/registry.py": [
+    "core/links/__init__.py": [
         ("import identity, logistic, poisson", "import identity, logistic, poisson, votes"),
         ('    "poisson": poisson,\n', '    "poisson": poisson,\n    "votes": votes,\n'),
     ],
-    "theory/radii.py": [
+    "core/theory.py": [
         ("\nRADII", RADIUS),
         ("_local_radius,\n", '_local_radius,\n    "practical": _practical_radius,\n'),
     ],
-    "policies/adaptations/__init__.py": [
-        ("    pool,\n    windows,\n", "    page_hinkley,\n    pool,\n    windows,\n"),
-        (": pool,\n", ': pool,\n    "page": page_hinkley,\n'),
-    ],
     "policies/catalogue.py": [
+        ("    online,\n    windows,\n", "    online,\n    page_hinkley,\n    windows,\n"),
+        (": online,\n", ': online,\n    "page": page_hinkley,\n'),
         (
             '    "greedy": Row(',
             '    "PH-GLUCB": Row(SINCE_RESTART, False, UCB, "worked example", "practical",'

@@ -13,7 +13,7 @@ MEANS = np.array([0.0, 0.5, 1.0])
 
 
 def reports(scatter, draw, *, separate, joins=0):
-    """How many in all runs. The third arm joins later, if at all."""
+    """Count reports in all runs. The third arm joins later, if at all."""
     found = 0
     for seed in range(RUNS):
         rng = np.random.default_rng(seed)
@@ -40,7 +40,7 @@ def normal(rng):
 
 
 def skewed(rng):
-    """What amounts of money are like: most are small."""
+    """Draw skewed amounts, most of them small."""
     return rng.lognormal()
 
 

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import driftbandits as db
-from driftbandits.features import Encoding
-from driftbandits.features.columns import LAST_LOOK
-from driftbandits.features.tables import offered
+from driftbandits.features import Encoding, offered
+from driftbandits.features.columns import KEPT, SETTLED_AFTER
 
 SHOP = db.Features(
     context={"age": "number", "country": "category", "hour": "cycle:24", "basket": "log"},
@@ -30,7 +29,7 @@ def coordinates(features, context, arms, encoding=None):
     encoding = Encoding(features) if encoding is None else encoding
     for name, column, _ in encoding._numbers:
         if column.fitted is None:  # as if the centre were settled at 0
-            encoding.book.looks[name], encoding.book.centres[name] = (LAST_LOOK, 0, 0.0), 0.0
+            encoding.book.seen[name], encoding.book.centres[name] = (SETTLED_AFTER, ()), 0.0
     encoding._find_unsettled()
     encoded = encoding.encode(context, offered(arms, ()))
     encoding.commit()
@@ -162,7 +161,8 @@ def test_numbers_count_from_the_mean_of_what_was_offered():
         rows = encoding.encode({"x": x}, offered(arms, ())).dense(3)
         encoding.commit()
         seen = min(2 ** int(math.log2(t)), 1024)
-        centre, log_centre = xs[:seen].mean(), np.log1p(ps[:seen]).mean()
+        log_prices = np.log1p(ps[:seen]).ravel()
+        centre, log_centre = xs[:seen][-KEPT:].mean(), log_prices[-KEPT:].mean()
         away, log_away = x - centre, np.log1p(prices) - log_centre
         wanted = np.column_stack([np.full(2, away), log_away, away * log_away])
         np.testing.assert_allclose(rows, wanted, rtol=1e-9, atol=1e-12)
@@ -424,6 +424,11 @@ def test_a_guess_says_why():
     for words in ("35% missing", "left out visitor", "as an id has", "is always 3", "long tail"):
         assert words in text
     assert "clicked" not in text
+    with pytest.warns(UserWarning, match=r"clicked left out .*keep=\['clicked'\]"):
+        asked = db.Features.guess(frame, offers)
+    assert asked == features
+    assert "left out clicked" in str(asked)
+    assert db.Features.guess(frame, offers, keep=["clicked"]).context["clicked"] == "flag"
     same = db.Features.guess(pl.from_pandas(frame), offers, leave_out=["clicked"])
     assert same == features
 
@@ -431,6 +436,8 @@ def test_a_guess_says_why():
 def test_arms_without_columns_get_coefficients_of_their_own():
     features = db.Features.guess([{"x": 1.5}, {"x": 2.5}], [{"id": "a"}, {"id": "b"}])
     assert features.cross == (("arm", "*"),)
+    with pytest.warns(UserWarning, match=r"the context cannot change which arm is chosen"):
+        db.Features.guess([{"x": 1.5}, {"x": 2.5}])
     named = db.Features.guess([{"x": 1.5, "k": "u"}, {"x": 2.5, "k": "v"}], ["k"])
     assert (dict(named.context), dict(named.arm)) == ({"x": "number"}, {"k": "category"})
     with pytest.raises(ValueError, match=r"arm must name columns of the frame; got 'kk'"):

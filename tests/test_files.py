@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from driftbandits.files import PART, whole_file, write_whole
+from driftbandits.checks import PART, whole_file, write_whole
 
 
 def parts(folder: Path) -> list[Path]:
@@ -50,7 +50,7 @@ def test_a_program_that_dies_leaves_the_old_file(tmp_path: Path) -> None:
     write_whole(path, b"old")
     program = (
         "import os, sys\n"
-        "from driftbandits.files import whole_file\n"
+        "from driftbandits.checks import whole_file\n"
         "with whole_file(sys.argv[1]) as file:\n"
         "    file.write(b'ne')\n"
         "    file.flush()\n"

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import driftbandits
-from driftbandits.jit.cache import source_hash
+from driftbandits.jit.native import source_hash
 from driftbandits.policies import PLAIN, kernels_of
 
 pytestmark = pytest.mark.compiled
@@ -33,7 +33,7 @@ with event.install_recorder("numba:compile") as recorder:
     import driftbandits as db
     {body}
 from driftbandits.jit.cache import cache_directory
-from driftbandits.jit.entries import Entry
+from driftbandits.jit.compiler import Entry
 starts = [e.data for _, e in recorder.buffer if e.is_start]
 kernels = [(start["dispatcher"], start["dispatcher"].py_func, start["args"]) for start in starts]
 print(json.dumps({{
@@ -48,14 +48,14 @@ DECIDE = REPORT.format(
     body="""
     agent = db.Agent(db.policy("SW-GLUCB", dim=2, window=50), seed=3)
     choice = agent.decide([[1.0, 0.0], [0.0, 0.5], [-0.6, 0.6]])
-    decide = agent._learner.kernels.decide""",
+    decide = agent._learner._model.choose""",
     outcome="""[choice.index, choice.scores.tolist(), sum(decide.stats.cache_hits.values()),
                 sum(decide.stats.cache_misses.values())]""",
 )
 # A kernel of one file that is made of kernels of another, and is compiled in a moment.
 RADIUS = REPORT.format(
     body="""
-    from driftbandits.theory import radius
+    from driftbandits.core.theory import radius
     policy = db.policy("LinUCB", dim=2)""",
     outcome="radius(policy.confidence, 6.0)",
 )
@@ -79,7 +79,7 @@ def finish(process):
 
 
 def is_decide(kernel):
-    return kernel.startswith("driftbandits.policies.kernels plain.decide ")
+    return kernel.startswith("driftbandits.policies.engines plain.decide ")
 
 
 def test_importing_compiles_nothing(tmp_path):
@@ -98,18 +98,12 @@ def test_processes_that_start_together_compile_once_and_the_next_not_at_all(tmp_
     assert set(times_compiled.values()) == {1}, "a kernel was compiled by several processes"
     choices = [report["outcome"][:2] for report in reports]
     assert choices == [choices[0]] * 4
-    compiler, notice = next(
-        (report, err)
-        for report, err in zip(reports, errors, strict=True)
-        if any(map(is_decide, report["compiled"]))
-    )
-    assert notice.count(NOTICE) == 1
-    assert "driftbandits.estimator.solve" in compiler["modules"]
-    for other in ("pool", "belief", "change_test", "windows", "dlinucb"):
-        assert f"driftbandits.policies.adaptations.{other}" not in compiler["modules"], (
-            "of another family"
-        )
-    assert all(err.count(NOTICE) <= 1 for err in errors)
+    compiler = next(report for report in reports if any(map(is_decide, report["compiled"])))
+    assert sum(err.count(NOTICE) for err in errors) == 1, "once for this installation"
+    assert "driftbandits.core.estimator.solve" in compiler["modules"]
+    others = [f"adaptations.{name}" for name in ("change_test", "windows", "dlinucb")]
+    for other in [*others, "auto"]:
+        assert f"driftbandits.policies.{other}" not in compiler["modules"], "of another family"
 
     later, err = finish(start(DECIDE, DRIFTBANDITS_CACHE_DIR=tmp_path))
     _, _, hits, misses = later["outcome"]
@@ -169,7 +163,7 @@ def test_an_edit_in_another_file_is_not_served_stale(tmp_path):
     assert before["compiled"] != []
     assert (again["compiled"], again["outcome"]) == ([], before["outcome"])
 
-    radii = place / "driftbandits" / "theory" / "radii.py"
+    radii = place / "driftbandits" / "core" / "theory.py"
     source = radii.read_text()
     line = next(line for line in source.splitlines() if "return sigma * math.sqrt(" in line)
     radii.write_text(source.replace(line, line.replace("return", "return 2.0 *")))

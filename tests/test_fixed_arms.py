@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import driftbandits as db
-from driftbandits import theory
+from driftbandits.core import theory
 from reference import divergence
 
 ARMS = 4

@@ -27,8 +27,8 @@ from driftbandits.evaluate import (
     write_log,
 )
 from driftbandits.evaluate.dsjson import nanoseconds, timestamp
-from driftbandits.service.fold import Fold
 from driftbandits.service.logs import parquet
+from driftbandits.service.state import State
 from driftbandits.store import NewEvent
 from driftbandits.store.records import Decided, Rewarded, packed
 
@@ -295,8 +295,8 @@ def test_empty_and_broken_files_are_refused(tmp_path: Path) -> None:
         read_log(wrong)
     with pytest.raises(FileNotFoundError):
         read_log(tmp_path / "absent.parquet")
-    with pytest.raises(ValueError, match=r"must end in .parquet, .json, .dsjson or .jsonl"):
-        read_log(tmp_path / "log.csv")
+    with pytest.raises(ValueError, match=r"must end in .parquet, .csv, .* or .jsonl; got .*xlsx"):
+        read_log(tmp_path / "log.xlsx")
 
 
 def test_parquet_of_other_programs(tmp_path: Path) -> None:
@@ -437,7 +437,7 @@ def imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_an_imported_log_warms_a_policy(imported: str) -> None:
     with store.open(imported) as opened, opened.read() as session:
-        fold = Fold("news")
+        fold = State("news")
         fold.replay(store.checked(session.all_events("news"), after=fold.head))
     assert fold.differences == 0
     assert [version.record.mode for version in fold.versions] == ["apprentice", "online"]
@@ -465,7 +465,7 @@ def test_an_imported_policy_can_forget_by_the_clock(tmp_path: Path) -> None:
     command += ["--as", "news", "--policy", "D-LinUCB", "--lam", "1"]
     assert run([*command, "--half-life-s", "3600"]) == DONE
     with store.open(url) as opened, opened.read() as session:
-        fold = Fold("news")
+        fold = State("news")
         fold.replay(store.checked(session.all_events("news"), after=fold.head))
     assert fold.differences == 0
     assert fold.playing.theta_hat[0] == pytest.approx(0.5 / (1.0 + 0.5 + 1.0), rel=1e-6)
@@ -501,7 +501,7 @@ def test_an_imported_log_of_tables_makes_a_policy_with_features(name: str, tmp_p
         assert run([*command, "--policy", name, *more, *chosen]) == DONE
     assert run(["verify", "--store", url]) == DONE
     with store.open(url) as opened, opened.read() as session:
-        fold = Fold("menu0")
+        fold = State("menu0")
         fold.replay(store.checked(session.all_events("menu0"), after=fold.head))
     agent = fold.playing
     assert agent.policy.features.is_fitted == (name == "D-GLUCB")
@@ -569,7 +569,8 @@ INTO = ("--store", "{url}", "--policy", "random", "--as")
             "there is no",
         ),
         (["export", "{url}", "x.parquet", "--policy", "a"], FAILED, "policy must be one of news"),
-        (["export", "{log}", "x.csv"], FAILED, "path must end in .parquet"),
+        (["export", "{log}", "x.csv"], FAILED, "CSV holds tables, and this log has vectors"),
+        (["export", "{log}", "x.doc"], FAILED, "path must end in .parquet"),
         (["import", "{log}", "--as", "b"], BAD_USAGE, "Missing option '--store'"),
         (["import", "{log}", *INTO, "news"], FAILED, "name must be that of a new policy; 'news'"),
         (["import", "{log}", *INTO, "_"], FAILED, "name must match"),

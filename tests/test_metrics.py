@@ -23,10 +23,12 @@ KINDS = {
     "driftbandits_queue_seconds": "histogram",
     "driftbandits_reward": "summary",
     "driftbandits_arm_decisions": "counter",
+    "driftbandits_candidates_failed": "gauge",
     "driftbandits_detections": "gauge",
     "driftbandits_events": "counter",
     "driftbandits_pending": "gauge",
     "driftbandits_rewards_clipped": "counter",
+    "driftbandits_values_limited": "counter",
     "driftbandits_decisions_told": "counter",
     "driftbandits_replay_differences": "gauge",
 }

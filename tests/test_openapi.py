@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from driftbandits import operations, wire
+from driftbandits import api
+from driftbandits.api import operations
+from driftbandits.api.operations import Operation
 from driftbandits.client import AsyncClient, Client
-from driftbandits.client.desk import Desk
+from driftbandits.client.fallback import Fallback
 from driftbandits.client.methods import Methods
-from driftbandits.client.outbox import Outbox
-from driftbandits.operations import Operation
+from driftbandits.client.queue import Queue
 from driftbandits.service.auth import ROLES
-from driftbandits.service.handlers import ROUTES
 from driftbandits.service.openapi import document
+from driftbandits.service.routes import OPERATIONS, ROUTES
 from servers import Served
 
 ROWS = [value for value in vars(operations).values() if isinstance(value, Operation)]
@@ -42,14 +43,14 @@ GIVEN: dict[str, Any] = {
 class Described(Methods):
     """A client that makes no calls, and shows them."""
 
-    _desk = Desk("http://127.0.0.1", Outbox(1))
+    _fallback = Fallback(Queue(1))
 
     def _run(self, describe: Any) -> Any:
         return describe()
 
 
 def described() -> dict[str, Any]:
-    return document(ROUTES.operations)
+    return document(OPERATIONS)
 
 
 def operations_of(document: dict[str, Any]) -> dict[str, tuple[str, str]]:
@@ -98,7 +99,7 @@ def test_every_method_of_a_client_calls_an_operation_that_is_there(name):
 @pytest.fixture
 def guide(monkeypatch):
     """The lines that CONTRIBUTING.md adds to modules, added to them."""
-    before = dict(ROUTES)
+    before, count = dict(ROUTES), len(OPERATIONS)
     text = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text()
     section = text.partition("## Adding an endpoint")[2].partition("\n## ")[0]
     try:
@@ -108,6 +109,7 @@ def guide(monkeypatch):
     finally:
         ROUTES.clear()
         ROUTES.update(before)
+        del OPERATIONS[count:]
 
 
 def add(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,8 +118,8 @@ def add(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
     names = dict(vars(module))
     exec(compile(block, place, "exec"), names)
     homes = [Methods if place == "client.methods" else module]
-    if place.startswith("wire."):
-        homes.append(wire)  # which takes all that its modules have
+    if place.startswith("api."):
+        homes.append(api)  # which takes all that its modules have
     for name in names.keys() - vars(module).keys():
         for home in homes:
             monkeypatch.setattr(home, name, names[name], raising=False)
@@ -138,6 +140,6 @@ def test_a_row_a_handler_and_a_method_are_an_endpoint(guide, tmp_path):
 
         assert asyncio.run(ask()) == waiting
         served = service.client.get("/openapi.json").json()
-        assert served == document(ROUTES.operations)
+        assert served == document(OPERATIONS)
         OpenAPIV31SpecValidator(served).validate()
         assert operations_of(served)["pending"] == ("GET", "/v1/policies/{policy}/pending")

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import driftbandits as db
-from driftbandits import simulation
+from driftbandits import experiments
 
 
 def test_only_the_public_names_are_shown() -> None:
@@ -16,7 +16,7 @@ def test_every_public_name_can_be_had() -> None:
 
 
 def test_simulate_is_the_function_whatever_was_imported_before() -> None:
-    assert db.simulate is simulation.simulate
+    assert db.simulate is experiments.simulate
 
 
 def test_a_name_is_loaded_when_it_is_used() -> None:

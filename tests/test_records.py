@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import driftbandits as db
-from driftbandits import theory
-from driftbandits.estimator.model import WINDOW, Model
-from driftbandits.estimator.state import Scratch, State, named
+from driftbandits.core import theory
+from driftbandits.core.estimator.model import WINDOW, Model
+from driftbandits.core.estimator.state import Scratch, State, named
 from driftbandits.jit import (
     Share,
     compiled,
@@ -23,7 +23,7 @@ from driftbandits.jit import (
     reader_of,
 )
 from driftbandits.policies import UCB, Row, Scoring
-from driftbandits.policies.adaptations import ADAPTATIONS
+from driftbandits.policies.catalogue import ADAPTATIONS
 
 SOURCES = "\n".join(path.read_text() for path in sorted(Path(db.__file__).parent.rglob("*.py")))
 RECORDS = {

@@ -29,8 +29,7 @@ WIDTHS = {"desk": (1400, 1000), "phone": (390, 844)}
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("results")
-    report_results.several(directory)
-    report_results.suite(directory)
+    report_results.everything(directory)
     return write_report(directory)
 
 
@@ -99,7 +98,7 @@ def test_wide_tables_scroll_in_their_own_box(page: Page) -> None:
 
 
 def test_policies_stay_in_sight_when_the_worlds_scroll(page: Page) -> None:
-    box = page.locator(".heat .table").first
+    box = page.locator(".wide .table").first
     box.evaluate("(e) => { e.scrollLeft = 1000; }")
     first = box.locator("tbody th").first
     assert first.evaluate(

@@ -1,7 +1,7 @@
-"""The randomised policies against their laws, each sampled plainly, and propensities against both.
+"""The randomised policies against their distributions, each sampled plainly, and propensities.
 
-A law is compared through the choices it leads to among directions all round the circle. Thousands
-of seeds decide from one and the same state.
+A distribution is compared through the choices it leads to among directions all round the circle.
+Thousands of seeds decide from one and the same state.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from scipy import optimize, special, stats
 import driftbandits as db
 import kinds
 from driftbandits import policies
-from driftbandits.estimator.state import copy_of
-from driftbandits.jit import handle_of
-from driftbandits.policies.scoring import TABLE_ROWS
+from driftbandits.core.estimator.state import copy_of
+from driftbandits.jit import compiled, handle_of
+from driftbandits.policies import TABLE_ROWS, sampling
 from reference import Played, Reference
 
 pytestmark = pytest.mark.compiled
@@ -67,7 +67,7 @@ def decisions(name: str, seeds: int, **more) -> tuple[np.ndarray, np.ndarray]:
     return picks[:, 0, 0].astype(int), picks[:, 1, 0]
 
 
-class Law:
+class Sampler:
     """The sampler of a policy as its source has it."""
 
     def __init__(self, name: str) -> None:
@@ -131,8 +131,8 @@ def counts_of(choices: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", kinds.those(SAMPLERS))
-def test_choices_follow_the_law_of_the_sampler(name):
-    ours, plain = counts_of(decisions(name, SEEDS)[0]), counts_of(Law(name).choices(SEEDS))
+def test_choices_have_the_probabilities_of_the_sampler(name):
+    ours, plain = counts_of(decisions(name, SEEDS)[0]), counts_of(Sampler(name).choices(SEEDS))
     both = ours + plain
     seen = both > 0
     assert seen.sum() >= 3
@@ -142,7 +142,7 @@ def test_choices_follow_the_law_of_the_sampler(name):
 
 @pytest.mark.parametrize("name", kinds.those(kinds.samples_parameters))
 def test_propensities_are_shares_of_independent_votes(name):
-    """With M votes of law q the chosen share is sum q^2 + (1 - sum q^2)/M on average."""
+    """With M votes of probabilities q the chosen share is sum q^2 + (1 - sum q^2)/M on average."""
     votes = db.policy(name, **arguments_of(name)).row.votes
     choices, shares = decisions(name, SEEDS)
     np.testing.assert_allclose(shares * votes, np.rint(shares * votes), atol=1e-9)
@@ -159,7 +159,7 @@ def test_propensities_are_shares_of_independent_votes(name):
 
 def test_the_propensity_of_a_random_scale_is_exact():
     choices, propensities = decisions("D-RandLinUCB", SEEDS)
-    scores = Law("D-RandLinUCB").oracle.score(ROUNDS, history(), ACTIONS)
+    scores = Sampler("D-RandLinUCB").oracle.score(ROUNDS, history(), ACTIONS)
     levels = (np.arange(400_000) + 0.5) / 400_000
     scales = stats.norm.ppf(0.5 + levels / 2)
     winners = (scores.means[:, None] + scales * scores.widths[:, None]).argmax(axis=0)
@@ -170,7 +170,7 @@ def test_the_propensity_of_a_random_scale_is_exact():
     assert (np.abs(counts_of(choices) / SEEDS - exact) <= error + 1e-12).all()
 
 
-def test_exploring_mixes_with_the_law():
+def test_exploring_mixes_with_the_sampler():
     epsilon = 0.4
     plain = decisions("D-RandLinUCB", 4000)  # enough to meet every action that may be chosen
     mixed = decisions("D-RandLinUCB", 400, epsilon=epsilon)
@@ -182,19 +182,91 @@ def test_exploring_mixes_with_the_law():
 
 @pytest.mark.parametrize("name", kinds.those(SAMPLERS))
 def test_without_a_bonus_the_best_mean_is_certain(name):
-    law = Law(name)
+    sampler = Sampler(name)
     choices, propensities = decisions(name, 20, bonus_scale=0.0)
-    assert (choices == (ACTIONS @ law.theta_hat).argmax()).all()
+    assert (choices == (ACTIONS @ sampler.theta_hat).argmax()).all()
     assert (propensities == 1).all()
 
 
-@pytest.mark.parametrize("name", kinds.those(SAMPLERS))
-def test_regret_is_sane(name):
-    """A tenth of the theory's scale learns: on average far better than choosing blindly."""
-    tuned = {"dim": 2, "horizon": 1500, "changes": 3, **centred(name)}
-    players = {
-        "it": db.policy(name, **tuned, bonus_scale=0.1),
-        "random": db.policy("random", dim=2),
-    }
-    result = db.simulate(players, db.environment("abrupt2d", horizon=1500), runs=3, seed=1)
-    assert result.regret["it"][:, -1].mean() < 0.75 * result.regret["random"][:, -1].mean()
+# -- Polya-Gamma numbers, and the posterior that sweeps draw from ----------------------------------
+
+COUNT = 20_000
+
+
+@compiled
+def fill(out, m, z, key):
+    for s in range(out.shape[0]):
+        out[s] = sampling.polya_gamma(m, z, key, s + 1)
+
+
+def drawn(z: float, *, m: int = 1, key: int = 7) -> np.ndarray:
+    out = np.empty(COUNT)
+    fill(out, m, z, key)
+    return out
+
+
+def by_gammas(z: float, rng: np.random.Generator, *, m: int = 1, terms: int = 400) -> np.ndarray:
+    """The definition: a sum of gamma numbers, the rest of which is put at its mean."""
+    k = np.arange(1, terms + 1) - 0.5
+    gammas = rng.gamma(m, size=(COUNT, terms))
+    weights = 1 / (k**2 + (z / (2 * np.pi)) ** 2)
+    rest = mean_of(z, m) - m * weights.sum() / (2 * np.pi**2)
+    return gammas @ weights / (2 * np.pi**2) + rest
+
+
+def mean_of(z: float, m: int = 1) -> float:
+    return m / 4 if z == 0 else m * math.tanh(z / 2) / (2 * z)
+
+
+def variance_of(z: float, m: int = 1) -> float:
+    if z == 0:
+        return m / 24
+    return m * (math.sinh(z) - z) / (4 * z**3 * math.cosh(z / 2) ** 2)
+
+
+@pytest.mark.parametrize("m", [1, 4])
+@pytest.mark.parametrize("z", [0.0, -1.5, 3.0, 8.0, -40.0])
+def test_moments_are_those_of_the_definition(z, m):
+    numbers = drawn(z, m=m)
+    mean, variance = mean_of(z, m), variance_of(z, m)
+    assert (numbers > 0).all()
+    assert numbers.mean() == pytest.approx(mean, abs=4 * math.sqrt(variance / COUNT))
+    squares = (numbers - mean) ** 2
+    assert squares.mean() == pytest.approx(variance, abs=4 * squares.std() / math.sqrt(COUNT))
+
+
+@pytest.mark.parametrize("z", [0.0, 3.0, -4.0])
+def test_numbers_are_distributed_as_a_sum_of_gammas(z):
+    plain = by_gammas(z, np.random.default_rng(3))
+    assert stats.ks_2samp(drawn(z), plain).pvalue > 1e-3
+
+
+def test_very_large_arguments_give_numbers():
+    for z in (700.0, 1e4, 1e300):
+        numbers = drawn(z)
+        assert np.isfinite(numbers).all()
+        assert (numbers > 0).all()
+
+
+def votes_for_the_first(rewards: list[float], link: str, m: float, *, seeds: int) -> float:
+    """How often (1,) is preferred to (0,): how likely theta > 0 is, of one feature."""
+    share = 0.0
+    for seed in range(seeds):
+        agent = db.Agent(db.policy("PG-TS", dim=1, link=link, m=m), seed=seed)
+        for reward in rewards:
+            agent.update(agent.decide([[1.0]]), reward)
+        decision = agent.decide([[1.0], [0.0]])
+        share += decision.propensity if decision.index == 0 else 1 - decision.propensity
+    return share / seeds
+
+
+@pytest.mark.parametrize(
+    ("rewards", "link", "m"), [([1.0, 0.0, 1.0], "logistic", 1.0), ([3.0, 2.0], "binomial", 4.0)]
+)
+def test_few_rewards_give_the_posterior_by_its_definition(rewards, link, m):
+    seeds = 400
+    theta = np.linspace(-15, 15, 30_001)
+    logs = sum(x * theta - m * np.logaddexp(0, theta) for x in rewards) - theta**2 / 2
+    expected = special.softmax(logs)[theta > 0].sum()
+    found = votes_for_the_first(rewards, link, m, seeds=seeds)
+    assert found == pytest.approx(expected, abs=4 * math.sqrt(0.25 / (8 * seeds)))

@@ -5,10 +5,9 @@ import pytest
 
 import driftbandits as db
 from driftbandits import experiments
+from driftbandits.checks import SpecError
 from driftbandits.environments.shop import CATEGORIES, COUNTRIES
-from driftbandits.errors import SpecError
-from driftbandits.experiments import spec
-from driftbandits.simulation import draw_trace, player_seed
+from driftbandits.experiments import draw_trace, player_seed
 
 SHOP = db.environment("shop", horizon=300, lifetime=60)
 
@@ -66,7 +65,7 @@ def test_taste_changes_half_way():
 def test_an_agent_with_features_plays_the_tables(trace):
     features = db.Features.guess(trace.contexts, [row for offer in trace.offers for row in offer])
     policy = db.policy("auto", features=features)
-    result = db.simulate({"auto": lambda seed: db.Agent(policy, seed=seed)}, SHOP, runs=1)
+    result = db.simulate({"auto": policy}, SHOP, runs=1)
     agent = db.Agent(policy, seed=player_seed(0, 0))
     for t in range(trace.horizon):
         choice = agent.decide(context=trace.contexts[t], arms=trace.offers[t])
@@ -74,13 +73,11 @@ def test_an_agent_with_features_plays_the_tables(trace):
         agent.update(choice, trace.rewards[t, choice.index])
 
 
-def test_features_need_tables_and_an_agent(trace):
+def test_features_need_tables(trace):
     policy = db.policy("auto", features=db.Features(context={"age": "number"}, extra="ignore"))
-    with pytest.raises(ValueError, match=r"with features is played by an agent: give a factory"):
-        db.simulate({"auto": policy}, SHOP, runs=1)
     world = db.environment("abrupt2d", horizon=10)
     with pytest.raises(ValueError, match=r"traces have contexts and offers"):
-        db.simulate({"auto": lambda seed: db.Agent(policy, seed=seed)}, world, runs=1)
+        db.simulate({"auto": policy}, world, runs=1)
     with pytest.raises(ValueError, match=r"contexts and offers must be given together"):
         db.Trace(actions=trace.actions, rewards=trace.rewards, contexts=trace.contexts)
     with pytest.raises(ValueError, match=r"one for each of 300 rounds, with 8 arms"):
@@ -108,12 +105,12 @@ SPEC = {
 
 
 def test_an_experiment_may_guess_or_give_features(tmp_path):
-    (experiment,) = spec.experiments_of(SPEC)
+    (experiment,) = experiments.experiments_of(SPEC)
     guessed = experiment.spec["policies"][0]["features"]
     assert guessed["context"]["hour"] == "cycle:24"
     assert guessed["arm"]["price"] == "log"
     assert ["category", "country"] in guessed["cross"]
-    (again,) = spec.experiments_of(SPEC)
+    (again,) = experiments.experiments_of(SPEC)
     assert again.spec["hash"] == experiment.spec["hash"]
     experiments.run_experiment(experiment, out=tmp_path)
     runs = experiments.load(tmp_path / "small-shop").runs
@@ -122,4 +119,4 @@ def test_an_experiment_may_guess_or_give_features(tmp_path):
 
 def test_an_experiment_refuses_features_without_tables():
     with pytest.raises(SpecError, match=r"policies\[1\]\.features need a world of tables"):
-        spec.experiments_of({**SPEC, "environment": {"name": "abrupt2d"}})
+        experiments.experiments_of({**SPEC, "environment": {"name": "abrupt2d"}})

@@ -11,7 +11,7 @@ import pytest
 import driftbandits as db
 import kinds
 from driftbandits.environments import Logged
-from driftbandits.simulation import Restarted, draw_trace, play, player_seed
+from driftbandits.experiments import Restarted, draw_trace, play, player_seed
 
 EVERYTHING = ("regret", "chosen", "theta_hat", "intervals", "detections")
 
@@ -206,6 +206,42 @@ def test_what_is_not_recorded_is_not_kept() -> None:
 def test_a_python_policy_need_not_be_recorded() -> None:
     result = db.simulate({"last": AlwaysTheLast}, world(), runs=1, record=("regret",))
     assert result.regret["last"].shape == (1, 40)
+
+
+def test_a_frame_has_a_row_for_each_policy_run_and_round() -> None:
+    result = db.simulate({"a": POLICY, "b": AlwaysTheLast}, world(), runs=3)
+    frame = result.to_frame()
+    assert frame.columns == ["policy", "run", "round", "regret", "chosen"]
+    assert frame.height == 2 * 3 * 40
+    (row,) = frame.filter(policy="b", run=2, round=40).to_dicts()
+    assert (row["regret"], row["chosen"]) == (result.regret["b"][2, -1], 5)
+    (last,) = result.to_frame(summary=True).filter(policy="a", round=40).to_dicts()
+    final = result.regret["a"][:, -1]
+    assert last["mean"] == pytest.approx(final.mean())
+    assert last["se"] == pytest.approx(final.std(ddof=1) / math.sqrt(3))
+    assert [last["q05"], last["q95"]] == pytest.approx(np.quantile(final, [0.05, 0.95]))
+
+
+def test_a_frame_needs_something_that_was_recorded() -> None:
+    result = db.simulate({"a": POLICY}, world(), runs=1, record=("chosen",))
+    assert result.to_frame().columns == ["policy", "run", "round", "chosen"]
+    for ask in (result.plot, lambda: result.to_frame(summary=True)):
+        with pytest.raises(ValueError, match="record must hold 'regret'"):
+            ask()
+
+
+def test_a_plot_has_a_curve_and_a_band_for_each_policy() -> None:
+    from matplotlib.figure import Figure
+
+    result = db.simulate({"a": POLICY, "last": AlwaysTheLast}, world(), runs=3)
+    axes = result.plot(Figure().subplots())
+    most = max(result.regret, key=lambda label: result.regret[label][:, -1].mean())
+    assert axes.get_legend_handles_labels()[1][0] == most
+    (first, _), (band, _) = axes.lines, axes.collections
+    np.testing.assert_allclose(first.get_ydata(), result.regret[most].mean(axis=0))
+    assert band.get_paths()[0].vertices[:, 1].max() == pytest.approx(
+        np.quantile(result.regret[most][:, -1], 0.95)
+    )
 
 
 def test_regret_is_realised_where_nobody_knows_the_means() -> None:

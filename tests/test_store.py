@@ -17,6 +17,7 @@ from driftbandits.store import (
     sqlite,
 )
 from driftbandits.store.records import Decided, packed, unpacked
+from torture.disk import Disk
 
 NOTHING_MOVES = apsw.SQLITE_CHECKPOINT_NOOP
 
@@ -174,11 +175,11 @@ def test_a_folder_that_cannot_be_written(tmp_path):
         store.open(f"sqlite:///{tmp_path}/file/log.db")
 
 
-def test_a_writer_that_pauses_loses_its_lease(postgres_server):
+def test_a_writer_that_pauses_is_cut_off(postgres_server):
     """The server ends its transaction; what it then commits is refused, and it can start anew."""
     url = postgres_server.new_database()
-    with postgres.PostgresStore(url, lease_ms=100) as paused, store.open(url) as other:
-        store_checks.fill(paused)
+    with store.open(url) as paused, store.open(url) as other:
+        store_checks.fill(other)
         with pytest.raises(StoreUnavailable):
             pause_in_a_transaction(paused, other)
         assert store_checks.fill(paused, first=8).seq == 9
@@ -187,8 +188,8 @@ def test_a_writer_that_pauses_loses_its_lease(postgres_server):
 def pause_in_a_transaction(paused, other):
     with paused.write() as session:
         session.lock(["news"])
-        time.sleep(0.6)
-        assert store_checks.fill(other, first=5).seq == 6
+        session.run("SET LOCAL idle_in_transaction_session_timeout = 1")
+        assert store_checks.fill(other, first=5).seq == 6  # waits until the server has ended it
         session.append("news", [NewEvent("decision", "e5", 1, b"")])
 
 
@@ -223,6 +224,33 @@ def test_a_plan_that_was_made_for_a_short_log_reads_a_long_one_by_its_index(post
         with log.write() as session:
             session.run("SELECT pg_stat_force_next_flush()")
         assert rows_read() - before < 2000
+
+
+def test_room_on_a_full_disk_goes_into_the_database_first(tmp_path):
+    """And not into the write-ahead log, which would take all of it and stay."""
+    disk = Disk("small")
+    ahead = tmp_path / "log.db-wal"
+    with store.open(f"sqlite:///{tmp_path}/log.db", vfs="small") as log:
+        disk.room, first = 3_000_000, 1
+
+        def fill_it(first):
+            for number in range(first, 10_000):
+                with log.write() as session:
+                    session.create("news")
+                    session.lock(["news"])
+                    session.append("news", [NewEvent("decision", f"e{number}", 1, bytes(20_000))])
+            raise AssertionError("the disk was never full")
+
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable):
+                fill_it(first)
+            with log.read() as session:
+                assert session.head("news").seq >= first
+                first = session.head("news").seq + 1
+            disk.room += 4_000_000
+            store_checks.fill(log, count=1, first=first)
+            first += 1
+            assert ahead.stat().st_size < 1_000_000
 
 
 def test_postgres_that_is_not_there():

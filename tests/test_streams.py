@@ -5,19 +5,14 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 from sklearn.linear_model import LogisticRegression
 
 import driftbandits as db
-import report_results
 from driftbandits import experiments
-from driftbandits.environments import Trace
-from driftbandits.environments.streams import FARTHEST, standardised_so_far
-from driftbandits.experiments.spec import experiments_of
-from driftbandits.report import write_report
-from driftbandits.simulation import Informed, draw_trace, play
-from test_report import read
+from driftbandits.environments import Trace, standardised_so_far
+from driftbandits.environments.datasets import FARTHEST
+from driftbandits.experiments import Informed, draw_trace, experiments_of, play
 
 SHAPES = {"phishing": (1250, 9, 2), "segment": (2310, 18, 7), "digits": (1797, 64, 10)}
 FLIGHT = "month,arr_delay,dep_delay,carrier,origin,distance,hour,minute,time_hour"
@@ -173,35 +168,3 @@ def test_players_stand_in_the_spec():
     facts = small().spec["policies"]
     assert [line["name"] for line in facts] == ["LinUCB", "informed majority"]
     assert facts[0]["arms"] == "separate"
-
-
-# -- the report ------------------------------------------------------------------------------------
-
-
-def test_worlds_of_a_sweep_stand_side_by_side_in_the_report(tmp_path):
-    sweep = [
-        {"name": "one", "environment": {"source": "phishing"}},
-        {"name": "two", "environment": {"source": "phishing", "scaling": "raw"}},
-    ]
-    players = [{"name": "informed majority"}, {"name": "informed logistic"}]
-    stream = {"name": "stream", "horizon": 100, "shuffle": True}
-    report_results.run(tmp_path, "real", stream, players, sweep=sweep, runs=2)
-    arms = [{"name": "a", "environment": {"arms": 2}}, {"name": "b", "environment": {"arms": 3}}]
-    fixed = {"name": "stationary", "horizon": 50, "one_hot": True}
-    report_results.run(tmp_path, "fixed", fixed, ["random"], sweep=arms, runs=2)
-    outline = read(write_report(tmp_path))
-    heading, *rows = outline.tables["table-streams-worlds"]
-    assert [cell.strip() for cell in heading] == [
-        "policy",
-        "phishing",
-        "phishing raw",
-        "µs a round",
-    ]
-    assert [row[0] for row in rows] == ["informed majority", "informed logistic"]
-    runs = pl.read_parquet(tmp_path / "real-one" / "runs-*.parquet")
-    mine = runs.filter(pl.col("policy") == "informed logistic")["total_reward"] / 100
-    assert float(rows[1][1].split()[0]) == pytest.approx(mine.mean(), abs=0.01)
-    heading, *rows = outline.tables["table-fixed-worlds"]
-    assert [cell.strip() for cell in heading[:3]] == ["policy", "a", "b"]
-    assert outline.faults == []
-    assert "Further experiments" not in outline.text

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import driftbandits as db
-from driftbandits import links, theory
+from driftbandits.core import links, theory
 
 LOGISTIC_K = 0.25
 LOGISTIC_C = math.exp(-1) / (1 + math.exp(-1)) ** 2  # slope at L S = 1
@@ -105,12 +105,6 @@ def test_the_tuned_window_is_the_least_whole_number_that_the_rule_allows(dim, ho
     assert (1 - gamma) ** 3 * (dim * horizon) ** 2 == pytest.approx(known**2, rel=1e-6)
 
 
-@pytest.mark.parametrize("root", [2, 3, 10, 17, 64, 100])
-def test_a_power_that_comes_out_whole_is_not_rounded_up(root):
-    assert theory.tuned_window(dim=1, horizon=root**3) == root**2
-    assert theory.tuned_window(dim=2, horizon=4 * root**3, changes=8) == root**2
-
-
 def test_without_changes_nothing_is_forgotten():
     assert theory.tuned_window(dim=3, horizon=500, changes=0) == 500
     assert theory.tuned_discount(dim=3, horizon=500, changes=0) == 1 - 1 / 500
@@ -148,31 +142,6 @@ def test_the_rules_for_drift_are_their_formulas():
     assert theory.self_concordant_penalty(dim=3, horizon=900) == pytest.approx(3 * math.log(900))
 
 
-@pytest.mark.parametrize("root", [2, 3, 10, 17])
-def test_a_restart_period_is_a_power_rounded_down(root):
-    assert theory.restart_period(dim=1, horizon=root**3, path_length=1.0) == root**2
-    assert theory.restart_period(dim=1, horizon=root**3, path_length=1.001) == root**2 - 1
-    assert theory.restart_period(dim=1, horizon=root**3, path_length=0.0) == root**3
-    assert theory.restart_period(dim=2, horizon=root**3, path_length=1e-3) == root**3
-    assert theory.restart_period(dim=1, horizon=root**3, path_length=1e9) == 1
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: theory.drift_discount(dim=1, horizon=9, path_length=9.0), "path_length must be"),
-        (lambda: theory.drift_discount(dim=1, horizon=9, path_length=-1.0), "path_length must be"),
-        (lambda: theory.drift_discount(dim=1, horizon=1, path_length=0.5), "horizon must be at"),
-        (lambda: theory.drift_discount(dim=0, horizon=9, path_length=0.5), "dim must be"),
-        (lambda: theory.restart_period(dim=1, horizon=9, path_length=math.nan), "path_length must"),
-        (lambda: theory.self_concordant_penalty(dim=1, horizon=1), "horizon must be at least 2"),
-    ],
-)
-def test_a_rule_for_drift_refuses_what_it_cannot_tune(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
 def test_the_policies_are_tuned_in_the_dimension_of_the_model():
     """The intercept counts: d = dim + 1."""
     window = db.policy("SW-GLUCB", dim=2, horizon=T, changes=CHANGES, intercept=True).window
@@ -184,10 +153,6 @@ def test_the_policies_are_tuned_in_the_dimension_of_the_model():
 @given(gamma=discounts)
 def test_the_forgetting_time_is_its_formula(gamma):
     assert theory.forgetting_time(gamma) == pytest.approx(plain_forgetting_time(gamma), rel=1e-12)
-
-
-def test_the_papers_forgetting_time_is_longer_than_a_segment():
-    assert theory.forgetting_time(GAMMA) == pytest.approx(1393, abs=1)
 
 
 @pytest.mark.parametrize("gamma", [0.0, 1.0, -0.5, 1.5, math.nan])
@@ -232,20 +197,6 @@ def test_the_discounted_radius_is_the_papers(p, t, gamma):
 def test_the_stationary_radius_needs_no_union_bound(p, t):
     rho = theory.radius(theory.confidence_of(p), float(t))
     assert rho == pytest.approx(plain_rho_stationary(p, t), rel=1e-12)
-
-
-@given(gamma=discounts, t=st.integers(0, 60))
-def test_the_discounted_count_is_a_sum_of_squared_weights(gamma, t):
-    plain = math.fsum(gamma ** (2 * s) for s in range(t))
-    assert theory.discounted_count(gamma, float(t)) == pytest.approx(plain, rel=1e-11)
-
-
-@given(p=problems, gamma=discounts)
-def test_a_shorter_lag_makes_the_bias_larger_by_one_discount_a_round(p, gamma):
-    """The conservative exponent of T(gamma) is D - 1."""
-    paper = theory.discount_bias(p, gamma)
-    careful = theory.discount_bias(p, gamma, lag=plain_forgetting_time(gamma) - 1)
-    assert careful == pytest.approx(paper / gamma, rel=1e-9)
 
 
 SETTINGS = {
@@ -440,19 +391,6 @@ def test_the_rounds_covered_by_discounting_are_the_set_of_the_definition(path, g
     D = plain_forgetting_time(gamma)
     literal = [all(value[s] == value[t] for s in value if t - D < s <= t) for t in value]
     np.testing.assert_array_equal(theory.covered_by_discount(path, gamma=gamma), literal)
-
-
-def test_a_change_in_any_coordinate_is_a_change():
-    path = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.5], [1.0, 0.5], [1.0, 0.5]])
-    np.testing.assert_array_equal(
-        theory.covered_by_window(path, tau=1), [True, True, False, True, True]
-    )
-
-
-@pytest.mark.parametrize("path", [np.full((3, 2), math.nan), np.zeros((2, 2, 2))])
-def test_a_path_that_is_not_a_finite_table_is_refused(path):
-    with pytest.raises(ValueError, match=re.escape("theta must be a finite (T, d) array")):
-        theory.covered_by_window(path, tau=1)
 
 
 def small_world(horizon, change, seed):

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import driftbandits as db
-from driftbandits import experiments, workers
-from driftbandits.errors import RunFailed
-from driftbandits.experiments import run_experiment
-from driftbandits.workers import LocalWorkers, blocks_of, local_workers, run_blocks
+from driftbandits import experiments
+from driftbandits.checks import RunFailed
+from driftbandits.experiments import run_experiment, workers
+from driftbandits.experiments.workers import LocalWorkers, blocks_of, local_workers, run_blocks
 from experiment_checks import LONG, assert_same_results, small, start
 
 RUNS = 12
@@ -173,7 +173,7 @@ def test_a_script_that_its_workers_cannot_read_is_told_so(tmp_path: Path) -> Non
         encoding="utf-8",
     )
     _, err = start(script).communicate(timeout=120)
-    assert err.splitlines()[-1].startswith("driftbandits.errors.RunFailed: workers could not be")
+    assert err.splitlines()[-1].startswith("driftbandits.checks.RunFailed: workers could not be")
     assert err.count("Traceback") <= 3, "each worker once, and the program"
 
 

@@ -27,7 +27,7 @@ from coba.learners import LinTSLearner, LinUCBLearner
 
 import driftbandits as db
 from driftbandits.environments import abrupt2d
-from driftbandits.simulation import draw_trace, play, player_seed
+from driftbandits.experiments import draw_trace, play, player_seed
 
 DISCOUNT, WINDOW, HORIZON = 0.996, 252, 6000
 

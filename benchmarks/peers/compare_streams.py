@@ -13,54 +13,32 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import bayesianbandits as bb
 import numpy as np
-import vowpalwabbit
 from coba.learners import LinTSLearner, LinUCBLearner
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from streams import correct_and_time, line_of, stream_experiments
+from vowpal import VowpalWabbit
 
 import driftbandits as db
-from driftbandits.simulation import draw_trace
+from driftbandits.experiments import draw_trace
 
 OURS = ("auto", "LinUCB x0.03", "informed majority", "informed logistic")
 VW = {
-    "epsilon .05": "--epsilon 0.05",
-    "squarecb": "--squarecb",
-    "regcbopt": "--regcbopt",
-    "regcbopt .01": "--regcbopt --mellowness 0.01",
+    label: f"--cb_min_cost 0 --cb_max_cost 1 {options}"
+    for label, options in {
+        "epsilon .05": "--epsilon 0.05",
+        "squarecb": "--squarecb",
+        "regcbopt": "--regcbopt",
+        "regcbopt .01": "--regcbopt --mellowness 0.01",
+    }.items()
 }
-
-
-class VowpalWabbit:
-    """One multiline example a round: the context in the namespace of its arm."""
-
-    def __init__(self, options: str, seed: int) -> None:
-        self.vw = vowpalwabbit.Workspace(
-            f"--cb_explore_adf --quiet --cb_min_cost 0 --cb_max_cost 1 {options}"
-        )
-        self.rng = np.random.default_rng(seed)
-        self.pending: tuple[list[str], float] = ([], 1.0)
-
-    def decide(self, context: np.ndarray, arms: int) -> int:
-        words = " ".join(f"f{j}:{x:.7g}" for j, x in enumerate(context.tolist()) if x)
-        lines = [f"|a{k} c {words}" for k in range(arms)]
-        shares = np.array(self.vw.predict(lines))
-        index = int(np.searchsorted(np.cumsum(shares), self.rng.random() * shares.sum()))
-        index = min(index, arms - 1)
-        self.pending = (lines, float(shares[index]))
-        return index
-
-    def update(self, index: int, reward: float) -> None:
-        lines, share = self.pending
-        lines[index] = f"0:{1.0 - reward:g}:{share:.9g} {lines[index]}"
-        self.vw.learn(lines)
 
 
 class Coba:
@@ -70,9 +48,9 @@ class Coba:
         self.learner = learner
         self.pending: tuple[Any, Any, float] = (None, None, 1.0)
 
-    def decide(self, context: np.ndarray, arms: int) -> int:
+    def decide(self, context: np.ndarray, arms: Sequence[int]) -> int:
         row = context.tolist()
-        offered = [tuple(float(j == k) for j in range(arms)) for k in range(arms)]
+        offered = [tuple(float(j == k) for j in arms) for k in arms]
         action, share = self.learner.predict(row, offered)[:2]
         self.pending = (row, action, share)
         return offered.index(action)
@@ -90,7 +68,7 @@ class BayesianBandits:
         self.agent = bb.ContextualAgent(made, policy, random_seed=seed)
         self.context = np.empty((1, 0))
 
-    def decide(self, context: np.ndarray, arms: int) -> int:
+    def decide(self, context: np.ndarray, arms: Sequence[int]) -> int:
         self.context = np.append(context, 1.0)[None]
         return self.agent.pull(self.context)[0]
 
@@ -123,7 +101,7 @@ def played(player: Any, trace: db.Trace) -> tuple[float, float]:
     earned = 0.0
     before = time.perf_counter()
     for context, rewards in zip(trace.actions[:, 0], trace.rewards, strict=True):
-        index = player.decide(context, trace.arms)
+        index = player.decide(context, range(trace.arms))
         player.update(index, float(rewards[index]))
         earned += rewards[index]
     return earned / trace.horizon, (time.perf_counter() - before) / trace.horizon

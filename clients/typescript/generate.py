@@ -122,10 +122,10 @@ def _object(schema: dict[str, Any], indent: str) -> str:
 
 def current() -> str:
     """The module for the service as it is."""
-    from driftbandits.service.handlers import ROUTES
     from driftbandits.service.openapi import document
+    from driftbandits.service.routes import OPERATIONS
 
-    return source(json.loads(json.dumps(document(ROUTES.operations))))
+    return source(json.loads(json.dumps(document(OPERATIONS))))
 
 
 if __name__ == "__main__":

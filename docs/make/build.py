@@ -16,11 +16,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from navigation import ROOT_PAGES, navigation
+from navigation import ROOT_PAGES, SECTIONS, navigation
 from parts import with_parts
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+WRITTEN = ("Start", "Use", "Serve", "Science")
+"""The groups of pages that people write."""
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 _FENCE = re.compile(r"^(```.*?^```[ ]*$)", re.DOTALL | re.MULTILINE)
 _FROM_DISK = """
@@ -206,6 +208,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "site")
     out = parser.parse_args().out
     build(out)
+    written = [page for title in WRITTEN for page in SECTIONS[title]]
+    words = sum(len((DOCS / page).read_text(encoding="utf-8").split()) for page in written)
+    print(f"{len(written)} pages with {words:,} words, tables included")
     print(out / "index.html")
 
 

@@ -1,6 +1,6 @@
 """In which order the site shows the pages of docs/.
 
-A page that nobody has listed here appears by itself, at the end of the how-to pages.
+A page that nobody has listed here appears by itself, at the end of the group "Use".
 """
 
 from __future__ import annotations
@@ -11,65 +11,63 @@ ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.m
 """Pages that stand at the top of the repository, and what they are called on the site."""
 
 TITLES = {
-    "features.md": "Features and scales",
-    "rewards.md": "Rewards",
-    "which-policy.md": "Choosing a policy",
-    "effects-and-lengths.md": "S and L: effects and lengths",
-    "warm-start.md": "Warm start from an old log",
+    "index.md": "Installation and first steps",
+    "which-policy.md": "Which policy?",
+    "features.md": "Features",
+    "delays.md": "Late rewards, old logs, lists",
+    "separate-arms.md": "Separate arms",
+    "explain.md": "Explaining a decision",
     "comparing.md": "Comparing with your rule",
-    "evaluation.md": "Judging another policy from a log",
-    "guardrails.md": "Guardrails",
-    "ranked-lists.md": "Ranked lists",
-    "seasons.md": "Seasons and time of day",
-    "separate-arms.md": "Arms with models of their own",
-    "fixed-arms.md": "Arms without features",
-    "debugging.md": "Debugging one decision",
+    "evaluation.md": "Evaluating a log",
+    "moving.md": "Moving from another library",
     "service.md": "Running the service",
     "changing.md": "Changing a configuration",
-    "calls.md": "The same calls in five languages",
+    "calls.md": "Calls in five languages",
     "deploying.md": "Deploying",
-    "scaling.md": "Many processes and machines",
-    "personalizer.md": "Moving from Personalizer",
-    "moving.md": "Moving from other libraries",
-    "language-models.md": "Choosing between language models",
-    "extending.md": "Your own policy, world or reward",
+    "scaling.md": "Scaling",
+    "reliability.md": "What the service promises",
+    "paper.md": "The paper, equation by equation",
+    "speed.md": "Exactness and speed",
+    "results.md": "Benchmark results",
     "cluster.md": "Experiments on a cluster",
+    "extending.md": "Extending",
     "api.md": "Python",
     "client.md": "Python client",
-    "paper.md": "The paper and its map",
     "policies.md": "Every policy",
-    "speed.md": "The estimator and its speed",
-    "reliability.md": "What the service promises",
 }
 """Short titles for the list of pages; the others are called by their headings."""
 
 SECTIONS: dict[str, list[str]] = {
-    "Start": ["index.md"],
-    "Tutorial": ["tutorial.md"],
-    "How-to": [
+    "Start": ["index.md", "tutorial.md", "which-policy.md", "examples.md"],
+    "Use": [
         "features.md",
         "rewards.md",
-        "which-policy.md",
-        "effects-and-lengths.md",
-        "warm-start.md",
-        "comparing.md",
-        "evaluation.md",
-        "guardrails.md",
-        "ranked-lists.md",
-        "seasons.md",
+        "delays.md",
         "separate-arms.md",
-        "fixed-arms.md",
-        "debugging.md",
+        "explain.md",
+        "evaluation.md",
+        "comparing.md",
+        "guardrails.md",
+        "moving.md",
+    ],
+    "Serve": [
         "service.md",
-        "changing.md",
         "calls.md",
         "deploying.md",
+        "changing.md",
         "scaling.md",
-        "personalizer.md",
-        "moving.md",
-        "language-models.md",
-        "extending.md",
+        "reliability.md",
+    ],
+    "Science": [
+        "paper.md",
+        "auto.md",
+        "speed.md",
+        "report.md",
         "cluster.md",
+        "results.md",
+        "extending.md",
+        "negative-results.md",
+        "decisions.md",
     ],
     "Reference": [
         "api.md",
@@ -77,20 +75,9 @@ SECTIONS: dict[str, list[str]] = {
         "command-line.md",
         "http.md",
         "configuration.md",
+        "policies.md",
         "formats.md",
         "metrics.md",
-        "examples.md",
-    ],
-    "Science": [
-        "paper.md",
-        "policies.md",
-        "auto.md",
-        "streams.md",
-        "speed.md",
-        "reliability.md",
-        "report.md",
-        "negative-results.md",
-        "decisions.md",
     ],
     "Project": ["changelog.md", "contributing.md"],
 }
@@ -105,7 +92,7 @@ def navigation(pages: Iterable[str]) -> list[dict[str, object]]:
     made: list[dict[str, object]] = []
     for title, section in SECTIONS.items():
         own: list[object] = [_titled(page) for page in section if page in there]
-        if title == "How-to":
+        if title == "Use":
             own += map(_titled, new)
         if title == "Science" and decisions:
             own.append({"All decisions": decisions})

@@ -31,7 +31,6 @@ command = [sys.executable, "-m", "driftbandits", "serve", "--no-auth", "--port",
 service = subprocess.Popen([*command, "--store", store], stdout=subprocess.PIPE, text=True)
 address = re.search(r"http://\\S+", service.stdout.readline())[0]
 """
-_MARKED = re.compile(r"^<!-- figures: .*?<!-- end figures -->\n", re.DOTALL | re.MULTILINE)
 _PICTURE = re.compile(r"^!\[[^\]]*\]\((figures/[^)]+)\)\n", re.MULTILINE)
 
 
@@ -41,7 +40,7 @@ def notebook(text: str) -> Any:
     made.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     # links lead to the pages, seen from examples/
     text = re.sub(r"\]\(([a-z-]+\.md[^)]*)\)", r"](../docs/\1)", text)
-    pieces = _PROGRAM.split(_MARKED.sub("", _PICTURE.sub("", text)))
+    pieces = _PROGRAM.split(_PICTURE.sub("", text))
     for place, piece in enumerate(pieces):
         if place % 2 == 0 and piece.strip():
             made.cells.append(nbformat.v4.new_markdown_cell(piece.strip()))

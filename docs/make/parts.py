@@ -10,27 +10,19 @@ from typing import Any
 import click
 
 ROOT = Path(__file__).resolve().parents[2]
-_FIGURES = re.compile(
-    r"^<!-- figures: [^\n]+? commit=(?P<commit>\S+) -->\n(?P<lines>.*?)^<!-- end figures -->$",
-    re.DOTALL | re.MULTILINE,
-)
+_FIGURES = re.compile(r"^<!-- (?:figures: [^\n]*|end figures) -->\n", re.MULTILINE)
 _MARK = re.compile(r"^<!-- made of the code: ([a-z-]+) -->$", re.MULTILINE)
 
 
 def with_parts(text: str, *, page: str) -> str:
-    """The text of a page, with what its marks ask for below them."""
+    """The text of a page, with what its marks ask for in their place."""
 
     def put_in(match: re.Match[str]) -> str:
         if match[1] not in PARTS:
             raise SystemExit(f"{page}: there is no part {match[1]!r}; there are {sorted(PARTS)}")
         return "\n".join(PARTS[match[1]]())
 
-    return _FIGURES.sub(_dated, _MARK.sub(put_in, text))
-
-
-def _dated(match: re.Match[str]) -> str:
-    """A marked place of benchmarks/figures.py, with the commit that it is of in words."""
-    return f"{match['lines']}\n<small>Measured with commit {match['commit']}.</small>\n"
+    return _FIGURES.sub("", _MARK.sub(put_in, text))
 
 
 def _row(*cells: object) -> str:
@@ -68,11 +60,11 @@ def _commands(command: click.Command, name: str, *, level: int) -> Iterator[str]
 
 def http() -> Iterator[str]:
     """Every operation and every body, from the OpenAPI document."""
-    from driftbandits.service.app import ROUTES
     from driftbandits.service.openapi import document
+    from driftbandits.service.routes import OPERATIONS
 
-    described = document(ROUTES.operations)
-    roles = {operation.id: operation.role for operation in ROUTES.operations}
+    described = document(OPERATIONS)
+    roles = {operation.id: operation.role for operation in OPERATIONS}
     yield from ("## Requests", "")
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
@@ -164,7 +156,7 @@ USED, IGNORED, REFUSED, NEEDED = "●", "", "✕", "◆"
 
 def configuration() -> Iterator[str]:
     """Policies by arguments."""
-    from driftbandits.policies import ROWS, USED_BY, takes, uses
+    from driftbandits.policies import LIMITED, ROWS, takes, uses
 
     def cell(name: str, argument: str) -> str:
         if not takes(name, argument):
@@ -173,8 +165,8 @@ def configuration() -> Iterator[str]:
             return NEEDED
         return USED if uses(name, argument) else IGNORED
 
-    rows = (_row(f"`{name}`", *(cell(name, each) for each in USED_BY)) for name in ROWS)
-    yield from _table(("policy", *(f"`{argument}`" for argument in USED_BY)), rows)
+    rows = (_row(f"`{name}`", *(cell(name, each) for each in LIMITED)) for name in ROWS)
+    yield from _table(("policy", *(f"`{argument}`" for argument in LIMITED)), rows)
 
 
 def _needed(name: str) -> tuple[str, ...]:
@@ -193,24 +185,20 @@ _NOT_NEEDED = ("changes", "path_length")  # "if known"
 
 
 def arguments() -> Iterator[str]:
-    """The arguments of `driftbandits.policy` with their defaults, as its docstring has them."""
-    import inspect
+    """The arguments of `driftbandits.policy`, those of the theory apart."""
+    from driftbandits.policies import ARGUMENTS, PRODUCT, THEORY
 
-    import driftbandits as db
-
-    signature = inspect.signature(db.policy)
-    rows = (
-        _row(f"`{name}`", "must be given" if _must(one) else f"`{one.default!r}`")
-        for name, one in signature.parameters.items()
-    )
-    yield from _table(("argument", "unless given"), rows)
-    text = inspect.cleandoc(db.policy.__doc__ or "")
-    block = text[text.index("dim  ") :].partition("\n\n")[0]
-    yield from ("```text", block, "```", "")
-
-
-def _must(parameter: Any) -> bool:
-    return parameter.default is parameter.empty
+    for title, group in (
+        ("What an application needs", PRODUCT),
+        ("What the theory asks for", THEORY),
+    ):
+        rows = (
+            _row(f"`{name}`", "" if one.default is None else f"`{one.default!r}`", one.says)
+            for name, one in ARGUMENTS.items()
+            if one.group == group
+        )
+        yield from ("", f"### {title}")
+        yield from _table(("argument", "unless given", "what it is"), rows)
 
 
 def metrics() -> Iterator[str]:
@@ -235,14 +223,10 @@ def metrics() -> Iterator[str]:
 
 
 def decisions() -> Iterator[str]:
-    """Every decision record by its number, title and status."""
-    rows = []
+    """List the decision records by their titles."""
     for path in sorted((ROOT / "docs" / "decisions").glob("*.md")):
-        title, status, *_ = path.read_text(encoding="utf-8").split("\n\n")
-        number, _, words = title.removeprefix("# ").partition(": ")
-        status = status.removeprefix("Status: ").replace("\n", " ")
-        rows.append(_row(f"[{number}](decisions/{path.name})", words, status))
-    yield from _table(("number", "decision", "status"), iter(rows))
+        title = path.read_text().partition("\n")[0].removeprefix("# ")
+        yield f"- [{title}](decisions/{path.name})"
 
 
 def examples() -> Iterator[str]:

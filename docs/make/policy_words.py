@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from driftbandits.estimator.model import DISCOUNT, EVERYTHING, POOL, SINCE_RESTART, WINDOW
+from driftbandits.core.estimator.model import BELIEF, DISCOUNT, EVERYTHING, SINCE_RESTART, WINDOW
 from driftbandits.policies import ALIASES, ROWS
 from driftbandits.policies.catalogue import Row
 from driftbandits.policies.scoring import (
@@ -24,7 +24,7 @@ _WEIGHTS = {
     DISCOUNT: "w_s = `discount`^(t-1-s)",
     EVERYTHING: "w_s = 1",
     SINCE_RESTART: "w_s = 1 since the last detected change, 0 before",
-    POOL: "several memories at once",
+    BELIEF: "by the probability that what was true in round s is true now",
     None: "w_s by `window` or `discount`, or 1",
 }
 _SCORES = {
@@ -50,7 +50,6 @@ _ADAPTATIONS = {
     "change is forgotten.",
     "bandit over windows": "A second bandit draws a window for each block of rounds.",
     "judged models": "Several models live at once; those that predict badly are discarded.",
-    "pool of memories": "Models with several discounts are weighed by how they predict.",
     "arm tests": "Each arm has a test of its own rewards, and is forgotten when it fires.",
     "online Newton": "An online learner predicts every reward before it sees it; the estimate is a "
     "regression on these predictions. No row is kept, so the state does not grow.",
@@ -59,8 +58,6 @@ _ADAPTATIONS = {
 }
 _GOOD_FOR = {
     "auto": "the first thing to try: nothing is known of how the world changes, or of its units",
-    "pool": "comparing with the `auto` of release 0.1",
-    "mixture": "slow drift of unknown speed, at low cost; it reports no changes",
     "greedy": "a yardstick: what exploration is worth",
     "random": "a yardstick, and collecting logs that can judge any policy",
     "LogisticUCB": "a world that is known to stay as it is",

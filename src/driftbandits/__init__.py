@@ -6,9 +6,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from driftbandits.agent import Agent, BadSaveFile, Decision, Explanation, UnknownDecision
     from driftbandits.environments import Trace, as_gymnasium, environment, environment_names
+    from driftbandits.experiments import Restarted, Result, simulate
     from driftbandits.features import Features
-    from driftbandits.policies import Detection, Hypothesis, Policy, policy, policy_names
-    from driftbandits.simulation import Restarted, Result, simulate
+    from driftbandits.policies import (
+        Detection,
+        Hypothesis,
+        LimitedColumn,
+        Policy,
+        policy,
+        policy_names,
+    )
 
     __version__: str
 
@@ -16,8 +23,8 @@ _HOMES = {
     "agent": ("Agent", "BadSaveFile", "Decision", "Explanation", "UnknownDecision"),
     "environments": ("Trace", "as_gymnasium", "environment", "environment_names"),
     "features": ("Features",),
-    "policies": ("Detection", "Hypothesis", "Policy", "policy", "policy_names"),
-    "simulation": ("Restarted", "Result", "simulate"),
+    "policies": ("Detection", "Hypothesis", "LimitedColumn", "Policy", "policy", "policy_names"),
+    "experiments": ("Restarted", "Result", "simulate"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -29,6 +36,7 @@ __all__ = [
     "Explanation",
     "Features",
     "Hypothesis",
+    "LimitedColumn",
     "Policy",
     "Restarted",
     "Result",

@@ -1,22 +1,35 @@
-"""What a user gives, checked where it enters.
+"""Arguments, errors, optional packages and files: what every room needs and nothing else.
 
 A refusal is a ValueError that names the argument, what was given and what is allowed. Nothing is
 converted that is not already what it should be: True, 2.0 and "2" are no integers.
+
+numpy is imported where an array is checked: the HTTP client uses this module without it.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any
+from importlib import import_module
+from importlib.util import find_spec
+from numbers import Integral, Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-_DOUBLE = np.dtype(np.float64)
+    Floats = NDArray[np.float64]
+
+PART = ".part"
+"""The ending of the name of a file that is still being written."""
+
 _LONGEST_TEXT = 300
 
 
@@ -27,7 +40,7 @@ def integer(label: str, value: Any, *, least: int, most: int | None = None) -> i
     Traceback (most recent call last):
     ValueError: runs must be an integer of at least 1; got 2.0
     """
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not whole or value < least or (most is not None and value > most):
         limits = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise ValueError(f"{label} must be an integer {limits}; got {value!r}")
@@ -64,7 +77,7 @@ def number(
 
 
 def _float_or_nan(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+    if isinstance(value, bool) or not isinstance(value, Real):
         return math.nan
     try:
         return float(value)
@@ -74,6 +87,8 @@ def _float_or_nan(value: Any) -> float:
 
 def flag(label: str, value: Any) -> bool:
     """`value` as a bool; 0 and 1 are refused."""
+    import numpy as np
+
     if not isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{label} must be true or false; got {value!r}")
     return bool(value)
@@ -91,14 +106,20 @@ def choice(label: str, value: Any, allowed: Iterable[str]) -> str:
 
 
 def perhaps(given: str, allowed: Iterable[str]) -> str:
-    """What may have been meant by a name that is not allowed.
+    """Suggest the allowed name that is nearest to a name that is not allowed.
 
     >>> perhaps("Horizn", ["arms", "horizon"])
     ', perhaps horizon'
     """
+    found = nearest(given, allowed)
+    return f", perhaps {found}" if found else ""
+
+
+def nearest(given: str, allowed: Iterable[str]) -> str | None:
+    """The name that is spelled most nearly like the one given; None where none is near."""
     names = {name.casefold(): name for name in allowed}
-    nearest = get_close_matches(given.casefold(), list(names), n=1)
-    return f", perhaps {names[nearest[0]]}" if nearest else ""
+    found = get_close_matches(given.casefold(), list(names), n=1)
+    return names[found[0]] if found else None
 
 
 def floats(label: str, value: Any) -> Floats:
@@ -106,7 +127,9 @@ def floats(label: str, value: Any) -> Floats:
 
     An array that is one already is given back, not copied.
     """
-    if isinstance(value, np.ndarray) and value.dtype is _DOUBLE and value.flags.carray:
+    import numpy as np
+
+    if isinstance(value, np.ndarray) and value.dtype == np.float64 and value.flags.carray:
         return value
     try:
         array = np.asarray(value)
@@ -125,6 +148,8 @@ def brief(value: Any) -> str:
 
 def array(label: str, value: Any, *, ndim: int, missing: bool = False) -> Floats:
     """`value` as finite `floats`, not empty; `missing` lets NaN through, never infinity."""
+    import numpy as np
+
     values = floats(label, value)
     if values.ndim != ndim or 0 in values.shape:
         raise ValueError(
@@ -138,9 +163,80 @@ def array(label: str, value: Any, *, ndim: int, missing: bool = False) -> Floats
 
 def generator(label: str, value: Any) -> np.random.Generator:
     """`value` as a source of randomness."""
+    import numpy as np
+
     if not isinstance(value, np.random.Generator):
         raise ValueError(
             f"{label} must be a numpy.random.Generator, as numpy.random.default_rng(seed) makes; "
             f"got {type(value).__name__}"
         )
     return value
+
+
+class SpecError(ValueError):
+    """A spec that cannot be run; the message names the key."""
+
+
+class RunFailed(RuntimeError):
+    """Runs that could not be finished."""
+
+
+def load(module: str, need: str, *, extra: str = "all") -> Any:
+    """A module of an optional package; without it, an error that says the need and the cure.
+
+    >>> load("no_such_package", "Dreams need no_such_package", extra="sleep")
+    Traceback (most recent call last):
+    ImportError: Dreams need no_such_package: pip install 'driftbandits[sleep]'
+    """
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ImportError(f"{need}: pip install 'driftbandits[{extra}]'") from None
+
+
+def needed(who: str, *packages: str, extra: str) -> None:
+    """Refuse to go on without these packages, none of which is imported.
+
+    >>> needed("Dreams", "json", "no_such_package", extra="sleep")
+    Traceback (most recent call last):
+    ImportError: Dreams need no_such_package: pip install 'driftbandits[sleep]'
+    """
+    for package in packages:
+        if find_spec(package) is None:
+            raise ImportError(f"{who} need {package}: pip install 'driftbandits[{extra}]'")
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to write, which takes the place of `path` in one step when all of it is on disk.
+
+    Files written one after the other also appear one after the other.
+    """
+    target = Path(path)
+    part = target.with_name(f"{target.name}.{os.getpid()}.{threading.get_ident()}{PART}")
+    try:
+        with part.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+    _sync_folder(target.parent)
+
+
+def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
+    """Replace a file in one step, so that a crash leaves the old one or the new one."""
+    with whole_file(path) as file:
+        file.write(content)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Without this the new name of a file may be lost, or come to disk after a later one's."""
+    if not hasattr(os, "O_DIRECTORY"):  # pragma: no cover - Windows cannot open a folder
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -9,7 +9,7 @@ from reference import Reference
 
 CALM = {"false_alarm_rate": 1e-9}
 """In so few rounds a policy that restarts then does not; others have no use for it."""
-_UNSTEADY = kinds.either(kinds.pooled, kinds.draws_windows, kinds.learns_in_one_pass)
+_UNSTEADY = kinds.either(kinds.believing, kinds.draws_windows, kinds.learns_in_one_pass)
 STEADY = [name for name in db.policy_names() if not _UNSTEADY(name)]
 """Whose memory is not cut into blocks, and is the same in whatever order rewards come."""
 BY_THE_CLOCK = [

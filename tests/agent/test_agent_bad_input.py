@@ -14,117 +14,65 @@ BAD_CALLS = {
     # actions
     "one action, no table": (lambda a: a.decide([0.5, 0.5]), ["actions", "(2,)", "(K, 2)"]),
     "three features": (lambda a: a.decide(np.ones((4, 3))), ["actions", "(4, 3)", "(K, 2)"]),
-    "a cube": (lambda a: a.decide(np.ones((1, 2, 2))), ["actions", "(1, 2, 2)"]),
-    "a number": (lambda a: a.decide(0.5), ["actions", "()", "(K, 2)"]),
-    "None": (lambda a: a.decide(None), ["actions"]),
-    "a ragged list": (lambda a: a.decide([[0.5, 0.5], [0.5]]), ["actions"]),
     "words": (lambda a: a.decide([["up", "down"]]), ["actions", "up"]),
-    "a word": (lambda a: a.decide("up"), ["actions", "up"]),
     "numbers as words": (lambda a: a.decide([["0.5", "0.5"]]), ["actions", "0.5"]),
-    "complex numbers": (lambda a: a.decide([[0.5 + 0.1j, 0.0]]), ["actions"]),
-    "a dictionary": (lambda a: a.decide({"a": [0.5, 0.5]}), ["actions"]),
     "no action": (lambda a: a.decide(np.empty((0, 2))), ["actions", "at least one"]),
-    "an empty list": (lambda a: a.decide([]), ["actions"]),
     "NaN": (lambda a: a.decide([[0.5, 0.5], [nan, 0.0]]), ["actions", "finite", "nan", "row 1"]),
     "infinity": (lambda a: a.decide([[0.5, -inf]]), ["actions", "finite", "inf", "row 0"]),
-    "None inside": (lambda a: a.decide([[0.5, None]]), ["actions"]),
     "too long": (lambda a: a.decide([[0, 0], [3, 4]]), ["actions", "L = 1", "row 1", "5"]),
-    "far too long": (lambda a: a.decide([[0, 0], [1e200, 0]]), ["actions", "L = 1", "1e+200"]),
-    "too long twice": (lambda a: a.decide([[2, 0], [1e200, 0]]), ["actions", "L = 1"]),
     "beyond numbers": (lambda a: a.decide([[10**400, 0]]), ["actions"]),
     # n
     "n of zero": (lambda a: a.decide(np.eye(2), n=0), ["n", "0", "from 1 to 2"]),
     "n above K": (lambda a: a.decide(np.eye(2), n=3), ["n", "3", "from 1 to 2"]),
-    "n a float": (lambda a: a.decide(np.eye(2), n=2.0), ["n", "2.0"]),
     "n a bool": (lambda a: a.decide(np.eye(2), n=True), ["n", "True"]),
-    "n a word": (lambda a: a.decide(np.eye(2), n="2"), ["n", "'2'"]),
     # batches of decisions
     "many, one bad": (lambda a: a.decide_many([np.eye(2), [[nan, 0]]]), ["actions", "nan"]),
-    "many, one long": (lambda a: a.decide_many([np.eye(2), [[3, 4]]]), ["actions", "5"]),
-    "many, one empty": (lambda a: a.decide_many([np.eye(2), []]), ["actions"]),
     "many of nothing": (lambda a: a.decide_many(None), ["action_sets", "None"]),
     # rewards
     "above the range": (lambda a: a.update(5, 1.5), ["reward", "1.5", "[0, 1]"]),
-    "below the range": (lambda a: a.update(5, -1e-9), ["reward", "-1e-09", "[0, 1]"]),
     "reward NaN": (lambda a: a.update(5, nan), ["reward", "nan"]),
-    "reward infinite": (lambda a: a.update(5, inf), ["reward", "inf"]),
-    "reward None": (lambda a: a.update(5, None), ["reward", "None"]),
     "reward a word": (lambda a: a.update(5, "1"), ["reward", "'1'"]),
-    "reward a list": (lambda a: a.update(5, [1.0]), ["reward", "[1.0]"]),
     "reward complex": (lambda a: a.update(5, 1j), ["reward", "1j"]),
-    "reward complex of NumPy": (lambda a: a.update(5, np.complex128(1)), ["reward", "1+0j"]),
     "reward beyond numbers": (lambda a: a.update(5, 10**400), ["reward", "1000"]),
     # decisions
     "never issued": (lambda a: a.update(7, 1.0), ["decision 7", "never issued", "1 to 6"]),
     "decision zero": (lambda a: a.update(0, 1.0), ["decision 0", "never issued"]),
-    "decision minus one": (lambda a: a.update(-1, 1.0), ["decision -1"]),
     "a huge id": (lambda a: a.update(10**30, 1.0), ["decision 1000"]),
     "rewarded": (lambda a: a.update(2, 1.0), ["decision 2", "not waiting"]),
     "withdrawn": (lambda a: a.update(4, 1.0), ["decision 4", "not waiting"]),
     "a tick": (lambda a: a.update(6, 1.0), ["decision 6", "not waiting"]),
     "id a bool": (lambda a: a.update(True, 1.0), ["decision", "True"]),
-    "id a float": (lambda a: a.update(5.0, 1.0), ["decision", "5.0"]),
     "id a word": (lambda a: a.update("5", 1.0), ["decision", "'5'"]),
-    "id None": (lambda a: a.update(None, 1.0), ["decision", "None"]),
     "id a list": (lambda a: a.update([5], 1.0), ["decision", "[5]"]),
     "withdraw unknown": (lambda a: a.withdraw(9), ["decision 9"]),
-    "withdraw rewarded": (lambda a: a.withdraw(1), ["decision 1", "not waiting"]),
     "withdraw twice": (lambda a: a.withdraw(4), ["decision 4", "not waiting"]),
-    "withdraw a bool": (lambda a: a.withdraw(True), ["decision", "True"]),
     "explain unknown": (lambda a: a.explain(9), ["decision 9"]),
-    "explain a tick": (lambda a: a.explain(6), ["decision 6"]),
     "explain a bool": (lambda a: a.explain(True), ["decision", "True"]),
-    "explain a float": (lambda a: a.explain(5.0), ["decision", "5.0"]),
-    "explain a list": (lambda a: a.explain([5]), ["decision", "[5]"]),
     # batches of rewards
     "more rewards": (lambda a: a.update_many([5], [1.0, 0.0]), ["rewards", "2 for 1"]),
-    "fewer rewards": (lambda a: a.update_many([5, 5], [1.0]), ["rewards", "1 for 2"]),
     "twice in a batch": (lambda a: a.update_many([5, 5], [1.0, 1.0]), ["decisions", "decision 5"]),
     "one bad of two": (lambda a: a.update_many([5, 2], [1.0, 1.0]), ["decision 2"]),
     "one reward bad": (lambda a: a.update_many([5, 2], [1.0, 7.0]), ["reward", "7.0"]),
     "rewards None": (lambda a: a.update_many([5], None), ["rewards", "None"]),
-    "rewards a number": (lambda a: a.update_many([5], 1.0), ["rewards", "1.0"]),
     "decisions a number": (lambda a: a.update_many(5, [1.0]), ["decisions", "5"]),
     # time
     "back in time": (lambda a: a.tick(-1), ["rounds", "-1"]),
-    "half a round": (lambda a: a.tick(0.5), ["rounds", "0.5"]),
     "rounds a bool": (lambda a: a.tick(True), ["rounds", "True"]),
-    "rounds a word": (lambda a: a.tick("3"), ["rounds", "'3'"]),
-    "past all counting": (lambda a: a.tick(10**30), ["rounds", "1000"]),
     "past the last clock": (lambda a: a.tick(2**63 - 1), ["rounds", str(2**63 - 1)]),
     # foreign data
-    "learn a long row": (lambda a: a.learn([[3, 4]], [1]), ["actions", "L = 1", "5"]),
-    "learn NaN": (lambda a: a.learn([[nan, 0]], [1]), ["actions", "nan"]),
     "learn a second bad row": (lambda a: a.learn([[0, 1], [3, 4]], [1, 1]), ["actions", "row 1"]),
     "learn a bad reward": (lambda a: a.learn(np.eye(2), [1, 2]), ["reward", "2"]),
     "learn few rewards": (lambda a: a.learn(np.eye(2), [1]), ["rewards", "2", "(1,)"]),
     "learn a table": (lambda a: a.learn(np.eye(2), np.eye(2)), ["rewards", "(2, 2)"]),
-    "learn words": (lambda a: a.learn(np.eye(2), ["a", "b"]), ["rewards", "a"]),
-    "learn ragged": (lambda a: a.learn(np.eye(2), [[1], [1, 0]]), ["rewards"]),
     "learn None": (lambda a: a.learn(np.eye(2), None), ["reward"]),
-    "learn complex": (lambda a: a.learn(np.eye(2), [1j, 1]), ["rewards"]),
     "negative ages": (lambda a: a.learn(np.eye(2), [1, 1], ages=[0, -1]), ["ages", "-1"]),
     "half ages": (lambda a: a.learn(np.eye(2), [1, 1], ages=[0, 0.5]), ["ages", "0.5"]),
-    "ages NaN": (lambda a: a.learn(np.eye(2), [1, 1], ages=[0, nan]), ["ages", "nan"]),
     "few ages": (lambda a: a.learn(np.eye(2), [1, 1], ages=[0]), ["ages", "2", "[0]"]),
-    "ages words": (lambda a: a.learn(np.eye(2), [1, 1], ages=["a", "b"]), ["ages", "'a'"]),
-    "huge ages": (lambda a: a.learn(np.eye(2), [1, 1], ages=[0, 10**30]), ["ages", "1000"]),
 }
 
 
-# A plain Python kernel warns of the overflow that a compiled one turns into infinity.
-OVERFLOWING = {"far too long"}
-
-
-@pytest.mark.parametrize(
-    "label",
-    [
-        pytest.param(label, marks=pytest.mark.compiled if label in OVERFLOWING else ())
-        for label in BAD_CALLS
-    ],
-)
-def test_bad_calls_say_what_is_wrong_and_change_nothing(label):
-    call, fragments = BAD_CALLS[label]
+@pytest.mark.parametrize(("call", "fragments"), BAD_CALLS.values(), ids=BAD_CALLS)
+def test_bad_calls_say_what_is_wrong_and_change_nothing(call, fragments):
     agent = veteran()
     before = digest(agent)
     with pytest.raises(ValueError, match=r".") as caught:
@@ -133,15 +81,6 @@ def test_bad_calls_say_what_is_wrong_and_change_nothing(label):
     for fragment in fragments:
         assert fragment in str(caught.value), str(caught.value)
     assert agent.update(5, 1.0) == "learned"
-
-
-def test_decisions_that_do_not_wait_have_their_own_error():
-    agent = veteran()
-    for s in (0, 2, 4, 6, 7, True, 5.0, None):
-        with pytest.raises(db.UnknownDecision, match=r"decision"):
-            agent.update(s, 1.0)
-    assert issubclass(db.UnknownDecision, ValueError)
-    assert issubclass(db.BadSaveFile, ValueError)
 
 
 @pytest.mark.parametrize("seed", [-1, 1.0, "0", None, True, 2**63])
@@ -184,7 +123,7 @@ def test_how_long_is_too_long(L):
     assert refusing.clock == 4
 
 
-@pytest.mark.parametrize("name", [name for name in db.policy_names() if not kinds.pooled(name)])
+@pytest.mark.parametrize("name", [name for name in db.policy_names() if not kinds.believing(name)])
 def test_longer_actions_can_be_rescaled(name):
     case = Case(name, {"too_long": "rescale", "intercept": True})
     long, fitting = case.agent(), case.agent()

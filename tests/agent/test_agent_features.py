@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import driftbandits as db
-from driftbandits.features import Encoding
-from driftbandits.features.tables import offered
+from driftbandits.features import Encoding, offered
 from policy_checks import same
 
 FEATURES = db.Features(
@@ -92,7 +91,8 @@ def test_a_save_in_the_middle_changes_nothing(agent):
 
 
 def test_an_agent_is_a_function_of_what_it_was_given(agent):
-    assert played(db.Agent(agent.policy.with_dim(15), seed=3), 60).digest == agent.digest
+    again = played(db.Agent(db.policy("auto", features=FEATURES), seed=3), 60)
+    assert again.digest == agent.digest
 
 
 def test_a_batch_is_its_single_calls():
@@ -153,9 +153,9 @@ def test_many_levels_take_no_more_room_than_the_limit():
         choice = agent.decide(context={"u": f"u{t}", "v": f"v{t % 50}"}, arms=["a", "b"])
         agent.update(choice, t % 2)
     assert agent.policy.dim == 100
-    report = features.report(agent)
+    report = agent.features_report()
     assert report.dim == 100
-    assert report.is_shared
+    assert any(column.sharing for column in report.columns)
     shared = {column.name: column.sharing for column in report.columns}
     own = [name for name in agent.coefficients if name.startswith("u=") and " x " not in name]
     assert shared["u"] == 400 - len(own) < 400
@@ -171,7 +171,8 @@ def test_contributions_add_up_to_the_mean(agent):
     explanation = agent.explain(choice)
     for i, arm in enumerate(choice.arms):
         z = sum(explanation.contributions[arm].values())
-        assert choice.means[i] == pytest.approx(1.0 / (1.0 + np.exp(-z)), rel=1e-12)
+        at_z = 1.0 / (1.0 + np.exp(-z))  # the mean reward is averaged over the belief about z
+        assert min(0.5, at_z) < choice.means[i] < max(0.5, at_z)
     assert "constant" in explanation.contributions[choice.arm]
     text = str(explanation)
     assert f"arm {choice.arm}, chosen with probability" in text
@@ -190,14 +191,14 @@ def test_coefficients_have_names(agent):
 
 
 def test_the_report_counts(agent):
-    report = FEATURES.report(agent)
+    report = agent.features_report()
     by_name = {column.name: column for column in report.columns}
     missing = sum(context["age"] is None for context, *_ in visits(60))
     assert by_name["age"].missing == missing / 60
     assert by_name["country"].coordinates == len({c["country"] for c, *_ in visits(60)})
     assert report.dim == sum(column.coordinates for column in report.columns)
     assert report.dim <= report.room == agent.policy.model_dim
-    assert not report.is_shared
+    assert not any(column.sharing for column in report.columns)
     assert "kind x country" in str(report)
 
 
@@ -224,26 +225,6 @@ def test_a_feature_can_be_gained(agent):
     np.testing.assert_allclose(again.table, choice.table, rtol=1e-8)
     played(other, 20, seed=4)
     assert db.Agent.from_bytes(other.to_bytes()).digest == other.digest
-
-
-def test_what_is_lost_is_averaged_over():
-    """Against the marginal of the Gaussian belief, by NumPy."""
-    features = db.Features(context={"x": "number", "y": "number", "z": "number"})
-    agent = db.Agent(db.policy("mixture", features=features, link="identity"), seed=0)
-    rng = np.random.default_rng(0)
-    for _ in range(30):
-        x, y, z = rng.normal(size=3)
-        row = {"x": x, "y": y, "z": x + 0.5 * z}
-        agent.learn(context=[row], arms=["a"], rewards=[0.5], ages=[0])
-    less = db.Features(context={"z": "number", "x": "number"})
-    other = agent.with_features(less)
-    kept = {name: agent.coefficients[name] for name in ("x", "z", "constant")}
-    assert {name: other.coefficients[name] for name in kept} == pytest.approx(kept, rel=1e-9)
-    middle = agent._tables.encoding.book.centres["y"]  # where y adds nothing
-    for row in ({"x": 1.0, "z": 0.0}, {"x": -1.0, "z": 2.0}):
-        wide = agent.preview(context={**row, "y": middle}, arms=["a"], seed=0)
-        narrow = other.preview(context=row, arms=["a"], seed=0)
-        np.testing.assert_allclose(narrow.table, wide.table, rtol=1e-8)
 
 
 def test_a_kind_that_changed_starts_anew(agent):
@@ -282,7 +263,9 @@ def test_separate_arms_have_the_context_for_themselves():
     assert set(agent.coefficients) == {"a", "b"}
     explained = agent.explain(choice).contributions
     z = np.array([sum(explained[arm].values()) for arm in choice.arms])
-    np.testing.assert_allclose(choice.means, 1.0 / (1.0 + np.exp(-z)), rtol=1e-12)
+    at_z = 1.0 / (1.0 + np.exp(-z))  # the mean rewards are averaged over the belief about z
+    assert (np.abs(choice.means - 0.5) < np.abs(at_z - 0.5)).all()
+    assert ((choice.means > 0.5) == (z > 0.0)).all()
     assert db.Agent.from_bytes(agent.to_bytes()).digest == agent.digest
     with pytest.raises(ValueError, match=r"separate arms must not name the arm"):
         db.policy(

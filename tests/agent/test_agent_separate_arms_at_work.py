@@ -8,7 +8,6 @@ import pytest
 import driftbandits as db
 import kinds
 from driftbandits.agent import separate
-from driftbandits.evaluate import Log, evaluate
 
 X = np.array([0.3, -0.2])
 
@@ -51,17 +50,6 @@ def test_a_saved_agent_goes_on(name, clock, tmp_path):
     assert copy.digest == agent.digest
 
 
-def test_looking_and_previews_change_nothing():
-    watched, alone = agent_of("auto"), agent_of("auto")
-    for t in range(40):
-        for agent in (watched, alone):
-            play(agent, 1, t)
-        watched.preview(X, arms=["b", "unknown", "a"], seed=4)
-        _ = watched.theta_hat, watched.theta, watched.certificate, watched.work, watched.radius
-        _ = watched.effective_sample_size, watched.explain(watched.issued).table()
-    assert watched.digest == alone.digest
-
-
 @pytest.mark.parametrize("name", ["D-GLUCB", "auto"])
 @pytest.mark.parametrize("rounds", [0, 30])
 def test_a_preview_is_what_would_be_decided(name, rounds):
@@ -90,18 +78,6 @@ def test_an_explanation_speaks_of_arms():
     assert lines[0].startswith(f"round 21: arm {choice.arm}, chosen with probability")
     assert {line.split()[0] for line in lines[2:]} == {"b", "3"}
     assert explained.radius > 0
-
-
-def test_decisions_of_several_contexts_are_those_of_single_calls():
-    one, other = agent_of(), agent_of()
-    contexts, arms = [X, -X, X / 2], [["a", "b"], ["c"], ["b", "c", "d"]]
-    batch = one.decide_many(contexts, arms=arms)
-    single = [other.decide(x, arms=ids) for x, ids in zip(contexts, arms, strict=True)]
-    assert [x.arm for x in batch] == [x.arm for x in single]
-    assert one.update_many(batch, [1.0, 0.0, 1.0]) == ["learned"] * 3
-    for choice, reward in zip(single, [1.0, 0.0, 1.0], strict=True):
-        other.update(choice, reward)
-    assert one.digest == other.digest
 
 
 def test_a_list_ranks_arms_and_names_each():
@@ -161,30 +137,12 @@ def test_too_many_arms_are_refused(monkeypatch):
     assert agent.decide(X, arms=["c"]).arm == "c"
 
 
-def test_large_models_are_limited_by_their_memory(monkeypatch):
-    monkeypatch.setattr(separate, "MOST_BYTES", 10_000_000)
-    agent = agent_of("LinUCB", dim=99)
-    with pytest.raises(ValueError, match=r"at most \d+ in all for models of 100 coefficients"):
-        agent.decide(np.zeros(99), arms=list(range(100)))
-
-
 def test_a_shared_model_takes_no_arms_and_names_none():
     agent = db.Agent(db.policy("D-GLUCB", dim=2, discount=0.9))
     with pytest.raises(ValueError, match="arms can be given to a policy with arms='separate'"):
         agent.decide(np.eye(2), arms=["a", "b"])
     choice = agent.decide(np.eye(2))
     assert (choice.arm, choice.arms, agent.arms) == (None, None, ())
-
-
-def test_shared_policies_are_recorded_as_before():
-    shared = db.policy("mixture", dim=2)
-    assert "arms" not in shared.arguments
-    assert shared.arguments["intercept"] is False
-    own = db.policy("mixture", dim=2, arms="separate")
-    assert own.arguments["arms"] == "separate"
-    assert own.intercept
-    assert not db.policy("mixture", dim=2, arms="separate", intercept=False).intercept
-    assert db.policy(**own.arguments) == own
 
 
 @pytest.mark.parametrize("name", ["GLM-TSL", "D-LinTS", "D-RandLinUCB", "CD-GLUCB", "dLinUCB"])
@@ -207,27 +165,9 @@ def test_an_arm_long_unseen_is_as_old_as_it_is():
     np.testing.assert_allclose(agent.theta_hat["old"], faded, atol=1e-8)
 
 
-def test_a_reward_may_be_late_or_of_no_decision():
-    agent = agent_of("SW-LinUCB", window=5)
-    old = agent.decide(X, arms=["a", "b"])
-    agent.tick(10)
-    assert agent.update(old, 1.0) == "late"
-    assert agent.late == 1
-    with pytest.raises(db.UnknownDecision):
-        agent.update(99, 1.0)
-
-
-def test_a_log_of_actions_is_not_evaluated_by_separate_arms():
-    log = Log(["a"], [1], [[[1.0], [0.5]]], [1], [0.5], [1.0])
-    with pytest.raises(ValueError, match="target must have arms='shared'"):
-        evaluate(log, db.policy("LinUCB", dim=1, arms="separate"))
-
-
 def test_simulate_plays_an_agent_of_separate_arms():
     world = db.environment("abrupt2d")
     policy = db.policy("LinUCB", dim=2, arms="separate")
-    with pytest.raises(ValueError, match="is played by an agent"):
-        db.simulate({"separate": policy}, world, runs=1)
     trace = world.draw(np.random.default_rng(0))
     available = np.ones(trace.rewards.shape, dtype=bool)
     available[::2, 0] = False

@@ -39,9 +39,6 @@ def run_together(work, count):
 @pytest.mark.usefixtures("nervous")
 @pytest.mark.parametrize(("name", "extra"), [
     ("LinUCB", {}),
-    ("SW-LinUCB", {"window": 5000}),
-    ("D-LinUCB", {"discount": 0.99}),
-    ("LogisticUCB", {}),
     ("D-GLUCB", {"discount": 0.99}),
 ])  # fmt: skip
 def test_threads_lose_nothing(name, extra):

@@ -47,22 +47,6 @@ def test_ticks_add_up(name):
     assert_alike(*(agent.decide(world.sets[15]) for agent in agents))
 
 
-@pytest.mark.parametrize("name", db.policy_names())
-def test_tick_zero_lets_no_time_pass(name):
-    case = Case(name)
-    world = World(case, 20)
-    still, plain = case.agent(), case.agent()
-    for t, actions in enumerate(world.sets):
-        still.tick(0)
-        one, other = still.decide(actions), plain.decide(actions)
-        assert_alike(one, other)
-        still.tick(0)
-        assert still.clock == t + 1
-        reward = world.reward(t, actions[one.index])
-        still.update(one, reward)
-        plain.update(other, reward)
-
-
 @pytest.mark.parametrize("name", BY_THE_CLOCK)
 def test_an_age_passes_in_one_step(name):
     """10^12 rounds at once: nothing overflows, the past is forgotten or kept, scores are exact."""

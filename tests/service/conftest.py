@@ -18,6 +18,12 @@ def client(served):
     return served.client
 
 
+@pytest.fixture
+def shared_url(postgres_server):
+    """A store that several processes may serve."""
+    return postgres_server.new_database()
+
+
 @pytest.fixture(scope="module")
 def refusing(tmp_path_factory):
     """A service that is asked only for what it refuses."""

@@ -3,62 +3,51 @@
 Each case is counted in bytes, requests and turns; seconds only guard against hanging.
 """
 
-import asyncio
 import json
+import re
 import socket
-from urllib.parse import urlsplit
+import threading
+from contextlib import suppress
+from pathlib import Path
 
+import msgspec
 import pytest
-from calls import NEWS, arms, configure, decide, ok, problem
-from test_connections import heard, spoken
+from calls import NEWS, configure, decide, ok, problem
+from test_connections import LAST, connected, connections_of, heard, spoken, statuses
 
-from driftbandits.service import connections, parsing
+from driftbandits import api
+from driftbandits.service import bodies, server
 from driftbandits.service.limits import Limits, Room
 from driftbandits.service.refusals import Refused
-from servers import Served, wait_until
+from servers import Process, Served, wait_until
 
 # -- heads -----------------------------------------------------------------------------------------
-
-
-def connected(served):
-    address = urlsplit(served.address)
-    return socket.create_connection((address.hostname, address.port), timeout=60.0)
 
 
 def pushed(served, beginning, again, most):
     """What one who sends `again` and again is told, and how many bytes were taken from it."""
     with connected(served) as caller:
         sent = len(beginning)
-        try:
+        with suppress(OSError):
             caller.sendall(beginning)
             while sent < most:
                 caller.sendall(again)
                 sent += len(again)
             caller.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
-        try:
+        with suppress(OSError):
             return caller.recv(65536), sent
-        except OSError:
-            return b"", sent
+        return b"", sent
 
 
 MEGABYTES = 30_000_000
+CHUNKED = f"POST {NEWS}/decisions HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n"
 ENDLESS = {
     "url": (b"GET /", b"a" * 65536),
     "one header": (b"GET / HTTP/1.1\r\nhost: ", b"a" * 65536),
     "header name": (b"GET / HTTP/1.1\r\n", b"a" * 65536),
     "many headers": (b"GET / HTTP/1.1\r\nhost: a\r\n", b"a: b\r\n" * 10_000),
-    "chunk extension": (
-        f"POST {NEWS}/decisions HTTP/1.1\r\nhost: 127.0.0.1\r\n"
-        "transfer-encoding: chunked\r\n\r\n1;".encode(),
-        b"a" * 65536,
-    ),
-    "trailers": (
-        f"POST {NEWS}/decisions HTTP/1.1\r\nhost: 127.0.0.1\r\n"
-        "transfer-encoding: chunked\r\n\r\n0\r\n".encode(),
-        b"a: b\r\n" * 10_000,
-    ),
+    "chunk extension": (CHUNKED.encode() + b"1;", b"a" * 65536),
+    "trailers": (CHUNKED.encode() + b"0\r\n", b"a: b\r\n" * 10_000),
 }
 
 
@@ -74,10 +63,10 @@ def test_what_never_ends_is_refused(served, name):
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ((f"a: {'b' * (parsing.MOST_HEAD_BYTES // 2)}",), 200),
-        ((f"a: {'b' * 2 * parsing.MOST_HEAD_BYTES}",), 431),
-        (tuple(f"a{i}: b" for i in range(parsing.MOST_HEADERS - 3)), 200),
-        (tuple(f"a{i}: b" for i in range(parsing.MOST_HEADERS + 1)), 431),
+        ((f"a: {'b' * (server.MOST_HEAD_BYTES // 2)}",), 200),
+        ((f"a: {'b' * 2 * server.MOST_HEAD_BYTES}",), 431),
+        (tuple(f"a{i}: b" for i in range(server.MOST_HEADERS - 3)), 200),
+        (tuple(f"a{i}: b" for i in range(server.MOST_HEADERS + 1)), 431),
     ],
 )
 def test_heads_have_a_size(served, headers, status):
@@ -88,160 +77,108 @@ def test_heads_have_a_size(served, headers, status):
         assert json.loads(content)["error"]["code"] == "head_too_large"
 
 
-# -- a share of the loop ---------------------------------------------------------------------------
+# -- bodies ----------------------------------------------------------------------------------------
 
 
-class Written(asyncio.Transport):
-    """A transport whose other end reads, or takes nothing unless told to."""
-
-    def __init__(self, *, is_read):
-        super().__init__()
-        self.held = b""
-        self.answers = 0
-        self.is_read = is_read
-        self.is_paused = False
-        self.protocol = None
-
-    def set_write_buffer_limits(self, high=None, low=None):
-        self.high = high
-
-    def get_write_buffer_size(self):
-        return len(self.held)
-
-    def write(self, data):
-        self.answers += data.startswith(b"HTTP/1.1 ")
-        self.held = b"" if self.is_read else self.held + data
-        if len(self.held) > self.high:
-            self.protocol.pause_writing()
-
-    def let_go(self):
-        held, self.held = self.held, b""
-        if len(held) > self.high:
-            self.protocol.resume_writing()
-        return held
-
-    def pause_reading(self):
-        self.is_paused = True
-
-    def resume_reading(self):
-        self.is_paused = False
-
-    def is_closing(self):
-        return False
-
-    def close(self):
-        raise AssertionError("nobody asked for that")
+def nested(depth, key):
+    """A decision whose context is nested."""
+    context = f'{{"{key}": ' * depth + "1" + "}" * depth
+    return f'{{"event_id": "e", "arms": ["a", "b"], "context": {context}}}'.encode()
 
 
-def talked(application, scenario, *, is_read=True):
-    """Run a scenario(connection, transport) in a loop of its own."""
-
-    async def run():
-        connection = connections.Connection(application, set())
-        transport = Written(is_read=is_read)
-        transport.protocol = connection
-        connection.connection_made(transport)
-        await scenario(connection, transport)
-
-    asyncio.run(run())
+def peak_kb(process):
+    text = Path(f"/proc/{process._process.pid}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+)", text)[1])
 
 
-def application_of(served):
-    return served.service._server._application
+def test_a_nested_body_takes_no_memory(tmp_path):
+    """Three at once, each of 1.8 MB in 900 objects, from a writer."""
+    process = Process(f"sqlite:///{tmp_path}/log.db", "--no-auth")
+    try:
+        body = nested(900, "k" * 2000)
+        before = peak_kb(process)
+        request = spoken("POST", f"{NEWS}/decisions", body, "connection: close")
+        address = process.address.removeprefix("http://").split(":")
+        callers = [socket.create_connection((address[0], int(address[1]))) for _ in range(3)]
+        for caller in callers:
+            caller.sendall(request)
+        for caller in callers:
+            assert caller.recv(65536).startswith(b"HTTP/1.1 400 ")
+            caller.close()
+        assert peak_kb(process) - before < 60_000
+    finally:
+        process.kill()
 
 
-def test_a_row_of_requests_takes_a_turn_each(served):
-    """Between two of one connection everybody else has a turn of the loop."""
-
-    async def scenario(connection, transport):
-        connection.data_received(spoken("DELETE", "/healthz") * 2000)
-        for turn in range(1, 2000):
-            assert transport.answers <= turn, "more than one in a turn"
-            assert transport.is_paused, "more is read while some wait"
-            await asyncio.sleep(0)
-        for _ in range(200):  # those in which a slice is parsed
-            await asyncio.sleep(0)
-        assert transport.answers == 2000
-        assert not transport.is_paused
-
-    talked(application_of(served), scenario)
-
-
-def test_heads_are_parsed_a_slice_at_a_time(served):
-    """However much comes at once, few of it become requests before others have had their turn."""
-
-    async def scenario(connection, transport):
-        request = spoken("DELETE", "/healthz")
-        connection.data_received(request * 7000)
-        most = connections._SLICE_OF_HEADS // len(request) + 1
-        assert len(connection._waiting) <= most
-        while transport.answers < 7000:
-            await asyncio.sleep(0)
-            assert len(connection._waiting) <= most
-
-    talked(application_of(served), scenario)
+@pytest.mark.parametrize("within", ['"{{{{"', '"]]]]\\""', '"\\\\"'])
+def test_depth_is_counted_without_strings(within):
+    """What stands in texts opens and closes nothing."""
+    decoder = msgspec.json.Decoder(api.DecisionRequest)
+    for depth, is_refused in ((bodies.MOST_DEPTH - 1, False), (bodies.MOST_DEPTH, True)):
+        inner = f"[{', '.join([within] * 40)}]"
+        around = depth - 1
+        context = '{"k": ' * around + inner + "}" * around
+        text = f'{{"event_id": "e", "arms": ["a"], "context": {context}}}'
+        if is_refused:
+            with pytest.raises(Refused, match="deep"):
+                bodies.decoded(text.encode(), decoder)
+        else:
+            bodies.decoded(text.encode(), decoder)
 
 
-@pytest.mark.parametrize("path", ["/openapi.json", "/nothing"])
-def test_who_does_not_read_is_not_answered(served, path):
-    """What waits for it stays below the limit and one answer."""
-
-    async def scenario(connection, transport):
-        connection.data_received(spoken("GET", path) * 2000)
-        for _ in range(4000):
-            await asyncio.sleep(0)
-        first = len(transport.held)
-        one = len(transport.held) // transport.held.count(b"HTTP/1.1 ")
-        assert connections.MOST_UNREAD_BYTES < first <= connections.MOST_UNREAD_BYTES + one
-        assert transport.is_paused
-        answers = 0
-        while answers < 2000:
-            answers += transport.let_go().count(b"HTTP/1.1 ")
-            for _ in range(50):
-                await asyncio.sleep(0)
-            assert len(transport.held) <= connections.MOST_UNREAD_BYTES + one
-        assert answers == 2000
-
-    talked(application_of(served), scenario, is_read=False)
+def test_texts_that_do_not_end_take_one_pass():
+    """A pattern that looked again from every quote would not come back."""
+    raw = b'{"a": [' + b"[" * 100 + b'"' + b'\\"' * 500_000
+    with pytest.raises(Refused):
+        bodies.decoded(raw, msgspec.json.Decoder(api.DecisionRequest))
 
 
-def test_who_does_not_read_holds_little(served):
-    """The same over a real socket: what the server holds is what its buffers hold."""
-    connection_of = served.service._server._connections
-    with connected(served) as caller:
-        caller.settimeout(0.5)
-        try:
-            for _ in range(20_000):
-                caller.sendall(spoken("GET", "/openapi.json"))
-        except TimeoutError:
-            pass
-        sizes = [each._transport.get_write_buffer_size() for each in list(connection_of)]
-        unparsed = [len(each._unparsed) for each in list(connection_of)]
-    assert max(sizes) < 1_000_000
-    assert max(unparsed) < 1_000_000
-    ok(decide(served.client, "after"))
+@pytest.mark.parametrize(
+    ("text", "is_fine"),
+    [
+        ('{"event_id": "e", "arms": ["a"], "context": {"k": "\\"", "l": ["x", null]}}', True),
+        (
+            '{"event_id": "e", "arms": ["a"], "baseline": null, "context": {"k\\\\": "\\u00e9"}}',
+            True,
+        ),
+        ('{"event_id": "e", "arms": ["a"], "context": {"k": 1, "\\u006b": 2}}', False),
+        ('{"event_id": "e", "arms": ["a"], "context": {"k": {"l": "m"}, "k": 1}}', False),
+    ],
+)
+def test_equal_keys_are_found_in_free_forms(text, is_fine, monkeypatch):
+    """And the slow decoder is asked for nothing that is in order."""
+    decoder = msgspec.json.Decoder(api.DecisionRequest)
+    if is_fine:
+        monkeypatch.setattr(bodies, "_refuse_flaws", None)
+        bodies.decoded(text.encode(), decoder)
+    else:
+        with pytest.raises(Refused, match="stands twice"):
+            bodies.decoded(text.encode(), decoder)
+        padded = text.replace("}}", "}" + " " * 100_000 + "}").encode()
+        with pytest.raises(Refused, match="stands twice"):
+            bodies.decoded(padded, decoder)
 
 
-def test_refusals_stand_on_no_shoulders(served):
-    """A transport that resumes while it writes: the depth of calls does not grow with the row."""
+def test_invalid_bodies_do_not_hold_the_loop(served, monkeypatch):
+    """They are decoded one at a time beside it, and nobody looks for long what is wrong."""
+    names, decoded = [], bodies.decoded
 
-    class Resuming(Written):
-        def write(self, data):
-            self.answers += 1
-            self.protocol.pause_writing()
-            self.protocol.resume_writing()
+    def noted(*arguments):
+        names.append(threading.current_thread().name)
+        return decoded(*arguments)
 
-    async def scenario(connection, transport):
-        transport.__class__ = Resuming
-        connection.data_received(spoken("DELETE", "/healthz") * 5000)
-        for _ in range(6000):
-            await asyncio.sleep(0)
-        assert transport.answers == 5000
-
-    talked(application_of(served), scenario)
-
-
-# -- bytes that wait -------------------------------------------------------------------------------
+    monkeypatch.setattr("driftbandits.service.serving.decoded", noted)
+    monkeypatch.setattr(bodies.json, "loads", None)
+    body = b'{"event_id": "e", "arms": [' + b"[1, 2], " * 250_000 + b"NaN]}"
+    request = spoken("POST", f"{NEWS}/decisions", body)
+    callers = [connected(served) for _ in range(3)]
+    for caller in callers:
+        caller.sendall(request)
+        assert served.client.get("/healthz").status_code == 200
+    for caller in callers:
+        assert caller.recv(65536).startswith(b"HTTP/1.1 4")
+        caller.close()
+    assert set(names) == {"bodies_0"}
 
 
 def test_room_is_counted_in_bytes():
@@ -264,7 +201,7 @@ def test_bodies_that_wait_have_a_limit(tmp_path):
     limits = Limits(body_bytes=100_000, waiting_bytes=200_000)
     with Served(f"sqlite:///{tmp_path}/log.db", limits=limits) as service:
         configure(service.client)
-        room = application_of(service)._endpoints["/v1/policies/{policy}/decisions"]._gate.room
+        room = service.service.room
         head = spoken("POST", f"{NEWS}/decisions").replace(b"length: 0", b"length: 90000")
         callers = [connected(service) for _ in range(4)]
         first, *others = callers
@@ -272,7 +209,9 @@ def test_bodies_that_wait_have_a_limit(tmp_path):
         wait_until(lambda: room.taken == 90_000)
         for other in others:  # without keys all of them are one caller
             other.sendall(head)
-            assert other.recv(65536).startswith(b"HTTP/1.1 503")
+            answer = other.recv(65536)
+            assert answer.startswith(b"HTTP/1.1 503")
+            assert b"retry-after: 1" in answer
         first.close()
         wait_until(lambda: room.taken == 0)
         for other in others:
@@ -281,69 +220,60 @@ def test_bodies_that_wait_have_a_limit(tmp_path):
         assert room.taken == 0
 
 
-# -- upgrades --------------------------------------------------------------------------------------
-
-OFFERS = (
-    ("connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAMAAABkAAQ"),
-    ("connection: upgrade", "upgrade: websocket"),
-)
+# -- a share of the loop ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("offer", OFFERS)
-@pytest.mark.parametrize("cut", [None, "head", "middle"])
-def test_an_offer_to_upgrade_is_ignored(served, offer, cut):
-    """The body belongs to the request, in whichever pieces it comes."""
-    asked = json.dumps({"event_id": "u1", "arms": arms()}).encode()
-    whole = spoken("POST", f"{NEWS}/decisions", asked, *offer)
-    at = {None: len(whole), "head": whole.index(b"\r\n\r\n") + 4, "middle": len(whole) - 20}[cut]
-    last = spoken("GET", "/healthz", b"", "connection: close")
-    answers = heard(served, whole[:at], whole[at:], last)
-    assert [status for status, _ in answers] == [200, 200]
-    assert json.loads(answers[0][1])["event_id"] == "u1"
+def test_a_row_of_requests_takes_a_turn_each(served):
+    """Others are answered while one caller's row is; few of it are parsed before."""
+    rows, waiting = spoken("GET", "/nothing") * 20_000, []
+    with connected(served) as caller:
+        caller.setblocking(False)
+        sent = answered = 0
+        while answered < 20_000:
+            with suppress(BlockingIOError):
+                sent += caller.send(rows[sent:])
+            with suppress(BlockingIOError):
+                answered += caller.recv(1 << 20).count(b"HTTP/1.1 404")
+            if answered < 20_000:
+                assert served.client.get("/healthz").status_code == 200
+                waiting += [len(connection.pipeline) for connection in list(connections_of(served))]
+    assert max(waiting) <= server._SLICE_OF_HEADS // len(spoken("GET", "/nothing")) + 1
 
 
-def test_a_body_is_never_run_as_a_request(served):
-    inner = spoken("GET", "/nothing")
-    outer = spoken("POST", f"{NEWS}/decisions", inner, *OFFERS[0])
-    last = spoken("GET", "/healthz", b"", "connection: close")
-    answers = heard(served, outer[: -len(inner)], outer[-len(inner) :], last)
-    assert [status for status, _ in answers] == [400, 200]
+def test_who_does_not_read_holds_little(served):
+    """What the server holds for a caller that takes no answer is what its buffers hold."""
+    with connected(served) as caller:
+        caller.settimeout(0.5)
+        with suppress(TimeoutError):
+            for _ in range(20_000):
+                caller.sendall(spoken("GET", "/openapi.json"))
+        held = list(connections_of(served))
+        assert max(each.wire.get_write_buffer_size() for each in held) < 1_000_000
+        assert max(len(each.unparsed) for each in held) < 1_000_000
+        loop = served.service.engine._loop
+
+        def look(later_s):
+            for each in held:
+                each.look_at_the_clock(loop.time() + later_s)
+
+        loop.call_soon_threadsafe(look, 0.0)
+        loop.call_soon_threadsafe(look, server.REQUEST_TIMEOUT_S + 1.0)
+        wait_until(lambda: not any(each.flow.write_paused for each in connections_of(served)))
+    ok(decide(served.client, "after"))
 
 
-def test_many_offers_in_a_row(served):
-    row = spoken("GET", "/nothing", b"", *OFFERS[1]) * 500
-    answers = heard(served, row + spoken("GET", "/healthz", b"", "connection: close"))
-    assert [status for status, _ in answers] == [404] * 500 + [200]
+def test_all_of_a_long_row_is_answered_although_it_is_read_late(served):
+    row = spoken("GET", "/openapi.json") * 300 + LAST
+    assert statuses(served, row) == [200] * 301
 
 
-def test_nothing_is_tunnelled(served):
-    answers = heard(served, b"CONNECT a:1 HTTP/1.1\r\nhost: a\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n")
-    assert [status for status, _ in answers] == [400]
-
-
-# -- time ------------------------------------------------------------------------------------------
-
-
-def test_who_is_late_with_the_second_request_still_gets_the_first_answer(served, monkeypatch):
-    """Nobody is told of a request that is whole that it did not come."""
-    monkeypatch.setattr(connections, "REQUEST_TIMEOUT_S", 0.0)
-
-    async def scenario(connection, transport):
-        answers = []
-        endpoint = application_of(served)._endpoints["/v1/policies/{policy}/decisions"]
-        monkeypatch.setattr(endpoint, "begin", lambda *a: answers.append(a[2]))
-        first = spoken("POST", f"{NEWS}/decisions", b"{}")
-        second = spoken("POST", f"{NEWS}/decisions", b"{}")
-        connection.data_received(first + second[:-1])
-        connection.look_at_the_clock()
-        assert transport.held == b""
-        assert len(answers) == 1
-
-    talked(application_of(served), scenario, is_read=False)
-
-
-def test_problems_of_size_name_the_figure(tmp_path):
-    limits = Limits(body_bytes=5000)
-    with Served(f"sqlite:///{tmp_path}/log.db", limits=limits) as service:
-        answer = service.client.post(f"{NEWS}/decisions", content=" " * 5001)
-        assert "5000" in problem(answer, 413)["message"]
+def test_refusals_have_one_form(served):
+    """Whoever says no: the parser, the endpoint, the route."""
+    asked = [b"no request\r\n\r\n", spoken("GET", "/none"), spoken("POST", NEWS, b"{}")]
+    for request in asked:
+        with connected(served) as caller:
+            caller.sendall(request)
+            head, _, content = caller.recv(65536).partition(b"\r\n\r\n")
+            assert b"content-type: application/json" in head
+            assert set(json.loads(content)["error"]) >= {"code", "message"}
+    assert problem(served.client.post("/v1/policies", json={}), 405)

@@ -10,7 +10,8 @@ import pytest
 from calls import configure, decide, digest, ok, play, verified
 
 from driftbandits import store
-from driftbandits.service.serving import Service, Settings
+from driftbandits.service import Settings
+from driftbandits.service.server import Server
 from servers import Process, Served
 
 
@@ -24,7 +25,7 @@ def test_who_waits_while_it_ends_is_answered(tmp_path):
         waiting.start()
         while not service.service.engine.waiting and not service.service.engine._at_work:
             time.sleep(0.01)
-        service.service.stop()
+        service.server.stop()
         time.sleep(0.5)
         holder.execute("ROLLBACK")
         holder.close()
@@ -56,12 +57,12 @@ def test_a_signal_ends_it_with_a_snapshot(tmp_path, number, code):
 
 def test_it_ends_although_the_store_never_came(tmp_path):
     """A signal must end a service that still waits for its disk."""
-    made = Service(Settings(store=f"sqlite:///{tmp_path}/log.db", port=0, with_keys=False))
+    made = Server(Settings(f"sqlite:///{tmp_path}/log.db", with_keys=False))
 
     def away():
         raise store.StoreUnavailable("the disk is away")
 
-    made.engine._open_store = away
+    made.service.engine._open_store = away
     running = threading.Thread(target=made.run)
     running.start()
     time.sleep(0.3)

@@ -199,3 +199,26 @@ def test_levels_that_share_coordinates_survive_a_snapshot(tmp_path):
             ok(service.client.post(f"{SHOP}/decisions", json=visit))
         live = digest(service.client, SHOP)
     assert verified(url) == {"shop": live}
+
+
+def test_a_policy_tells_which_numbers_were_limited(store_url, caplog):
+    """In its answer, in the metrics and once in the journal; never by a warning of Python."""
+    with Served(store_url) as service:
+        client = service.client
+        configure(client)
+        for t in range(40):
+            ok(decide(client, t))
+        for t in (40, 41):
+            offer = body(t)
+            offer["context"]["age"] = 1e9
+            ok(client.post(f"{SHOP}/decisions", json=offer))
+        found = {one["column"]: one for one in ok(client.get(SHOP))["limited"]}
+        assert found["age"]["last"] == 1e9
+        assert found["age"]["count"] >= 2
+        said = [one for one in caplog.records if "'age' was 1e+09" in one.getMessage()]
+        assert [one.policy for one in said] == ["shop"]
+        metrics = client.get("/metrics").text
+        total = sum(one["count"] for one in found.values())
+        assert f'driftbandits_values_limited_total{{policy="shop"}} {total:.1f}' in metrics
+    with Served(store_url) as service:  # from the snapshot
+        assert ok(service.client.get(SHOP))["limited"] == list(found.values())

@@ -23,10 +23,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import driftbandits as db
-from driftbandits.agent import Decision
-from driftbandits.agent.laws import law_of
-from driftbandits.service.accounts import Accounts
+from driftbandits.agent import Decision, probabilities_of
 from driftbandits.service.guardrails import (
+    Accounts,
     Asked,
     Draws,
     Guard,
@@ -78,7 +77,7 @@ def test_the_law_of_a_policy_is_how_often_it_chooses(settings):
     """Over many seeds, which is where its draws come from."""
     found = Counter(chosen(seed=seed, **settings)[1][0].index for seed in range(4000))
     policy, (choice,) = chosen(**settings)
-    law = law_of(policy, choice, np.ones(4, dtype=bool))
+    law = probabilities_of(policy, choice, np.ones(4, dtype=bool))
     assert law.sum() == pytest.approx(1.0)
     assert law[choice.index] == choice.propensity
     for i in range(4):
@@ -88,9 +87,11 @@ def test_the_law_of_a_policy_is_how_often_it_chooses(settings):
 def test_tied_arms_share():
     policy = db.policy("D-GLUCB", dim=2, discount=0.95, epsilon=0.2)
     choice = db.Agent(policy, seed=0).decide([[0.5, 0.0], [0.5, 0.0], [0.1, 0.0]])
-    law = law_of(policy, choice, np.array([True, True, True]))
+    law = probabilities_of(policy, choice, np.array([True, True, True]))
     np.testing.assert_allclose(law, [0.4 + 0.2 / 3, 0.4 + 0.2 / 3, 0.2 / 3])
-    np.testing.assert_allclose(law_of(policy, choice, np.array([True, False, True])), [0.9, 0, 0.1])
+    np.testing.assert_allclose(
+        probabilities_of(policy, choice, np.array([True, False, True])), [0.9, 0, 0.1]
+    )
 
 
 # -- plays ---------------------------------------------------------------------------------------
@@ -208,7 +209,7 @@ def test_shares_are_kept_whatever_is_offered_and_wanted(shares, offers, window, 
         free = np.array([j not in excluded for j in range(5)])
         low, high = accounts.limits(ARMS, free, shares)
         choice = decided(policy, scores, epsilon)
-        law = within(low, high, law_of(policy, choice, free), policy, choice)
+        law = within(low, high, probabilities_of(policy, choice, free), policy, choice)
         assert law.sum() == pytest.approx(1.0)
         assert (law >= -1e-12).all()
         assert not law[~free].any()
@@ -250,7 +251,7 @@ def test_an_arm_below_its_largest_share_is_left_alone():
 def test_what_an_arm_may_not_have_goes_to_the_next_best():
     policy = policy_of(dim=1)
     choice = decided(policy, [0.9, 0.1, 0.5])
-    law = law_of(policy, choice, np.ones(3, dtype=bool))
+    law = probabilities_of(policy, choice, np.ones(3, dtype=bool))
     low, high = np.array([0.0, 0.05, 0.0]), np.array([0.3, 1.0, 1.0])
     np.testing.assert_allclose(within(low, high, law, policy, choice), [0.3, 0.05, 0.65])
     raised = within(low, np.array([0.1, 0.2, 0.2]), law, policy, choice)

@@ -2,7 +2,8 @@
 
 from calls import NEWS, configure, decide, digest, events, ok, reward, verified
 
-from driftbandits.service.history import MOST_ARMS, OTHERS, Arms
+import driftbandits as db
+from driftbandits.service.history import MOST_ARMS, OTHERS, History
 from servers import Clock, Served, wait_until
 
 MINUTE = 60
@@ -115,18 +116,18 @@ def test_arms_are_counted_over_the_day(store_url):
 
 
 def test_arms_that_are_played_least_are_put_together():
-    arms = Arms()
-    arms.turn_to(0)
+    history = History()
+    history.turn_to(0, 1, db.Agent(db.policy("LinUCB", dim=2)))
     for i in range(500):
-        arms.played(0, f"often-{i % 3}", 1)
-        arms.played(0, f"once-{i}", 1)
-        arms.rewarded(0, f"once-{i // 2}", 1.0)
-    part = arms.fine[0]
+        history.count_decision(0, f"often-{i % 3}")
+        history.count_decision(0, f"once-{i}")
+        history.count_reward(0, f"once-{i // 2}", 1.0)
+    part = history.fine[0]
     assert len(part) == MOST_ARMS + 1
-    assert sum(row[0] for row in part.values()) == 1000
-    assert sum(row[1] for row in part.values()) == 500
-    assert sum(part[f"often-{i}"][0] for i in range(3)) == 500
-    assert part[OTHERS][0] == 500 - (MOST_ARMS - 3)
+    assert sum(row.decisions for row in part.values()) == 1000
+    assert sum(row.rewards for row in part.values()) == 500
+    assert sum(part[f"often-{i}"].decisions for i in range(3)) == 500
+    assert part[OTHERS].decisions == 500 - (MOST_ARMS - 3)
 
 
 def test_an_erasure_takes_the_names_of_arms_out_of_its_minutes_alone(store_url):

@@ -6,8 +6,8 @@ import re
 import msgspec
 from calls import NEWS, decide, ok, play
 
-from driftbandits import wire
-from driftbandits.service.app import ROUTES
+from driftbandits import api
+from driftbandits.service.routes import ROUTES
 
 
 def test_the_document_describes_every_route(client):
@@ -26,12 +26,12 @@ def test_the_document_describes_every_route(client):
 def test_answers_match_the_document(client):
     play(client, 6)
     for path, type_ in (
-        ("/v1/policies", wire.PoliciesAnswer),
-        (NEWS, wire.PolicyAnswer),
-        (f"{NEWS}/versions", wire.VersionsAnswer),
-        (f"{NEWS}/history", wire.HistoryAnswer),
-        (f"{NEWS}/digest", wire.DigestAnswer),
-        (f"{NEWS}/events", wire.EventsAnswer),
+        ("/v1/policies", api.PoliciesAnswer),
+        (NEWS, api.PolicyAnswer),
+        (f"{NEWS}/versions", api.VersionsAnswer),
+        (f"{NEWS}/history", api.HistoryAnswer),
+        (f"{NEWS}/digest", api.DigestAnswer),
+        (f"{NEWS}/events", api.EventsAnswer),
     ):
         struct = msgspec.json.decode(client.get(path).content, type=type_)
         assert msgspec.json.decode(msgspec.json.encode(struct)) == client.get(path).json()

@@ -16,7 +16,7 @@ from calls import (
 
 from driftbandits import store
 from driftbandits.client import Client
-from driftbandits.sequences import boundary
+from driftbandits.core.sequences import boundary
 from driftbandits.service import snapshots
 from servers import Clock, Served, wait_until
 
@@ -97,7 +97,7 @@ def test_verify_finds_a_snapshot_whose_lift_is_another(store_url):
         session.lock(["news"])
         kept = session.snapshots("news")[0]
         fold = snapshots.unpacked(kept.content)
-        fold.lift.total.sums[0] += 1.0
+        fold.observers.lift.total.sums[0] += 1.0
         session.save_snapshot(kept._replace(content=snapshots.packed(fold)))
     with pytest.raises(AssertionError, match="not what its log gives"):
         verified(store_url)

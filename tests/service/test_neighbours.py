@@ -11,9 +11,9 @@ import pytest
 from calls import NEWS, arms, configure, counts, decide, digest, ok, problem, reward, verified
 
 from driftbandits.policies import policy as make_policy
-from driftbandits.service import app, bodies, engine, exports, handlers
+from driftbandits.service import application, engine, routes, serving
 from driftbandits.service.commands import Decide, View
-from driftbandits.service.costs import state_bytes
+from driftbandits.service.configuration import state_bytes
 from driftbandits.service.limits import Limits
 from driftbandits.service.offers import Offer
 from servers import Clock, Served, wait_until
@@ -73,18 +73,6 @@ def test_large_offers_are_decided_beside_the_loop():
     assert not slow.is_quick
 
 
-def test_large_bodies_are_looked_at_beside_the_loop(served, monkeypatch):
-    """Above all those in which something is wrong."""
-    seen = threads_of(monkeypatch, bodies, "_refuse_flaws")
-    small = b'{"event_id": "e", "arms": [NaN]}'
-    large = small.replace(b"NaN", b"NaN" + b", 1" * 100_000)
-    for body in (small, large):
-        answer = served.client.post(f"{NEWS}/decisions", content=body)
-        assert problem(answer, 400)["path"] == "$.arms[0]"
-    assert len(seen) == 2
-    assert seen[0] != seen[1]
-
-
 @pytest.mark.compiled
 def test_kernels_of_large_models_let_other_threads_run():
     """While one works another thread gets on; counted, not timed."""
@@ -127,8 +115,8 @@ def filled(client, count=30):
 
 def test_answers_about_the_log_have_a_size(tmp_path, monkeypatch):
     """By bytes and not only by events; what is left is asked for with `next`."""
-    monkeypatch.setattr(handlers, "MOST_EVENT_BYTES", 2000)
-    monkeypatch.setattr(handlers, "MOST_PARQUET_BYTES", 4000)
+    monkeypatch.setattr(routes, "MOST_EVENT_BYTES", 2000)
+    monkeypatch.setattr(routes, "MOST_PARQUET_BYTES", 4000)
     with Served(f"sqlite:///{tmp_path}/log.db") as service:
         filled(service.client)
         seqs, after, answers = [], 0, 0
@@ -170,15 +158,15 @@ def test_exports_are_few_at_a_time_and_keep_nobody_waiting(tmp_path, monkeypatch
     with Served(f"sqlite:///{tmp_path}/log.db", with_keys=True) as service:
         filled(service.client, 5)
         until, at_work = threading.Event(), []
-        export = handlers._events
+        export = routes._events_as_json
 
         def slow(*arguments):
             at_work.append(threading.current_thread().name)
             until.wait(120.0)
             return export(*arguments)
 
-        monkeypatch.setattr(handlers, "_events", slow)
-        most = exports.AT_A_TIME + exports.MOST_WAITING
+        monkeypatch.setattr(routes, "_events_as_json", slow)
+        most = serving.LONG_READS + serving.MOST_WAITING_READS
         statuses = []
 
         def ask():
@@ -188,24 +176,24 @@ def test_exports_are_few_at_a_time_and_keep_nobody_waiting(tmp_path, monkeypatch
         asking = [threading.Thread(target=ask) for _ in range(most)]
         for thread in asking:
             thread.start()
-        gate = service.service._server._application._gate
-        wait_until(lambda: gate.exports._here == most)
-        assert len(at_work) == exports.AT_A_TIME
+        wait_until(lambda: service.service._reading == most)
+        wait_until(lambda: len(at_work) == serving.LONG_READS)
         refused = service.client.get(f"{NEWS}/events")
         assert problem(refused, 503)["code"] == "overloaded"
-        read_at = gate.keyring._read_at
-        wait_until(lambda: gate.keyring._read_at > read_at)
+        keyring = service.service.keyring
+        read_at = keyring._read_at
+        wait_until(lambda: keyring._read_at > read_at)
         ok(decide(service.client, "beside"))
         until.set()
         for thread in asking:
             thread.join(60.0)
         assert statuses == [200] * most
-        assert set(at_work) == {"exports_0", "exports_1"}
+        assert set(at_work) == {"reads_0", "reads_1"}
 
 
 def test_the_interface_is_written_once(served, monkeypatch):
     ok(served.client.get("/openapi.json"))
-    monkeypatch.setattr(app, "document", None)
+    monkeypatch.setattr(application, "document", None)
     assert ok(served.client.get("/openapi.json"))["openapi"].startswith("3.")
 
 

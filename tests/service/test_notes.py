@@ -5,14 +5,14 @@ from calls import configure, ok
 
 import driftbandits as db
 from driftbandits.policies import policy_names
-from driftbandits.service.notes import notes
+from driftbandits.service.configuration import notes
 
 GROWING = ("LogisticUCB", "UCB-GLM", "GLM-TSL", "CD-LinUCB", "greedy")
-BOUNDED = ("LinUCB", "SW-GLUCB", "D-LinUCB", "auto", "pool", "klUCB", "Restart-GLUCB", "random")
+BOUNDED = ("LinUCB", "SW-GLUCB", "D-LinUCB", "auto", "klUCB", "Restart-GLUCB", "random")
 
 
 def made(name):
-    tuned = {} if name in ("auto", "pool", "greedy", "random") else {"horizon": 500, "changes": 3}
+    tuned = {} if name in ("auto", "greedy", "random") else {"horizon": 500, "changes": 3}
     return db.policy(name, dim=2, **tuned)
 
 

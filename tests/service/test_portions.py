@@ -5,15 +5,16 @@ import threading
 import pytest
 from calls import NEWS, arms, configure, counts, decide, ok, problem, reward, verified
 
-from driftbandits.service import engine, unit_of_work
-from driftbandits.service.commands import Command, LearnDefaults, Many, Reward
+from driftbandits.service import engine, transactions
+from driftbandits.service.commands import LearnDefaults, Many, Reward
+from driftbandits.service.transactions import Command
 from servers import Clock, Served, wait_until
 
 
 @pytest.fixture
 def short_portions(monkeypatch):
     """Every portion is one item."""
-    monkeypatch.setattr(unit_of_work, "PORTION_S", 0.0)
+    monkeypatch.setattr(transactions, "PORTION_S", 0.0)
 
 
 def transactions_of(service):
@@ -140,17 +141,15 @@ def test_a_timer_watches_who_waits(served, monkeypatch):
 
 def test_a_log_is_replayed_before_the_lock_is_taken(store_url, monkeypatch):
     """A process that has lost its folds replays them while others may write."""
-    from driftbandits.service import snapshots
-
     with Served(store_url) as service:
         configure(service.client)
         for i in range(5):
             ok(decide(service.client, f"e{i}", i))
         held = []
         store = service.service.engine.store
-        write, load = store.write, snapshots.load
+        write, load = store.write, transactions.load
         monkeypatch.setattr(store, "write", lambda: held.append("lock") or write())
-        monkeypatch.setattr(snapshots, "load", lambda *a: held.append("load") or load(*a))
+        monkeypatch.setattr(transactions, "load", lambda *a: held.append("load") or load(*a))
         service.service.engine.folds.clear()
         ok(decide(service.client, "e5"))
         assert held[:2] == ["load", "lock"]
@@ -178,8 +177,8 @@ def test_many_gives_back_what_is_left(short_portions):
 
 @pytest.mark.parametrize("somebody_waits", [True, False])
 def test_a_portion_is_short_where_somebody_quick_waits(store_url, monkeypatch, somebody_waits):
-    monkeypatch.setattr(unit_of_work, "PORTION_S", 3600.0)
-    monkeypatch.setattr(unit_of_work, "SHORT_PORTION_S", 0.0)
+    monkeypatch.setattr(transactions, "PORTION_S", 3600.0)
+    monkeypatch.setattr(transactions, "SHORT_PORTION_S", 0.0)
     with Served(store_url) as service:
         configure(service.client)
         work, answered, done = service.service.engine, [], threading.Event()

@@ -27,6 +27,7 @@ from click.testing import CliRunner
 from driftbandits import store
 from driftbandits.cli.commands import group
 from driftbandits.service import snapshots
+from driftbandits.service.transactions import load
 from servers import Clock, Process, Served
 
 
@@ -121,9 +122,9 @@ def test_promise_2_one_decision_and_one_outcome(client):
     assert kinds.count("decision") == kinds.count("reward") == 1
 
 
-def test_promise_2_also_when_all_come_at_once(store_url):
+def test_promise_2_also_when_all_come_at_once(shared_url):
     """The same requests from many callers, at two services over one store."""
-    with Served(store_url) as one, Served(store_url) as two:
+    with Served(shared_url) as one, Served(shared_url) as two:
         configure(one.client)
 
         def ask(i):
@@ -140,7 +141,7 @@ def test_promise_2_also_when_all_come_at_once(store_url):
         assert digest(one.client) == digest(two.client)
         live = digest(one.client)
         assert counts(two.client)["rewards"] == 10
-    assert verified(store_url) == {"news": live}
+    assert verified(shared_url) == {"news": live}
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,7 @@ def test_promise_3_a_replay_gives_the_same_digest(settings, tmp_path):
             assert len(session.snapshots("news")) == 2
             session.drop_snapshots("news", before=10**9)
         with log.read() as session:
-            fold = snapshots.load(session, "news")
+            fold = load(session, "news")
             assert fold.differences == 0
             assert snapshots.digest(fold) == live
             assert fold.playing.theta_hat.tolist() == theta

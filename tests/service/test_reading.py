@@ -55,8 +55,8 @@ def test_the_list_is_of_one_moment(tmp_path):
         del log.read, log.read_at_once, log.write, log.write_at_once
 
 
-def test_a_reader_sees_what_was_answered_elsewhere(store_url):
-    with Served(store_url) as one, Served(store_url) as two:
+def test_a_reader_sees_what_was_answered_elsewhere(shared_url):
+    with Served(shared_url) as one, Served(shared_url) as two:
         configure(one.client)
         for i in range(10):
             ok(decide(one.client, f"e{i}", i))

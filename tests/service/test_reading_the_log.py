@@ -38,9 +38,7 @@ def test_queries_that_make_no_sense(client, query):
 def test_backup_of_a_store_in_use(served, tmp_path):
     play(served.client, 10)
     target = f"sqlite:///{tmp_path}/copy.db"
-    run = CliRunner().invoke(
-        group, ["backup", "--store", served.service.announcement.store, "--to", target]
-    )
+    run = CliRunner().invoke(group, ["backup", "--store", served.store, "--to", target])
     assert run.exit_code == 0, run.output
     assert verified(target) == {"news": digest(served.client)}
 

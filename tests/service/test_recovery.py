@@ -8,6 +8,7 @@ from calls import configure, decide, digest, ok, play, problem, reward
 
 from driftbandits import store
 from driftbandits.service import snapshots
+from driftbandits.service.transactions import load
 from servers import Served
 
 
@@ -117,6 +118,6 @@ def test_a_bad_snapshot_falls_back(tmp_path, damage):
                 }[damage]
                 session.save_snapshot(kept[bad - 1]._replace(content=altered))
             with log.read() as session:
-                assert snapshots.digest(snapshots.load(session, "news")) == live
+                assert snapshots.digest(load(session, "news")) == live
     with Served(url) as service:
         assert digest(service.client) == live

@@ -1,18 +1,25 @@
 """Several processes over one store."""
 
 import random
+import subprocess
+import sys
 
+import pytest
 from calls import NEWS, arms, configure, counts, decide, digest, ok, reward, verified
 
 import driftbandits as db
-from servers import Clock, Served
+from driftbandits import store
+from driftbandits.service import Settings, app, engine
+from driftbandits.store import StoreError
+from servers import Clock, Served, wait_until
 
 MODES = ("online", "frozen")
 
 
-def test_two_services_are_one(store_url):
+def test_two_services_are_one(postgres_server):
     """Decided here, rewarded there; both hold the same state, as one alone would."""
-    with Served(store_url) as one, Served(store_url) as two:
+    url = postgres_server.new_database()
+    with Served(url) as one, Served(url) as two:
         configure(one.client)
         for i in range(20):
             ok(decide((one, two)[i % 2].client, f"e{i}", i))
@@ -28,13 +35,13 @@ def test_two_services_are_one(store_url):
         assert digest(one.client) == digest(two.client)
 
 
-def test_whatever_comes_two_services_and_a_replay_agree(store_url):
+def test_whatever_comes_two_services_and_a_replay_agree(postgres_server):
     """Requests of every kind in a random order, at either service, and a clock that wanders."""
-    rng, clock = random.Random(8), Clock()
+    rng, clock, url = random.Random(8), Clock(), postgres_server.new_database()
     waits = {"reward_wait_s": 30, "default_reward": 0.5}
     with (
-        Served(store_url, clock=clock, snapshot_every=40) as one,
-        Served(store_url, clock=clock) as two,
+        Served(url, clock=clock, snapshot_every=40) as one,
+        Served(url, clock=clock) as two,
     ):
         configure(one.client, **waits)
 
@@ -55,4 +62,38 @@ def test_whatever_comes_two_services_and_a_replay_agree(store_url):
         live = digest(one.client)
         assert digest(two.client) == live
         assert sum(counts(one.client).values()) > 80
-    assert verified(store_url) == {"news": live}
+    assert verified(url) == {"news": live}
+
+
+def test_what_falls_due_is_learned_when_its_process_is_gone(shared_url, monkeypatch):
+    """By another one that has never served the policy, and is not asked."""
+    monkeypatch.setattr(engine, "_MAINTENANCE_EVERY_S", 0.05)
+    clock = Clock()
+    with Served(shared_url, clock=clock), store.open(shared_url) as log:
+        with Served(shared_url, clock=clock) as other:
+            configure(other.client, reward_wait_s=30, default_reward=0.5)
+            ok(decide(other.client, "e1"))
+
+        def kinds():
+            with log.read() as session:
+                return [event.kind for event in session.events("news")]
+
+        assert kinds() == ["configured", "decision"]
+        clock.pass_seconds(60)
+        wait_until(lambda: kinds() == ["configured", "decision", "default"])
+    verified(shared_url)
+
+
+def test_a_file_is_served_by_one_process(tmp_path):
+    """A second one is refused in words; when the first has ended another one may begin."""
+    url = f"sqlite:///{tmp_path}/log.db"
+    with Served(url) as one:
+        with pytest.raises(StoreError, match=r"another process serves .* use PostgreSQL"):
+            app(Settings(url, with_keys=False))
+        second = [sys.executable, "-m", "driftbandits", "serve", "--store", url, "--port", "0"]
+        ended = subprocess.run(second, capture_output=True, text=True, timeout=120, check=False)
+        assert ended.returncode == 1
+        assert "another process serves" in ended.stderr
+        ok(one.client.get("/healthz"))
+    with Served(url) as another:
+        ok(another.client.get("/healthz"))

@@ -1,5 +1,6 @@
 """Shadows: configurations that decide beside the one that is played, and take over in one call."""
 
+import msgspec
 import numpy as np
 import pytest
 from calls import (
@@ -20,7 +21,7 @@ import driftbandits as db
 from driftbandits import store
 from driftbandits.client import Client
 from driftbandits.service import snapshots
-from driftbandits.service.agreement import Agreement
+from driftbandits.service.relearning import Agreement, Follower, packed_follower, unpacked_follower
 from driftbandits.service.verifying import verify
 from driftbandits.store import Snapshot
 from servers import Served, wait_until
@@ -105,21 +106,25 @@ def test_a_model_narrows_the_interval_and_cannot_mislead():
             seen.note_decision(
                 str(i),
                 agrees=bool(played == own),
-                propensity=laws[0][played],
-                expected=(means[played], means[own]),
+                propensity=float(laws[0][played]),
+                expected=(float(means[played]), float(means[own])),
             )
-            seen.note_reward(str(i), truth[played] + rng.normal())
+            seen.note_reward(str(i), float(truth[played] + rng.normal()))
             if i == 4000:
-                seen = Agreement.from_list(seen.to_list())
+                seen = through_a_snapshot(seen)
         found[model] = seen
         for value in (seen.value(), seen.modelled_value()):
             assert value.low < laws[1] @ truth < value.high
         value = seen.modelled_difference()
         assert value.low < (laws[1] - laws[0]) @ truth < value.high
-        assert seen.expected == {}
+        assert seen.waiting == {}
     width = {model: span(one.modelled_value()) for model, one in found.items()}
     assert width["good"] < 0.25 * span(found["good"].value())
     assert width["nothing"] == pytest.approx(span(found["nothing"].value()))
+
+
+def through_a_snapshot(seen):
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(seen), type=Agreement)
 
 
 def span(interval):
@@ -140,14 +145,12 @@ def test_costs_are_modelled_as_they_are_reported(store_url):
         assert told["modelled_value"]["value"] == pytest.approx(30.0, abs=6.0)
 
 
-def test_what_an_earlier_release_kept_of_a_shadow_is_gone_on_from():
-    kept = [3, 2, {"open": 2.0}, [2.0, 3.0, 5.0, 1.0, 2.0, 4.0, 1.0]]
-    seen = Agreement.from_list(kept)
-    seen.note_reward("open", 1.0)
-    assert (seen.rounds, seen.modelled_value()) == (3, None)
+def test_a_round_of_which_the_model_expects_nothing_counts_by_its_reward():
+    seen = Agreement()
     seen.note_decision("new", agrees=True, propensity=0.5, expected=(float("nan"), 1.0))
+    seen = through_a_snapshot(seen)
     seen.note_reward("new", 1.0)
-    assert (seen.rounds, seen.modelled_value().value) == (4, 2.0)
+    assert (seen.rounds, seen.modelled_value().value) == (1, 2.0)
 
 
 def test_promotion_is_one_call_and_loses_nothing(served, store_url):
@@ -295,17 +298,66 @@ def test_a_broken_state_of_a_candidate_is_found(store_url):
             kept = session.snapshots("news")[0]
             fold = snapshots.unpacked(kept.content)
             candidate = fold.candidates["bold"]
-            follower = snapshots.unpacked_follower("news", candidate)
+            follower = unpacked_follower("news", candidate)
             follower.playing.tick(1)
-            other = candidate._replace(kept=snapshots.packed_follower(follower))
+            other = candidate._replace(kept=packed_follower(follower))
             fold.candidates = {"bold": other}
             content = snapshots.packed(fold)
             session.save_snapshot(Snapshot("news", kept.seq, kept.at_ns, False, content))
         faults = [fault for verdict in verify(log) for fault in verdict.faults]
-    assert faults == ["candidate 'bold' has not learned what its log gives"]
+    assert faults == ["shadow 'bold' has not learned what its log gives"]
 
 
 # -- retired policies ----------------------------------------------------------------------------
+
+
+def test_a_shadow_that_samples_learns_from_decisions_with_exclusions(served, store_url):
+    """It does not know how probable its choice is without these arms, so it is not compared."""
+    client = served.client
+    ok(client.put(SHADOW, json={"name": "D-LinTS", "dim": 2, "discount": 0.95}))
+    for i in range(20):
+        ok(decide(client, f"e{i}", i, exclude=["left"] if i % 2 else []))
+        ok(reward(client, f"e{i}", 1))
+    told = caught_up(client)
+    assert (told["learned_from"], told["skipped"]) == (20, 0)
+    assert told["decisions"] == 10
+    ok(client.put(NEWS, json={**CONFIGURATION, "name": "D-LinTS"}))
+    assert ok(client.get(NEWS))["configuration"]["how"] == "relearned"
+    live = digest(client)
+    served.__exit__()
+    assert verified(store_url) == {"news": live}
+
+
+def test_a_candidate_that_fails_is_marked_and_the_others_go_on(served, monkeypatch):
+    """It says why, cannot be promoted, and is counted where operators look."""
+    client = served.client
+    play(client, 10)
+    configure(client, "/v1/policies/other")
+    failing = Follower._follow
+
+    def fail(follower, event):
+        if follower.wanted.arguments["name"] == "LinUCB":
+            raise IndexError("a fault of its own")
+        failing(follower, event)
+
+    monkeypatch.setattr(Follower, "_follow", fail)
+    ok(client.put(SHADOW, json=BOLD))
+    ok(client.put(f"{NEWS}/shadows/other", json={**CONFIGURATION, "seed": 9, "discount": 0.9}))
+    assert "failed" not in caught_up(client, "other")
+    wait_until(lambda: any("failed" in one for one in ok(client.get(NEWS))["shadows"]))
+    (bold, _) = ok(client.get(f"{NEWS}/shadows"))["shadows"]
+    assert bold["failed"] == "IndexError: a fault of its own"
+    refused = problem(client.post(f"{SHADOW}:promote"), 409)
+    assert (refused["code"], "a fault of its own" in refused["message"]) == ("failed", True)
+    assert 'driftbandits_candidates_failed{policy="news"} 1.0' in client.get("/metrics").text
+    assert ok(client.get("/readyz"))["status"] == "ok, but 1 candidate has failed"
+    changed = client.put(NEWS, json={**BOLD, "seed": 3})  # a change fails in the same way
+    assert changed.status_code == 202
+    assert "a fault of its own" in changed.json()["change"]["failed"]
+    ok(client.delete(SHADOW))
+    configure(client, "/v1/policies/other", discount=0.9)
+    play(client, 10, first=10)
+    caught_up(client, "other")
 
 
 def test_a_retired_policy_decides_no_more_and_can_be_brought_back(served, store_url):

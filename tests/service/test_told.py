@@ -210,6 +210,37 @@ def test_told_survives_a_snapshot(store_url):
     verified(store_url)
 
 
+def test_what_was_shown_counts_when_columns_are_gone(store_url):
+    """The request has a column that the policy had when it decided, and has not any more."""
+    features = {"arm": {"k": "category", "p": "number"}}
+    body = {
+        "event_id": "e1",
+        "arms": [
+            {"id": "a", "features": {"k": "x", "p": 1.0}},
+            {"id": "b", "features": {"k": "y", "p": 2.0}},
+        ],
+    }
+    with Served(store_url) as service:
+        client = service.client
+        ok(client.put(NEWS, json={"name": "auto", "features": features, "reward": "click"}))
+        decided = ok(client.post(f"{NEWS}/decisions", json=body))
+        other = "b" if decided["arm"] == "a" else "a"
+        without = {"name": "auto", "features": {"arm": {"k": "category"}}, "reward": "click"}
+        ok(client.put(NEWS, json=without))
+        told = {**body, "played": other}
+        first = ok(client.post(f"{NEWS}/decisions", json=told))
+        assert (first["arm"], first["told"]) == (other, True)
+        assert ok(client.post(f"{NEWS}/decisions", json=told)) == first
+        assert ok(reward(client, "e1", 1)) == {"status": "learned"}
+        log = events(client)
+        (corrected,) = [event for event in log if event["kind"] == "corrected"]
+        assert corrected["arms"][0]["features"] == {"k": "x", "p": 1.0}
+        explained = ok(client.get(f"{NEWS}/explanations/e1"))["decision"]
+        assert explained["arms"][explained["index"]]["id"] == other
+        live = digest(client)
+    assert verified(store_url) == {"news": live}
+
+
 def test_refusals_name_the_field(refusing):
     for more, path in (
         ({"played": "nobody"}, "$.played"),

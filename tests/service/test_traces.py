@@ -11,8 +11,7 @@ import pytest
 from calls import NEWS, configure, ok, verified
 
 from driftbandits import store
-from driftbandits.service import erasing
-from driftbandits.store import sqlite
+from driftbandits.service import erasure
 from servers import Served, wait_until
 
 PEOPLE = 60
@@ -62,7 +61,7 @@ def visit(client, numbers, *, pending=lambda number: number % 5 == 0):
 @pytest.mark.parametrize("by", ["ids", "prefix", "age"])
 def test_erased_events_leave_no_traces(tmp_path, monkeypatch, by):
     """Neither in the database nor in its log nor in a backup made afterwards."""
-    monkeypatch.setattr(erasing, "_MOST_AT_ONCE", 25)  # several portions
+    monkeypatch.setattr(erasure, "_MOST_AT_ONCE", 25)  # several portions
     live = tmp_path / "live"
     url = f"sqlite:///{live}/log.db"
     erased, kept = range(PEOPLE), range(100, 120)
@@ -93,38 +92,15 @@ def test_erased_events_leave_no_traces(tmp_path, monkeypatch, by):
     assert found(copy, kept) == list(kept)
 
 
-def test_traces_of_an_earlier_release_are_not_in_a_backup(tmp_path, monkeypatch):
-    """It did not overwrite what it deleted; a copy takes only what is in use."""
-    live, copy = tmp_path / "live", tmp_path / "copy"
-    url = f"sqlite:///{live}/log.db"
-    connect = sqlite.SQLiteStore._connect
-
-    def careless(self):
-        connection = connect(self)
-        connection.execute("PRAGMA secure_delete = OFF").fetchall()
-        return connection
-
-    with monkeypatch.context() as earlier:
-        earlier.setattr(sqlite.SQLiteStore, "_connect", careless)
-        with Served(url) as service:
-            configure(service.client, **OF_SUMS)
-            visit(service.client, range(PEOPLE))
-            ok(service.client.post(f"{NEWS}/erasures", json={"prefix": "person"}))
-    assert found(live, range(PEOPLE))
-    with store.open(url) as log:
-        store.backup(log, f"sqlite:///{copy}/copy.db")
-    assert found(copy, range(PEOPLE)) == []
-
-
 def test_an_erasure_is_cut_into_portions(tmp_path, monkeypatch):
     """Each is committed by itself, and after each the log can be folded."""
-    monkeypatch.setattr(erasing, "_MOST_AT_ONCE", 10)
+    monkeypatch.setattr(erasure, "_MOST_AT_ONCE", 10)
     url = f"sqlite:///{tmp_path}/log.db"
     with Served(url) as service:
         configure(service.client, **OF_SUMS)
         visit(service.client, range(40))
         portions = []
-        erase = erasing.Erase.run
+        erase = erasure.Erase.run
 
         def run(self, work):
             result = erase(self, work)
@@ -134,7 +110,7 @@ def test_an_erasure_is_cut_into_portions(tmp_path, monkeypatch):
             return result
 
         with monkeypatch.context() as broken:
-            broken.setattr(erasing.Erase, "run", run)
+            broken.setattr(erasure.Erase, "run", run)
             answer = service.client.post(f"{NEWS}/erasures", json={"prefix": "person"})
         assert answer.status_code == 500
     before = verified(url)

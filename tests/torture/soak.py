@@ -47,7 +47,7 @@ async def run(port: int, key: str, pid: int, options: argparse.Namespace) -> lis
     seconds = 60 * options.minutes
     watching = asyncio.create_task(watch(pid, samples, every_s=max(1.0, seconds / 60)))
     rate = options.pairs_per_second
-    game = await service.play(servers, rate=rate, seconds=seconds, callers=32, follow=False)
+    game = await service.play(servers, rate=rate, seconds=seconds, callers=32, affinity=True)
     spent = time.perf_counter() - game.began
     watching.cancel()
     pairs = len(game.latencies) / 2

@@ -10,9 +10,10 @@ from disk import Disk
 from load import POLICY, Load, asking, configure, digest
 
 from driftbandits import store
-from driftbandits.service.commands import Command, View
+from driftbandits.service.commands import View
 from driftbandits.service.engine import Engine
 from driftbandits.service.refusals import Refused
+from driftbandits.service.transactions import Command
 from driftbandits.service.verifying import verify
 from servers import Clock, Served
 

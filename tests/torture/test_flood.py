@@ -109,7 +109,7 @@ def test_silent_connections(service, record_property):
     with ExitStack() as stack:
         for _ in range(SILENT):
             stack.enter_context(connected(service))
-        server = service.service._server
-        wait_until(lambda: len(server._connections) >= SILENT)
+        state = service.server.uvicorn.server_state
+        wait_until(lambda: len(state.connections) >= SILENT)
         assert service.client.get("/v1/policies").status_code == 200
     record_property("connections", SILENT)

@@ -20,9 +20,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from driftbandits.service import connections
-from driftbandits.service.app import ROUTES
+from driftbandits.service import endpoints, server
 from driftbandits.service.openapi import document
+from driftbandits.service.routes import OPERATIONS
 from servers import Served
 
 pytestmark = pytest.mark.compiled
@@ -48,7 +48,7 @@ def client(service):
 # -- what the document allows, and what it does not ------------------------------------------------
 
 
-interface = schemathesis.openapi.from_dict(document(ROUTES.operations))
+interface = schemathesis.openapi.from_dict(document(OPERATIONS))
 
 
 @pytest.fixture
@@ -219,7 +219,8 @@ def test_others_do_not_wait_for_slow_clients(service, client, record_property):
 
 def test_who_drips_is_cut_off(tmp_path, monkeypatch):
     """Silence and dripped headers end the connection; a dripped body gets 408."""
-    monkeypatch.setattr(connections, "REQUEST_TIMEOUT_S", 0.7)
+    monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", 0.7)
+    monkeypatch.setattr(endpoints, "BODY_TIMEOUT_S", 0.7)
     with Served(f"sqlite:///{tmp_path}/log.db") as service:
         configure(service.address)
         whole = head(service, "POST", f"{POLICY}/decisions", "content-length: 100")

@@ -11,7 +11,7 @@ from load import offered, size_of_test
 
 from driftbandits import store
 from driftbandits.service import snapshots
-from driftbandits.service.fold import Fold
+from driftbandits.service.state import State
 from driftbandits.store import START, Head, checked
 from servers import Clock, Served
 
@@ -140,7 +140,7 @@ class Machine(RuleBasedStateMachine):
     def __init__(self, home):
         super().__init__()
         self.home, self.model = home, Model()
-        self.policy = self.chain = f"p{next(home.names)}"
+        self.policy = f"p{next(home.names)}"
         self.since_restart = 0
         self.configure(CONFIGURATIONS[0])
 
@@ -202,23 +202,6 @@ class Machine(RuleBasedStateMachine):
         self.model.expire()
         self.model.configure({**self.model.configuration, "mode": mode})
 
-    @rule(event_id=event_ids, number=numbers)
-    def rename(self, event_id, number):
-        """Aside; another policy has the name then, and decides by the same id."""
-        before, to = self.policy, f"{self.chain}-{next(self.home.names)}"
-        for _ in range(2):  # the answer may have been lost
-            status, told = self.send("POST", ":rename", {"to": to})
-            assert (status, told["policy"]) == (200, to), told
-        self.model.expire()
-        self.send("PUT", "", {"seed": 5, **CONFIGURATIONS[0]})
-        body = {"event_id": event_id, "arms": offered(number), "baseline": "left"}
-        status, told = self.send("POST", "/decisions", body)
-        assert status == 200, told
-        status, told = self.send("POST", ":rename", {"to": to})
-        assert (status, told["error"]["code"]) == (409, "name_taken")
-        self.send("POST", ":rename", {"to": f"{before}.{next(self.home.names)}"})
-        self.policy = to
-
     @rule(asked=st.lists(st.tuples(event_ids, numbers), min_size=1, max_size=6))
     def decide_many(self, asked):
         bodies = [
@@ -274,7 +257,7 @@ class Machine(RuleBasedStateMachine):
         self.look()
         _, live = self.send("GET", "/digest")
         with store.open(self.home.url) as log, log.read() as session:
-            fold = Fold(self.chain)
+            fold = State(self.policy)
             events = session.all_events(self.policy)
             fold.replay(checked(events, after=Head(0, 0, START)))
         assert fold.differences == 0

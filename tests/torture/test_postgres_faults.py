@@ -62,22 +62,25 @@ def row_lock(url):
         yield
 
 
-def sessions(url, condition):
-    """Sessions of services of which something is true: the number of its backend, and of the
-    process that has it."""
+def waiting_for_the_row(url):
+    """The backends that wait for a lock, and the processes that they belong to."""
     with psycopg.connect(url) as connection:
-        return connection.execute(
-            "SELECT session.pid, process.pid FROM pg_stat_activity session "
-            "JOIN process ON application_name = 'driftbandits ' || process.id "
-            f"WHERE datname = current_database() AND {condition}"
+        rows = connection.execute(
+            "SELECT pid, application_name FROM pg_stat_activity "
+            "WHERE datname = current_database() AND wait_event_type = 'Lock'"
         ).fetchall()
+    return [(backend, int(name.removeprefix("driftbandits "))) for backend, name in rows]
+
+
+def has_ended(url, backend):
+    with psycopg.connect(url) as connection:
+        found = connection.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", (backend,))
+        return found.fetchone() is None
 
 
 def test_a_worker_that_pauses_in_a_transaction(postgres_server):
-    """It owns the policy and holds the lock of the log when it stops. The other worker gives it up
-    and has the database end its sessions, and goes on. When it wakes up its transaction is void:
-    what it had not answered is done by the new owner, whether it refuses and is asked again or
-    hands on what it could not write."""
+    """It holds the row of the policy when it stops. The database ends its session, the other
+    worker goes on, and when it wakes up its transaction is void."""
     url, load = postgres_server.new_database(), Load()
     workers = [Process(url, "--no-auth"), Process(url, "--no-auth")]
     try:
@@ -85,15 +88,31 @@ def test_a_worker_that_pauses_in_a_transaction(postgres_server):
         load.start(*(worker.address for worker in workers))
         load.wait_for(40)
         with row_lock(url):
-            wait_until(lambda: sessions(url, "wait_event_type = 'Lock'"))
-            holder, owner = sessions(url, "wait_event_type = 'Lock'")[0]
-            os.kill(owner, signal.SIGSTOP)
-        wait_until(lambda: sessions(url, f"session.pid = {holder} AND state LIKE 'idle in %'"))
-        wait_until(lambda: not sessions(url, f"session.pid = {holder}"))
+            wait_until(lambda: waiting_for_the_row(url))
+            backend, paused = waiting_for_the_row(url)[0]
+            os.kill(paused, signal.SIGSTOP)
+        wait_until(lambda: has_ended(url, backend))
         load.wait_for(40)  # the other worker, while the first one still stands
-        os.kill(owner, signal.SIGCONT)
+        os.kill(paused, signal.SIGCONT)
         load.wait_for_every_caller()
         load.stop()
+        assert len({load.ledger.check(url), *(digest(worker.address) for worker in workers)}) == 1
+    finally:
+        for worker in workers:
+            worker.kill()
+
+
+def test_two_workers_without_affinity(postgres_server):
+    """Every policy is served by both at once: nothing is lost or doubled, both say the same."""
+    url, load = postgres_server.new_database(), Load()
+    workers = [Process(url, "--no-auth"), Process(url, "--no-auth")]
+    try:
+        configure(workers[0].address)
+        load.start(*(worker.address for worker in workers))
+        load.wait_for(600)
+        load.wait_for_every_caller()
+        load.stop()
+        assert load.unavailable == 0
         assert len({load.ledger.check(url), *(digest(worker.address) for worker in workers)}) == 1
     finally:
         for worker in workers:

@@ -14,7 +14,8 @@ from load import POLICY, asking, configure, digest, size_of_test
 
 from driftbandits import store
 from driftbandits.service import snapshots
-from driftbandits.service.fold import Fold
+from driftbandits.service.state import State
+from driftbandits.service.transactions import load
 from driftbandits.service.verifying import verify
 from driftbandits.store.records import unpacked
 from servers import Served
@@ -111,7 +112,7 @@ def test_the_disk_would_show_a_missing_sync(tmp_path):
 @pytest.fixture(scope="module")
 def states(life):
     """The digest after each event: what a service may know."""
-    fold, digests = Fold("news"), {}
+    fold, digests = State("news"), {}
     for event in life.events:
         fold.replay([event])
         digests[fold.seq] = snapshots.digest(fold)
@@ -165,7 +166,7 @@ def learned(log, states):
         if "news" not in session.policies():
             return
         try:
-            fold = snapshots.load(session, "news")
+            fold = load(session, "news")
         except msgspec.DecodeError:
             return
     assert fold.seq == 0 or snapshots.digest(fold) == states[fold.seq]

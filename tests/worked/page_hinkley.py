@@ -9,25 +9,25 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from driftbandits import links
-from driftbandits.estimator import Model, State, memory
-from driftbandits.estimator.memory import forget_oldest
-from driftbandits.estimator.model import Floats
-from driftbandits.estimator.state import BEGUN, HEAD, TAIL, Ints, N, layout_beyond
+from driftbandits.core import links
+from driftbandits.core.estimator import Model, State, memory
+from driftbandits.core.estimator.memory import forget_oldest
+from driftbandits.core.estimator.model import Floats
+from driftbandits.core.estimator.state import BEGUN, HEAD, TAIL, Ints, N, layout_beyond
+from driftbandits.core.linalg import dot
+from driftbandits.core.theory import Confidence
 from driftbandits.jit import Share, inlined, reader_of
-from driftbandits.linalg import dot
+from driftbandits.policies.adaptations import record_detection
 from driftbandits.policies.adaptations.fixed import (
     advance,
     estimate,
     weights_of_ages,
     window_for,
 )
-from driftbandits.policies.detection import record_detection
 from driftbandits.policies.scoring import OWN_NUMBERS, Scoring
-from driftbandits.theory import Confidence
 
 if TYPE_CHECKING:
-    from driftbandits.policies.configuration import Policy
+    from driftbandits.policies.catalogue import Policy
 
 __all__ = ["advance", "estimate", "learn", "weights_of_ages", "window_for"]
 

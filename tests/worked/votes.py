@@ -43,6 +43,11 @@ def mean(m: float, z: float) -> float:
     return math.sinh(z)
 
 
+@leaf
+def blur(variance: float) -> float:
+    return 1.0
+
+
 @compiled
 def slope(m: float, z: float) -> float:
     return math.cosh(z)

@@ -1,7 +1,7 @@
 // Made by generate.py from the OpenAPI document of the service. Do not edit: `make typescript`.
 
 /**
- * What the limits of a policy are kept by: the balance of its budget, and by arm how much its
+ * The accounts of a policy's guardrails: the balance of its budget, and by arm how much its
  * least and its largest share have been undercut so far, in decisions.
  */
 export interface Accounts {
@@ -16,7 +16,7 @@ export interface Arm {
   features?: Record<string, unknown>;
 }
 
-/** How often an arm was played, and what has come of it. */
+/** The plays of an arm and their outcomes. */
 export interface ArmCounts {
   decisions: number;
   rewards: number;
@@ -37,7 +37,7 @@ export interface ArmsPart {
  * While it is `relearned` it has learned the log up to event `seq` `of` so many, from as many
  * outcomes as `learned_from` says; `skipped` are decisions that it cannot read. It is `held` while
  * the policy is frozen, and takes over when that is thawed. With `dry_run` nothing was changed,
- * and `none` would be.
+ * and `none` would be. `failed` says why it cannot be learned.
  */
 export interface Change {
   how: string;
@@ -49,6 +49,7 @@ export interface Change {
   skipped?: number;
   dry_run?: boolean;
   held?: boolean;
+  failed?: string | null;
 }
 
 /**
@@ -188,7 +189,7 @@ export interface DigestAnswer {
   digest: string;
 }
 
-/** How many events lost their content. */
+/** The number of events whose content was erased. */
 export interface ErasureAnswer {
   erased: number;
 }
@@ -200,7 +201,7 @@ export interface ErasureRequest {
   older_than_days?: number | null;
 }
 
-/** What every refusal looks like. */
+/** The body of every refusal. */
 export interface ErrorAnswer {
   error: Problem;
 }
@@ -284,12 +285,6 @@ export interface ExplanationsAnswer {
   decisions: ExplainedDecision[];
 }
 
-/** What a policy was called, and until when. */
-export interface FormerName {
-  name: string;
-  until: string;
-}
-
 /** `ok`, or why not. */
 export interface HealthAnswer {
   status: string;
@@ -304,7 +299,7 @@ export interface HistoryAnswer {
 }
 
 /**
- * What may be true of the parameter, and how probable that is.
+ * A hypothesis about the parameter and its posterior probability.
  *
  * A constant one is what it is since the round `since`, or always, and `prior` says how tight its
  * prior was, as a share of lam. One that is wandering or turning goes its own way within `rounds`.
@@ -348,7 +343,7 @@ export interface Lift {
   unknown: number;
 }
 
-/** As of event `seq`; null where there never was a control. The last days, oldest first. */
+/** The lift as of event `seq`, with its last days, oldest first; null without a control. */
 export interface LiftAnswer {
   policy: string;
   seq: number;
@@ -356,7 +351,7 @@ export interface LiftAnswer {
   days: LiftOfDay[];
 }
 
-/** The same of the decisions of one day, UTC; each day has an interval of its own. */
+/** The lift of one day's decisions (UTC), with an interval of its own. */
 export interface LiftOfDay {
   day: string;
   policy: Side;
@@ -365,7 +360,18 @@ export interface LiftOfDay {
 }
 
 /**
- * What was decided in the minute that began `at`, and what has come of it so far.
+ * A column that had numbers far beyond what it had shown: how many, and the last one.
+ *
+ * The column is its name where the policy has features, else its place.
+ */
+export interface LimitedColumn {
+  column: string | number;
+  count: number;
+  last: number;
+}
+
+/**
+ * The decisions of the minute that began `at`, and their outcomes so far.
  *
  * Sums are over rewards as they were learned, defaults among them, whenever they came. `pending`
  * are decisions whose outcome is open. `theta` is the estimate as the minute began, and `round`
@@ -401,8 +407,9 @@ export interface OfferedArm {
 }
 
 /**
- * What came of a decision; `kind` is reward, default, late or withdrawn. A withdrawn one has no
- * value, and one that was erased has lost it.
+ * The outcome of a decision; `kind` is reward, default, late or withdrawn.
+ *
+ * A withdrawn decision has no value, and an erased one has lost it.
  */
 export interface Outcome {
   kind: string;
@@ -429,7 +436,8 @@ export interface PoliciesAnswer {
  *
  * The estimate of separate arms is given by their ids, up to a hundred of them. `names` are those
  * of its coordinates, where the policy has features. `beliefs` are those of `auto`, the most
- * probable first; separate arms have them in common.
+ * probable first; separate arms have them in common. `limited` are columns of `auto` that had
+ * numbers far beyond what they had shown.
  */
 export interface PolicyAnswer {
   policy: string;
@@ -447,14 +455,13 @@ export interface PolicyAnswer {
   counts: Counts;
   names?: string[] | null;
   beliefs?: Hypothesis[];
+  limited?: LimitedColumn[];
   accounts?: Accounts | null;
   lift?: Lift | null;
   notes?: string[];
   change?: Change | null;
   retired?: boolean;
   shadows?: ShadowAnswer[];
-  chain?: string | null;
-  former_names?: FormerName[];
 }
 
 /** The arguments of `driftbandits.policy`, and how they are served. */
@@ -472,29 +479,6 @@ export interface PolicyRequest {
   limit_window?: number;
   dry_run?: boolean;
   name: string;
-  dim?: number | null;
-  link?: string;
-  window?: number | null;
-  discount?: number | null;
-  horizon?: number | null;
-  changes?: number | null;
-  path_length?: number | null;
-  lam?: number | null;
-  S?: number;
-  L?: number;
-  m?: number | null;
-  delta?: number;
-  bonus_scale?: number;
-  intercept?: boolean | null;
-  projection?: string;
-  centre?: number;
-  epsilon?: number;
-  too_long?: string;
-  false_alarm_rate?: number | null;
-  tolerance?: number | null;
-  arms?: string;
-  reward?: string | null;
-  outside?: string | null;
   features?: {
     context?: Record<string, string>;
     arm?: Record<string, string>;
@@ -504,6 +488,29 @@ export interface PolicyRequest {
     levels?: number;
     fitted?: Record<string, unknown>;
   } | null;
+  dim?: number | null;
+  arms?: string;
+  reward?: string | null;
+  outside?: string | null;
+  link?: string;
+  intercept?: boolean | null;
+  epsilon?: number;
+  horizon?: number | null;
+  changes?: number | null;
+  window?: number | null;
+  discount?: number | null;
+  false_alarm_rate?: number | null;
+  exact?: boolean;
+  S?: number;
+  L?: number;
+  too_long?: string;
+  m?: number | null;
+  centre?: number;
+  lam?: number | null;
+  delta?: number;
+  bonus_scale?: number;
+  path_length?: number | null;
+  projection?: string;
 }
 
 /** A line of the list of policies. */
@@ -516,7 +523,6 @@ export interface PolicySummary {
   pending: number;
   counts: Counts;
   retired?: boolean;
-  chain?: string | null;
 }
 
 /** `path` leads to the field at fault, as in `$.arms[1].x[0]`. */
@@ -526,12 +532,7 @@ export interface Problem {
   path?: string | null;
 }
 
-/** What a policy shall be called. */
-export interface RenameRequest {
-  to: string;
-}
-
-/** How a version is brought back. */
+/** A request to bring a version back. */
 export interface RestoreRequest {
   fresh?: boolean;
   dry_run?: boolean;
@@ -542,7 +543,7 @@ export interface RewardAnswer {
   status: "learned" | "late" | "duplicate" | "recorded" | (string & {});
 }
 
-/** What came of a decision. */
+/** The outcome of a decision. */
 export interface RewardRequest {
   /** chosen by the caller */
   event_id: string;
@@ -587,6 +588,7 @@ export interface ScoredArm {
  * those with a reward in which every arm had a chance, it would have earned `value`, and what was
  * played earned `played_value`; `effective_rounds` of them tell as much if all told the same.
  * `modelled_value` is the same by what its model expected, corrected by what came (doubly robust).
+ * `failed` says why it learns no more.
  */
 export interface ShadowAnswer {
   name: string;
@@ -608,6 +610,7 @@ export interface ShadowAnswer {
   difference: Interval | null;
   modelled_value?: Interval | null;
   modelled_difference?: Interval | null;
+  failed?: string;
 }
 
 /** By name. */
@@ -674,6 +677,13 @@ export interface Operations {
     body: WithdrawalRequest;
     answer: WithdrawalAnswer;
   };
+  /** The policies that this key may see */
+  policies: {
+    names: {};
+    query: {};
+    body: undefined;
+    answer: PoliciesAnswer;
+  };
   /** Estimate, radius, memory and counts of a policy */
   policy: {
     names: { policy: string };
@@ -709,11 +719,18 @@ export interface Operations {
     body: undefined;
     answer: PolicyAnswer;
   };
-  /** Call a policy otherwise; its log goes on, and its name is free for a new policy */
-  rename: {
+  /** Decide with what was learned so far, and learn and forget nothing */
+  freeze: {
     names: { policy: string };
     query: {};
-    body: RenameRequest;
+    body: undefined;
+    answer: PolicyAnswer;
+  };
+  /** Learn again, in the mode before it was frozen */
+  thaw: {
+    names: { policy: string };
+    query: {};
+    body: undefined;
     answer: PolicyAnswer;
   };
   /** What configurations beside the one that is played would have done */
@@ -743,27 +760,6 @@ export interface Operations {
     query: {};
     body: undefined;
     answer: PolicyAnswer;
-  };
-  /** Decide with what was learned so far, and learn and forget nothing */
-  freeze: {
-    names: { policy: string };
-    query: {};
-    body: undefined;
-    answer: PolicyAnswer;
-  };
-  /** Learn again, in the mode before it was frozen */
-  thaw: {
-    names: { policy: string };
-    query: {};
-    body: undefined;
-    answer: PolicyAnswer;
-  };
-  /** The policies that this key may see */
-  policies: {
-    names: {};
-    query: {};
-    body: undefined;
-    answer: PoliciesAnswer;
   };
   /** Every configuration the policy has had */
   versions: {
@@ -850,19 +846,18 @@ export const OPERATIONS = {
   reward: { method: "POST", path: "/v1/policies/{policy}/rewards" },
   reward_many: { method: "POST", path: "/v1/policies/{policy}/rewards:batch" },
   withdraw: { method: "POST", path: "/v1/policies/{policy}/withdrawals" },
+  policies: { method: "GET", path: "/v1/policies" },
   policy: { method: "GET", path: "/v1/policies/{policy}" },
   configure: { method: "PUT", path: "/v1/policies/{policy}" },
   retire: { method: "DELETE", path: "/v1/policies/{policy}" },
   restore: { method: "POST", path: "/v1/policies/{policy}/versions/{version}:restore" },
   bring_back: { method: "POST", path: "/v1/policies/{policy}:restore" },
-  rename: { method: "POST", path: "/v1/policies/{policy}:rename" },
+  freeze: { method: "POST", path: "/v1/policies/{policy}:freeze" },
+  thaw: { method: "POST", path: "/v1/policies/{policy}:thaw" },
   shadows: { method: "GET", path: "/v1/policies/{policy}/shadows" },
   put_shadow: { method: "PUT", path: "/v1/policies/{policy}/shadows/{shadow}" },
   drop_shadow: { method: "DELETE", path: "/v1/policies/{policy}/shadows/{shadow}" },
   promote: { method: "POST", path: "/v1/policies/{policy}/shadows/{shadow}:promote" },
-  freeze: { method: "POST", path: "/v1/policies/{policy}:freeze" },
-  thaw: { method: "POST", path: "/v1/policies/{policy}:thaw" },
-  policies: { method: "GET", path: "/v1/policies" },
   versions: { method: "GET", path: "/v1/policies/{policy}/versions" },
   digest: { method: "GET", path: "/v1/policies/{policy}/digest" },
   lift: { method: "GET", path: "/v1/policies/{policy}/lift" },

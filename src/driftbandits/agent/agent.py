@@ -11,52 +11,74 @@ after the other, in some order.
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
 from typing import Any, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from driftbandits import checks
-from driftbandits.agent.decisions import (
+from driftbandits.agent import savefile
+from driftbandits.agent.explain import (
+    CONSTANT,
+    EXPLAINED_DECISIONS,
     Decision,
+    Explanation,
     Floats,
+    Ledger,
+    Limits,
     UnknownDecision,
+    explanation_of,
     show_as_rewards,
 )
-from driftbandits.agent.keeping import Kept
 from driftbandits.agent.learner import Learner
-from driftbandits.agent.ledger import Ledger
 from driftbandits.agent.offers import (
     LONGEST_TIME,
-    checked_actions,
+    Offer,
+    SeparateArms,
+    Tables,
+    Vectors,
     checked_ages,
     checked_played,
-    no_arms,
-    no_context,
-    offered_arms,
-    played_arms,
-    with_arms,
+    size_of,
 )
 from driftbandits.agent.separate import SeparateLearner
-from driftbandits.agent.tables import Reading, Tables
-from driftbandits.features import Encoded, Features
-from driftbandits.policies import Policy
-from driftbandits.policies.arguments import room_for
-from driftbandits.policies.carrying import Move, larger
+from driftbandits.features import (
+    ArmId,
+    Encoding,
+    Features,
+    Report,
+    frame_of,
+    report_on,
+)
+from driftbandits.policies import (
+    Detection,
+    Hypothesis,
+    Limit,
+    LimitedColumn,
+    Move,
+    Policy,
+    Row,
+    larger,
+    policy_from,
+    room_for,
+)
 
 CLOCKS = ("decisions", "ticks")
-"""What the clock counts: decisions and ticks, or ticks alone."""
+"""The clock counts decisions and ticks, or ticks alone."""
 
 Played = Callable[[list[Decision]], Sequence[int]]
-"""Which rows are played, given what was chosen."""
-
+"""A function that returns the rows that are played, given what was chosen."""
 _LARGEST_SEED = 2**63 - 1
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
-class Agent(Kept):
+class Agent:
     """A policy at work.
 
     >>> import driftbandits as db
@@ -66,55 +88,68 @@ class Agent(Kept):
     0
     >>> agent.update(choice, 1.0)
     'learned'
+    >>> agent
+    <Agent of SW-GLUCB: 1 rounds, 0 pending, no change detected>
     """
+
+    warns = True
+    """If true, the first number of a column that is limited or clipped raises a warning."""
 
     def __init__(self, policy: Policy, *, seed: int = 0, clock: str = "decisions") -> None:
         if not isinstance(policy, Policy):
             raise ValueError(f"policy must come from driftbandits.policy(...); got {policy!r}")
         self.policy = policy
         self.seed = checks.integer("seed", seed, least=0, most=_LARGEST_SEED)
-        counts_apart = checks.choice("clock", clock, CLOCKS) == "ticks"
+        self._clock = checks.choice("clock", clock, CLOCKS)
         self.late = 0
         """Rewards that came too late to matter."""
         self.clipped = 0
         """Rewards that were learned, and lay outside the range that `reward` gave the policy."""
         self._reward, self._reward_range = policy.reward, policy.reward_range()
-        self._dim, self._separate = policy.dim, policy.separate
+        self._dim = policy.dim
         self._lock = threading.RLock()
-        make: type[Learner | SeparateLearner] = SeparateLearner if policy.separate else Learner
-        self._learner: Learner | SeparateLearner = make(
-            policy, seed=self.seed, counts_apart=counts_apart
-        )
+        make = SeparateLearner if policy.separate else Learner
+        self._learner = make(policy, seed=self.seed, counts_apart=clock == "ticks")
         self._ledger = Ledger()
-        self._read_by(None if policy.features is None else Tables(policy.features))
+        self._limits = 0  # numbers that were limited, as far as they were noticed
+        self._said: set[str | int] = set()  # columns that there was a warning of
+        self._unsaid: list[str] = []  # warnings
+        self._read_by(None if policy.features is None else Encoding(policy.features))
 
-    def _read_by(self, tables: Tables | None) -> None:
-        """What is offered comes as actions, or as tables."""
-        self._tables = tables
-        self._turn: Any = self._lock if tables is None else Reading(self, tables)
+    def _read_by(self, encoding: Encoding | None) -> None:
+        """Take actions from tables by this encoding, or as they are."""
+        self._encoding = encoding
+        self._turn: Any = self._lock if encoding is None else _Reading(self, encoding)
+        self._offers: Vectors | Tables
+        if encoding is not None:
+            self._offers = Tables(encoding)
+        else:
+            self._offers = (SeparateArms if self.policy.separate else Vectors)(self._dim)
+
+    def __repr__(self) -> str:
+        found = self.detections
+        change = (
+            f"last change detected in round {found[-1].round}" if found else ("no change detected")
+        )
+        waiting = len(self._ledger.pending)
+        return f"<Agent of {self.policy.name}: {self.issued} rounds, {waiting} pending, {change}>"
 
     # -- deciding --------------------------------------------------------------------------------
 
     @overload
     def decide(
-        self,
-        actions: ArrayLike | None = None,
-        *,
-        context: Any = None,
-        arms: Any = None,
-        n: None = None,
-        played: int | Played | None = None,
+        self, actions: Any = None, *, context: Any = None, arms: Any = None, played: Any = None
     ) -> Decision: ...
 
     @overload
     def decide(
         self,
-        actions: ArrayLike | None = None,
+        actions: Any = None,
         *,
         context: Any = None,
         arms: Any = None,
         n: int,
-        played: Sequence[int] | Played | None = None,
+        played: Any = None,
     ) -> list[Decision]: ...
 
     def decide(
@@ -141,13 +176,16 @@ class Agent(Kept):
         reward, all are scored by the same estimate, and none repeats an action.
         """
         with self._turn:
-            offer = self._checked_offer(actions, context, arms)
-            most = self._size_of(offer)
-            count = 1 if n is None else checks.integer("n", n, least=1, most=most)
+            offer = self._offers.offer(actions, context, arms)
+            count = 1
             rows: Any = played
-            if not callable(played):
-                rows = checked_played([played] if n is None else played, count, most)
+            if n is not None:
+                count = checks.integer("n", n, least=1, most=size_of(offer))
+            if played is not None and not callable(played):
+                rows = checked_played([played] if n is None else played, count, size_of(offer))
             decisions = self._decide(offer, count, rows)
+        if self._unsaid and self.warns:
+            self._warn()
         return decisions[0] if n is None else decisions
 
     def decide_many(
@@ -163,29 +201,22 @@ class Agent(Kept):
         frame or a list of dicts, and `arms` are those of every decision, or a list of them.
         """
         with self._turn:
-            offers = self._checked_offers(action_sets, context, arms)
-            return [self._decide(offer, 1)[0] for offer in offers]
+            offers = self._offers.offers(action_sets, context, arms)
+            if self._encoding is None:
+                self._learner.check((self._rows_of(offer), offer[1]) for offer in offers)
+            decisions = [self._decide(offer, 1)[0] for offer in offers]
+        if self._unsaid and self.warns:
+            self._warn()
+        return decisions
 
     @overload
     def preview(
-        self,
-        actions: ArrayLike | None = None,
-        *,
-        seed: int,
-        context: Any = None,
-        arms: Any = None,
-        n: None = None,
+        self, actions: Any = None, *, seed: int, context: Any = None, arms: Any = None
     ) -> Decision: ...
 
     @overload
     def preview(
-        self,
-        actions: ArrayLike | None = None,
-        *,
-        seed: int,
-        context: Any = None,
-        arms: Any = None,
-        n: int,
+        self, actions: Any = None, *, seed: int, context: Any = None, arms: Any = None, n: int
     ) -> list[Decision]: ...
 
     def preview(
@@ -197,13 +228,17 @@ class Agent(Kept):
         arms: Any = None,
         n: int | None = None,
     ) -> Decision | list[Decision]:
-        """What would be decided now, with the draws of this seed; nothing changes, ids are 0."""
+        """Return what `decide` would return with the draws of this seed; change nothing. Ids are 0.
+
+        One decision, or with n a list of them.
+        """
         seed = checks.integer("seed", seed, least=0, most=_LARGEST_SEED)
         with self._turn as turn:
-            offer = self._checked_offer(actions, context, arms)
-            count = 1 if n is None else checks.integer("n", n, least=1, most=self._size_of(offer))
-            rows, names, _ = self._rehearsed(turn, offer)
-            made = self._learner.preview(rows, seed=seed, n=count, arms=names)
+            offer = self._offers.offer(actions, context, arms)
+            count = 1 if n is None else checks.integer("n", n, least=1, most=size_of(offer))
+            made = self._learner.preview(
+                self._rehearsed(turn, offer), seed=seed, n=count, arms=offer[1]
+            )
         decisions = show_as_rewards(self._reward, made)
         return decisions[0] if n is None else decisions
 
@@ -212,44 +247,47 @@ class Agent(Kept):
     ) -> None:
         """Refuse what `decide` would refuse; nothing changes."""
         with self._turn as turn:
-            offer = self._checked_offer(actions, context, arms)
-            rows, names, _ = self._rehearsed(turn, offer)
-            self._learner.check([(rows, names)])
+            offer = self._offers.offer(actions, context, arms)
+            self._learner.check([(self._rehearsed(turn, offer), offer[1])])
 
-    def _rehearsed(self, turn: Any, offer: Any) -> tuple[Floats, Any, Encoded | None]:
+    def _rehearsed(self, turn: Any, offer: Offer) -> Floats:
         """The rows of an offer that nothing is learned of."""
-        if self._tables is not None:
+        if self._encoding is not None:
             turn.is_rehearsal = True
         return self._rows_of(offer)
 
-    def _size_of(self, offer: Any) -> int:
-        """How many arms there are to choose from."""
-        return len(offer[0]) if self._tables is None else len(offer.encoded.arms)
-
     def _decide(
-        self, offer: Any, n: int, played: Sequence[int] | Played | None = None
+        self, offer: Offer, n: int, played: Sequence[int] | Played | None = None
     ) -> list[Decision]:
-        actions, arms, encoded = self._rows_of(offer)
-        made, estimates, radius = self._learner.decide(actions, n, arms)
+        actions = self._rows_of(offer)
+        made, estimates, radius = self._learner.decide(actions, n, offer[1])
         decisions = show_as_rewards(self._reward, made)
+        limits: Limits = {}
+        if self._learner.limits != self._limits:
+            limits = self._note_limits(actions)
         if callable(played):
             played = checked_played(played(decisions), n, len(actions))
         ledger = self._ledger
-        ledger.enter(decisions, estimates, radius, actions, played, encoded)
+        ledger.enter(decisions, estimates, radius, actions, played, offer[2], limits)
         if len(ledger.pending) > 1:  # one alone has just been made
             self._expire()
         return decisions
 
-    def _rows_of(self, offer: Any) -> tuple[Floats, Any, Encoded | None]:
-        """The actions of an offer and their ids, in a model that has room for them."""
-        if self._tables is None:
-            actions, arms = offer
-            return actions, arms, None
-        encoded, coordinates = offer
-        if coordinates > self._dim:
-            dim = room_for(coordinates, self._tables.features, intercept=self.policy.intercept)
-            self._carry_over(self.policy.with_dim(dim), larger(self._dim))
-        return encoded.dense(self._dim), encoded.arms, encoded
+    def _rows_of(self, offer: Offer) -> Floats:
+        """The actions of an offer, in a model that has room for them."""
+        rows, _, encoded = offer
+        if rows is not None:
+            return rows
+        assert encoded is not None
+        if encoded.coordinates > self._dim:
+            self._carry_over(self._policy_with_room(encoded.coordinates), larger(self._dim))
+        return encoded.dense(self._dim)
+
+    def _policy_with_room(self, coordinates: int, features: Features | None = None) -> Policy:
+        of = features or self.policy.features
+        assert of is not None
+        dim = room_for(coordinates, of, intercept=self.policy.intercept)
+        return self.policy.with_dim(dim, features=features)
 
     def _carry_over(self, policy: Policy, move: Move) -> None:
         """Go on with another policy and what was learned so far."""
@@ -260,10 +298,45 @@ class Agent(Kept):
     def _expire(self) -> None:
         self._ledger.expire(self._learner.last_forgotten_round())
 
-    @property
-    def issued(self) -> int:
-        """The id of the last decision; rounds that only ticked are counted unless apart."""
-        return self._learner.issued
+    # -- warnings --------------------------------------------------------------------------------
+
+    def _note_limits(self, rows: Floats) -> Limits:
+        """The ranges that the last rows were limited to; prepare a warning of new columns."""
+        self._limits = self._learner.limits
+        shown = {at: self._shown_limit(at, x) for at, x in self._learner.limits_of(rows).items()}
+        new = [
+            (name, limit)
+            for name, _, limit in shown.values()
+            if limit.is_surprising and name not in self._said
+        ]
+        if new:
+            self._said.update(name for name, _ in new)
+            name, limit = new[0]
+            more = f" So were {len(new) - 1} other columns." if len(new) > 1 else ""
+            self._unsaid.append(
+                f"column {name!r} was {limit.value:.6g}, far beyond the range {limit.low:.4g} .. "
+                f"{limit.high:.4g} that follows from what it has shown, and was limited to that; "
+                "it comes back as ordinary if such values keep coming. agent.limited counts them."
+                + more
+            )
+        return {at: (*plain[:2], *limit[:2]) for at, (_, plain, limit) in shown.items()}
+
+    def _shown_limit(self, at: int, limit: Limit) -> tuple[str | int, Limit, Limit]:
+        """The name of a column, and its limit as the model has it and in the units of the offer."""
+        encoding = self._encoding
+        if encoding is None:
+            return at, limit, limit
+        low, high, value = (encoding.as_offered(at, x) for x in limit[:3])
+        return encoding.names[at], limit, limit._replace(low=low, high=high, value=value)
+
+    def take_warnings(self) -> list[str]:
+        """The warnings since the last call; of an agent that `warns` nothing is left."""
+        said, self._unsaid = self._unsaid, []
+        return said
+
+    def _warn(self) -> None:
+        for text in self.take_warnings():
+            warnings.warn(text, UserWarning, stacklevel=3)
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -281,7 +354,7 @@ class Agent(Kept):
                 return "late"
             self.clipped += clipped
             t, action, arm = pending
-            if self._learner.absorb(action, 0, value, t, arm):
+            if self._learner.learn(action, value, t, arm):
                 self._expire()
             return "learned"
 
@@ -304,46 +377,6 @@ class Agent(Kept):
                 twice = next(number for number in pending if pending.count(number) > 1)
                 raise UnknownDecision(f"decisions must differ; got decision {twice} twice")
             return [self.update(*pair) for pair in zip(ids, rewards, strict=True)]
-
-    def _checked_id(self, decision: Decision | int) -> int:
-        """The id of a decision that waits for a reward, or that is too old to matter."""
-        if isinstance(decision, Decision):
-            number = decision.id
-        elif isinstance(decision, bool) or not isinstance(decision, (int, np.integer)):
-            raise UnknownDecision(f"decision must be a Decision or its id; got {decision!r}")
-        else:
-            number = int(decision)
-        if number in self._ledger.pending:
-            return number
-        if not 1 <= number <= self.issued:
-            raise UnknownDecision(
-                f"decision {number} was never issued; this agent's are 1 to {self.issued}"
-            )
-        if not self._is_forgotten(number):
-            raise UnknownDecision(
-                f"decision {number} is not waiting for a reward: it has been rewarded or "
-                "withdrawn, or that round passed without a decision"
-            )
-        return number
-
-    def _is_forgotten(self, number: int) -> bool:
-        """Whether a decision that does not wait is too old to matter."""
-        learner = self._learner
-        if learner.counts_apart:
-            return number <= self._ledger.last_expired
-        return number <= learner.last_forgotten_round()
-
-    def _checked_reward(self, reward: float) -> tuple[float, bool]:
-        """A reward as the model sees it, and whether it was clipped for that."""
-        if self._reward is not None:
-            return self._reward.taken(reward)
-        low, high = self._reward_range
-        if isinstance(reward, _NUMBERS) and low <= reward <= high:
-            return float(reward), False
-        model = f"the {self.policy.link.name} model"
-        raise ValueError(
-            f"reward must be a number in [{low:g}, {high:g}] for {model}; got {reward!r}"
-        )
 
     def withdraw(self, decision: Decision | int) -> None:
         """Take back a decision that was never shown; its round stays in the past."""
@@ -376,7 +409,10 @@ class Agent(Kept):
         dicts with an "id", or a frame with that column.
         """
         with self._turn:
-            plays = self._checked_plays(actions, context, arms)
+            plays = self._offers.plays(actions, context, arms)
+            if self._encoding is None:
+                rows = np.concatenate([self._rows_of(play) for play in plays])
+                self._learner.check([(rows, [arm for play in plays for arm in play[1] or ()])])
             outcomes = np.atleast_1d(checks.floats("rewards", rewards))
             if outcomes.shape != (len(plays),):
                 raise ValueError(
@@ -384,56 +420,315 @@ class Agent(Kept):
                 )
             values = [self._checked_reward(float(x)) for x in outcomes]
             when = None if ages is None else checked_ages(ages, len(plays))
-            for i, value in enumerate(values):
+            for i, (play, (value, clipped)) in enumerate(zip(plays, values, strict=True)):
                 if when is None:
                     self.tick(1)
-                self._absorb(plays[i], *value, self.clock - (0 if when is None else int(when[i])))
+                self._learn(play, value, clipped, self.clock - (0 if when is None else when[i]))
+        if self._unsaid and self.warns:
+            self._warn()
 
-    def _absorb(self, play: Any, reward: float, clipped: bool, s: int) -> None:
-        rows, names, _ = self._rows_of(play)
+    def _learn(self, play: Offer, reward: float, clipped: bool, s: int) -> None:
+        row, arm = self._rows_of(play), play[1] and play[1][0]
         if s <= self._learner.last_forgotten_round():
             self.late += 1
             return
         self.clipped += clipped
-        self._learner.show(rows, names and names[0])
-        if self._learner.absorb(rows, 0, reward, s, names and names[0]):
+        self._learner.see(row)
+        if self._learner.limits != self._limits:
+            self._note_limits(row)
+        if self._learner.learn(row, reward, s, arm):
             self._expire()
 
-    # -- checking --------------------------------------------------------------------------------
-
-    def _checked_offer(self, actions: Any, context: Any, arms: Any) -> Any:
-        if self._tables is not None:
-            return self._tables.offer(actions, context, arms)
-        if context is not None:
-            raise no_context(context)
-        if self._separate:
-            return offered_arms(self._dim, actions, arms)
-        if arms is not None:
-            raise no_arms(arms)
-        return checked_actions(self._dim, actions), None
-
-    def _checked_offers(self, action_sets: Any, context: Any, arms: Any) -> list[Any]:
-        if self._tables is not None:
-            return list(self._tables.offers(action_sets, context, arms))
-        if not isinstance(action_sets, Iterable):
-            raise ValueError(f"action_sets must be a list of action sets; got {action_sets!r}")
-        pairs = with_arms(list(action_sets), arms)
-        offers = [self._checked_offer(actions, context, own) for actions, own in pairs]
-        self._learner.check(offers)
-        return offers
-
-    def _checked_plays(self, actions: Any, context: Any, arms: Any) -> list[Any]:
-        """One offer for each row."""
-        if self._tables is not None:
-            return list(self._tables.plays(actions, context, arms))
-        if self._separate and context is None:
-            rows, names = played_arms(self._dim, actions, arms)
+    def _checked_id(self, decision: Decision | int) -> int:
+        """The id of a decision that waits for a reward, or that is too old to matter."""
+        if isinstance(decision, Decision):
+            number = decision.id
+        elif isinstance(decision, bool) or not isinstance(decision, (int, np.integer)):
+            raise UnknownDecision(f"decision must be a Decision or its id; got {decision!r}")
         else:
-            rows, names = self._checked_offer(actions, context, arms)
-        self._learner.check([(rows, names)])
-        return [(rows[i : i + 1], names and names[i : i + 1]) for i in range(len(rows))]
+            number = int(decision)
+        if number in self._ledger.pending:
+            return number
+        if not 1 <= number <= self.issued:
+            raise UnknownDecision(
+                f"decision {number} was never issued; this agent's are 1 to {self.issued}"
+            )
+        learner = self._learner
+        forgotten = learner.last_forgotten_round()
+        if number > (self._ledger.last_expired if learner.counts_apart else forgotten):
+            raise UnknownDecision(
+                f"decision {number} is not waiting for a reward: it has been rewarded or "
+                "withdrawn, or that round passed without a decision"
+            )
+        return number
 
-    # -- other features --------------------------------------------------------------------------
+    def _checked_reward(self, reward: float) -> tuple[float, bool]:
+        """A reward as the model sees it; True if it was clipped for that."""
+        if self._reward is not None:
+            return self._reward.taken(reward)
+        low, high = self._reward_range
+        if isinstance(reward, _NUMBERS) and low <= reward <= high:
+            return float(reward), False
+        model = f"the {self.policy.link.name} model"
+        raise ValueError(
+            f"reward must be a number in [{low:g}, {high:g}] for {model}; got {reward!r}"
+        )
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    @property
+    def clock(self) -> int:
+        """Decisions and ticks so far."""
+        return self._learner.clock
+
+    @property
+    def issued(self) -> int:
+        """The id of the last decision; rounds that only ticked are counted unless apart."""
+        return self._learner.issued
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """The ids of the decisions that wait for a reward."""
+        with self._lock:
+            return tuple(self._ledger.pending)
+
+    def waits_for(self, decision: Decision | int) -> bool:
+        """True if a reward for this decision would be learned."""
+        return (decision.id if isinstance(decision, Decision) else decision) in self._ledger.pending
+
+    @property
+    def effective_sample_size(self) -> float | None:
+        """(sum w)^2 / sum w^2 over what is remembered; None for a model that keeps no rows."""
+        with self._lock:
+            return self._learner.effective_sample_size
+
+    @property
+    def radius(self) -> float:
+        """The confidence radius of the next decision, bonus_scale included; 0 without a bonus."""
+        with self._lock:
+            return self._learner.radius
+
+    @property
+    def theta_hat(self) -> Any:
+        """The estimate the last decision used; after an update or tick, the one the next will.
+
+        An array (d,), or of separate arms a dictionary of arrays by their ids.
+        """
+        return self._estimate(0)
+
+    @property
+    def theta(self) -> Any:
+        """The projection of `theta_hat` on ||theta|| <= S."""
+        return self._estimate(1)
+
+    def _estimate(self, which: int) -> Any:
+        with self._lock:
+            estimates = self._learner.estimates
+            if isinstance(estimates, dict):
+                return {arm: both[which].copy() for arm, both in estimates.items()}
+            return estimates[which].copy()
+
+    @property
+    def arms(self) -> tuple[ArmId, ...]:
+        """The separate arms that are known, in the order in which they appeared."""
+        with self._lock:
+            return tuple(self._learner.arms)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the coordinates of theta that have a meaning yet, in their order."""
+        with self._lock:
+            return tuple(self._named().names)
+
+    @property
+    def coefficients(self) -> dict[Any, Any]:
+        """theta by the names of its features; of separate arms, by the ids of the arms."""
+        with self._lock:
+            names, theta = self._named().names, self.theta
+
+            def named(theta: Floats) -> dict[str, float]:
+                found = dict(zip(names, theta.tolist(), strict=False))
+                return {**found, **({CONSTANT: float(theta[-1])} if self.policy.intercept else {})}
+
+            if isinstance(theta, dict):
+                return {arm: named(own) for arm, own in theta.items()}
+            return named(theta)
+
+    def features_report(self) -> Report:
+        """Levels, what they share, missing and clipped values, the dimension and what it costs."""
+        with self._lock:
+            limited = {int(at): count for at, count, _ in self._learner.limited}
+            return report_on(self._named(), room=self.policy.model_dim, limited=limited)
+
+    def _named(self) -> Encoding:
+        if self._encoding is None:
+            raise ValueError("features must have been given to the policy: these have no names")
+        return self._encoding
+
+    @property
+    def certificate(self) -> dict[str, float]:
+        """The exactness of the present estimate: Newton decrement, error bound, KKT residual.
+
+        Of a large model also `relative_to_width`, the bound of a score's error over its width, and
+        `proved`: 1 where that bound is a proof, 0 where it is an estimate.
+        """
+        with self._lock:
+            return self._learner.certificate
+
+    @property
+    def work(self) -> dict[str, int]:
+        """The work of the estimator so far: exact passes, anchors, Newton steps, projections."""
+        with self._lock:
+            return self._learner.work
+
+    @property
+    def detections(self) -> tuple[Detection, ...]:
+        """The changes that the policy has detected, oldest first; the last 1000 are kept."""
+        with self._lock:
+            return tuple(self._learner.detections)
+
+    @property
+    def beliefs(self) -> list[Hypothesis]:
+        """The hypotheses of `auto` and their posterior probabilities; none of other policies."""
+        with self._lock:
+            return self._learner.hypotheses
+
+    @property
+    def limited(self) -> list[LimitedColumn]:
+        """Columns of `auto` that had numbers far beyond what they had shown; of others nothing.
+
+        The model is given the end of the range instead of such a number. It comes back as ordinary
+        if such numbers keep coming.
+        """
+        with self._lock:
+            found, encoding = self._learner.limited, self._encoding
+            if encoding is None:
+                return found
+            return [
+                LimitedColumn(encoding.names[int(at)], count, encoding.as_offered(int(at), last))
+                for at, count, last in found
+            ]
+
+    def explain(self, decision: Decision | int) -> Explanation:
+        """Why a decision was made: mean, width and score of every action as they were."""
+        number = decision.id if isinstance(decision, Decision) else decision
+        whole = isinstance(number, (int, np.integer)) and not isinstance(number, bool)
+        with self._lock:
+            made = self._ledger.made.get(int(number)) if whole else None
+            if made is None:
+                raise UnknownDecision(
+                    f"decision {number!r} cannot be explained; the last {EXPLAINED_DECISIONS} "
+                    "decisions can"
+                )
+            encoding = self._encoding
+            return explanation_of(made, self.policy, None if encoding is None else encoding.names)
+
+    def to_frame(self) -> Any:
+        """A frame of the last decisions, oldest first: by polars, else by pandas or pyarrow.
+
+        Its columns are id, round, chosen (the arm's id, or the place of the action), actions (how
+        many there were), propensity, mean, width, score, and pending (True if the reward has not
+        come).
+        """
+        with self._lock:
+            made = [one.decision for one in self._ledger.made.values()]
+            pending = [d.id in self._ledger.pending for d in made]
+        chosen = [d.index if d.arms is None else d.arms[d.index] for d in made]
+        if any(isinstance(one, str) for one in chosen):
+            chosen = [str(one) for one in chosen]
+        numbers = np.array([d.table[:, d.index] for d in made]).reshape(-1, 3).T.tolist()
+        return frame_of(
+            {
+                "id": [d.id for d in made],
+                "round": [d.round for d in made],
+                "chosen": chosen,
+                "actions": [len(d.scores) for d in made],
+                "propensity": [d.propensity for d in made],
+                **dict(zip(("mean", "width", "score"), numbers, strict=True)),
+                "pending": pending,
+            }
+        )
+
+    # -- saving ----------------------------------------------------------------------------------
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of everything that decides what this agent will do."""
+        with self._lock:
+            return savefile.digest(*self._contents())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one file, which is replaced in one step."""
+        checks.write_whole(path, self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The agent as it was saved; a file that is not whole raises `BadSaveFile`."""
+        return cls.from_bytes(Path(path).read_bytes(), source=str(path))
+
+    def to_bytes(self) -> bytes:
+        """The content of the file that `save` writes."""
+        with self._lock:
+            return savefile.packed(*self._contents())
+
+    @classmethod
+    def from_bytes(cls, content: bytes, *, source: str = "the content") -> Self:
+        """An agent from what `to_bytes` gave."""
+        return cls._revived(*savefile.unpacked(content, source))
+
+    def __reduce__(self) -> Any:
+        """Copy and pickle through the save format."""
+        return type(self).from_bytes, (self.to_bytes(),), {"warns": self.warns}
+
+    def _contents(self) -> tuple[savefile.Arrays, dict[str, Any]]:
+        arrays, plain = self._learner.contents()
+        made, of_made = savefile.ledger_contents(self._ledger, self.policy.dim)
+        own = {
+            "policy": self.policy.arguments,
+            "seed": self.seed,
+            "clock": self._clock,
+            "late": self.late,
+            "clipped": self.clipped,
+            "said": sorted(self._said, key=str),
+            "encoding": None if self._encoding is None else self._encoding.to_dict(),
+        }
+        return {**arrays, **made}, {**own, **plain, **of_made}
+
+    @classmethod
+    def _revived(cls, arrays: savefile.Arrays, plain: dict[str, Any]) -> Self:
+        policy = policy_from(plain["policy"])
+        agent = cls(policy, seed=plain["seed"], clock=plain["clock"])
+        agent._learner.revive(arrays, plain)
+        agent._ledger = savefile.revived_ledger(
+            arrays, plain, model_dim=policy.model_dim, separate=policy.separate
+        )
+        if policy.features is not None:
+            agent._read_by(Encoding(policy.features, plain["encoding"]))
+        agent.late, agent.clipped = plain["late"], plain["clipped"]
+        agent._limits, agent._said = agent._learner.limits, set(plain["said"])
+        return agent
+
+    # -- another policy, or other features ---------------------------------------------------------
+
+    def with_policy(self, policy: Policy, *, seed: int | None = None) -> Self:
+        """An agent that goes on with another policy or seed, and with all that this one knows.
+
+        The policies may differ in what the estimate does not depend on, such as epsilon, delta or
+        bonus_scale; for other arguments there is nothing to carry over.
+        """
+        seed = self.seed if seed is None else seed
+        policy = policy.with_dim(self.policy.dim) if policy.features is not None else policy
+        lost = relearned_arguments(self.policy, policy, old_seed=self.seed, new_seed=seed)
+        if lost:
+            raise ValueError(
+                f"policy must not differ in {', '.join(lost)}, on which what was learned depends"
+            )
+        with self._lock:
+            arrays, plain = self._contents()
+            content = savefile.packed(arrays, {**plain, "policy": policy.arguments, "seed": seed})
+        other = self.from_bytes(content)
+        other._learner.fit_again()  # so that the radius is that of the new policy
+        return other
 
     def with_features(self, features: Features) -> Self:
         """An agent with other features that keeps what this one has learned.
@@ -441,10 +736,102 @@ class Agent(Kept):
         Coordinates of columns and crosses that both have are carried over, with what is known of
         them; new ones start at the prior, and those that are gone are averaged over.
         """
+        if not isinstance(features, Features):
+            raise ValueError(
+                f"features must be driftbandits.Features; got {checks.brief(features)}"
+            )
         with self._lock:
-            tables, move = self._named_tables().carried_to(features)
-            other = type(self).from_bytes(self.to_bytes())
-        dim = room_for(len(tables.encoding), features, intercept=self.policy.intercept)
-        other._carry_over(self.policy.with_dim(dim, features=features), move)
-        other._read_by(tables)
+            encoding, places = self._named().carried_to(features)
+            other = self.from_bytes(self.to_bytes())
+        move = Move(*(np.array(list(x), dtype=np.int64) for x in (places, places.values())))
+        other._carry_over(self._policy_with_room(len(encoding), features), move)
+        other._read_by(encoding)
         return other
+
+
+class _Reading:
+    """A turn of an agent that reads tables: all of it happens, or nothing.
+
+    Reading gives coordinates to levels that were never seen. They stay if the decision is made;
+    otherwise they are taken back, together with the larger model they may have led to.
+    """
+
+    def __init__(self, agent: Agent, encoding: Encoding) -> None:
+        self._agent, self._encoding = agent, encoding
+        self.is_rehearsal = False
+
+    def __enter__(self) -> Self:
+        agent = self._agent
+        agent._lock.acquire()
+        self.is_rehearsal = False
+        self._size = len(self._encoding)
+        self._before = agent.policy, agent._dim, agent._learner, agent._ledger
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        agent = self._agent
+        if kind is None and not self.is_rehearsal:
+            self._encoding.commit()
+            agent._unsaid += self._encoding.take_warnings()
+        else:
+            self._encoding.take_back(self._size)
+            agent.policy, agent._dim, agent._learner, agent._ledger = self._before
+        agent._lock.release()
+
+
+# -- which arguments the estimate depends on -------------------------------------------------------
+
+SEED = "seed"
+
+
+def _draws_windows(row: Row) -> bool:
+    return row.adaptation == "bandit over windows"
+
+
+def _tests_arms(row: Row) -> bool:
+    return row.adaptation == "arm tests"
+
+
+DEPENDS: Mapping[str, Callable[[Row], bool]] = {
+    "false_alarm_rate": lambda row: row.false_alarm_rate > 0.0,
+    "delta": lambda row: row.adaptation == "judged models",  # by which rewards are judged bad
+    "horizon": lambda row: _draws_windows(row) or _tests_arms(row),  # elsewhere by the memory
+    "changes": _tests_arms,
+    SEED: _draws_windows,
+    **dict.fromkeys(
+        ("path_length", "bonus_scale", "projection", "epsilon", "too_long"),
+        lambda row: False,
+    ),
+}
+"""The rows whose estimate depends on an argument; one that is not listed matters to all."""
+
+
+def changed_arguments(old: Policy, new: Policy) -> list[str]:
+    """The arguments that two policies differ in; the size of a growing model is none."""
+    differing = [name for name in Policy.__dataclass_fields__ if _of(old, name) != _of(new, name)]
+    if old.features is not None and old.features == new.features and "dim" in differing:
+        differing.remove("dim")
+    return differing
+
+
+def _of(policy: Policy, name: str) -> object:
+    if name == "reward" and policy.reward is not None:
+        return policy.reward.text  # what becomes of values outside of it concerns those to come
+    return getattr(policy, name)
+
+
+def relearned_arguments(
+    old: Policy, new: Policy, *, old_seed: int = 0, new_seed: int = 0
+) -> list[str]:
+    """The changed arguments that the estimate of the new policy depends on.
+
+    Where there are none, what was learned is carried over. Otherwise the state would be that of no
+    policy, and has to be learned again.
+    """
+    differing = changed_arguments(old, new) + ([SEED] if old_seed != new_seed else [])
+    return [name for name in differing if name not in DEPENDS or DEPENDS[name](new.row)]

@@ -1,66 +1,181 @@
-"""What learns inside an agent: a policy's kernels and the buffers that they work on."""
+"""The learner inside an agent: a policy's kernels and the buffers that they work on.
+
+The caller takes turns and checks values. Where decisions are counted apart they have ids of their
+own and do not move the clock.
+"""
 
 from __future__ import annotations
 
+import copy
+import sys
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
 
 import numpy as np
 
-from driftbandits.agent.decisions import Decision, Floats, estimates_from, frozen
-from driftbandits.agent.held import (
-    ACCEPTED,
-    CLOCK_AT,
-    DETECTIONS_AT,
-    RADIUS_AT,
-    TAIL_AT,
-    HeldBuffers,
-    certificate_of,
-    check_actions,
-    refusal,
-    sample_size,
-)
-from driftbandits.estimator import keeps_rows
-from driftbandits.estimator.state import (
+from driftbandits import policies
+from driftbandits.agent.explain import Decision, Floats
+from driftbandits.core import Buffers, keeps_rows, with_capacity
+from driftbandits.core.estimator.inverse import ESTIMATED, OFF
+from driftbandits.core.estimator.state import (
+    BEGUN,
+    DECREMENT,
+    DETECTIONS,
+    ERROR_BOUND,
     FIRST_CAPACITY,
-    Buffers,
+    FITTED,
+    HEAD,
+    KKT_RESIDUAL,
+    RADIUS,
+    SPAN,
+    TAIL,
+    N,
     copy_of,
+    counter_names,
     essence,
     estimates_of,
+    notes_of,
     revived,
 )
 from driftbandits.jit import handle_of
-from driftbandits.policies import Detection, Hypothesis, Policy, last_detection, rows_of
-from driftbandits.policies.carrying import Move, carried_over
-from driftbandits.policies.scoring import TABLE_ROWS
-from driftbandits.policies.separate import believes
+from driftbandits.policies import (
+    TABLE_ROWS,
+    Detection,
+    Hypothesis,
+    Limit,
+    LimitedColumn,
+    Move,
+    Policy,
+    believes,
+    carried_over,
+)
 
 KEPT_DETECTIONS = 1000
 
+# Plain numbers, as `item` takes them: it gives plain numbers too, which are quick to compare.
+_CLOCK, _HEAD, _TAIL, _RADIUS = int(N), int(HEAD), int(TAIL), int(RADIUS)
+_BEGUN, _SPAN, _DETECTIONS = int(BEGUN), int(SPAN), int(DETECTIONS)
+_ACCEPTED = int(policies.ACCEPTED)
+_WITHOUT_ADVANCE = 1  # a number of a decision, which lets the clock stand still
 
-class Learner(HeldBuffers):
-    """A policy, a seed, a clock and what was learned. The caller takes turns and checks values.
 
-    Where decisions are counted apart they do not move the clock.
-    """
+class Model:
+    """The buffers of a policy, and the kernels that work on them."""
+
+    def __init__(self, policy: Policy, buffers: Buffers) -> None:
+        self.policy = policy
+        _, self.choose, self._update, self._tick = policies.kernels_of(policies.family_of(policy))
+        self._keeps_rows = keeps_rows(policy.model)
+        self.hold(buffers)
+
+    def hold(self, buffers: Buffers) -> None:
+        """Work on these buffers from now on."""
+        self.buffers = buffers
+        self.handle = handle_of(buffers)
+        self._capacity = buffers.rows.shape[1] if self._keeps_rows else sys.maxsize
+        self.counters, self.gauges = buffers.counters, buffers.gauges
+        self.limits = policies.limit_counter(self.policy, buffers)  # (1,), of limited values
+        self.estimates = estimates_of(buffers)  # theta_hat and theta, (2, p)
+
+    def see(self, seed: int, rows: Floats) -> None:
+        """Let scales and priors follow these rows, as if they had been offered."""
+        nothing = np.empty((TABLE_ROWS, len(rows))), np.empty((2, 0))
+        self.choose(self.handle, seed, _WITHOUT_ADVANCE, rows, *nothing)
+
+    def learn(self, action: Floats, reward: float, s: int) -> bool:
+        """Learn the reward of an action (1, dim) of round s; True if that detects a change."""
+        if self.counters.item(_TAIL) >= self._capacity:
+            # Twice the room that the rows need, so that moving them to the front stays rare.
+            rows = self.counters.item(_TAIL) - self.counters.item(_HEAD)
+            if 2 * rows > self._capacity:
+                self.hold(with_capacity(self.buffers, 2 * self._capacity))
+        before = self.counters.item(_DETECTIONS)
+        self._update(self.handle, action, 0, reward, s)
+        return self.counters.item(_DETECTIONS) > before
+
+    def tick(self, rounds: int) -> None:
+        self._tick(self.handle, rounds)
+
+    @property
+    def clock(self) -> int:
+        return self.counters.item(_CLOCK)
+
+    @property
+    def begun(self) -> int:
+        """The round in which the memory begins, where a detection has cut it; else 0."""
+        return self.counters.item(_BEGUN)
+
+    def set_clock(self, clock: int, begun: int) -> None:
+        """Move the clock of a model that never learns."""
+        self.counters[_CLOCK], self.counters[_BEGUN] = clock, begun
+
+    def last_forgotten_round(self) -> int:
+        """The last round that lies before the policy's memory. Foreign data may be older than 1."""
+        last = self.counters.item(_BEGUN) or -sys.maxsize
+        span = self.counters.item(_SPAN)
+        return max(last, self.counters.item(_CLOCK) - span) if span > 0 else last
+
+    @property
+    def radius(self) -> float:
+        """The radius of the last decision."""
+        return self.gauges.item(_RADIUS)
+
+    @property
+    def work(self) -> dict[str, int]:
+        return {name: int(self.counters[i]) for name, i in counter_names().items()}
+
+    @property
+    def last_detection(self) -> Detection:
+        return policies.last_detection(self.policy, self.buffers)
+
+    def weights(self) -> Floats:
+        """The weights of the remembered rows."""
+        head, tail = self.counters[HEAD], self.counters[TAIL]
+        ages = self.clock - self.buffers.rows[-1, head:tail]
+        return self.policy.weights_of_ages(self.buffers, ages)
+
+    def fitted(self, seed: int, number: int) -> Model:
+        """A copy as the next decision will see it: it has decided among no actions."""
+        fitted = Model(self.policy, copy_of(self.buffers))
+        nothing = np.empty((0, self.policy.dim)), np.empty((TABLE_ROWS, 0)), np.empty((2, 0))
+        fitted.choose(fitted.handle, seed, number, *nothing)
+        return fitted
+
+    def certificate(self) -> dict[str, float]:
+        """The exactness of the estimate of this fitted model."""
+        gauges, policy = self.gauges, self.policy
+        certificate = {
+            "newton_decrement": float(gauges[DECREMENT]),
+            "error_bound": float(gauges[ERROR_BOUND]),
+            "kkt_residual": float(gauges[KKT_RESIDUAL]),
+        }
+        if policy.fast and not believes(policy) and not policy.model.linear:
+            notes = notes_of(self.buffers)
+            certificate["relative_to_width"] = (
+                policy.problem.k * float(notes[OFF]) / (self.radius or 1.0)
+            )
+            certificate["proved"] = 1.0 - float(notes[ESTIMATED])
+        return certificate
+
+
+class Learner:
+    """One model for all actions, and what an agent asks of it."""
 
     def __init__(self, policy: Policy, *, seed: int, counts_apart: bool) -> None:
+        self.policy = policy
         self.seed = seed
-        self.arms: tuple[()] = ()  # none that could be told apart
         self.counts_apart = counts_apart
         self.detections: deque[Detection] = deque(maxlen=KEPT_DETECTIONS)
+        self.arms: Mapping[Any, Model] = {}  # separate ones
         self._issued = 0  # decisions, where they are counted apart
-        self._shown: bytes | None = None  # theta_hat and theta; bytes are cheap to copy and safe
-        self._shown_was_used = False  # by a decision, which makes it part of the state
+        self._shown: bytes | None = None  # the estimates of a decision that nothing has followed
         self._one_pick = np.empty((2, 1))  # scratch
-        super().__init__(
-            policy, policy.new_buffers(FIRST_CAPACITY if keeps_rows(policy.model) else 0)
-        )
+        self._model = self._new_model()
 
-    def _hold(self, buffers: Buffers) -> None:
-        super()._hold(buffers)
-        self._detected = self._counters.item(DETECTIONS_AT)
+    def _new_model(self) -> Any:
+        room = FIRST_CAPACITY if keeps_rows(self.policy.model) else 0
+        return Model(self.policy, self.policy.new_buffers(room))
 
     # -- deciding --------------------------------------------------------------------------------
 
@@ -68,141 +183,203 @@ class Learner(HeldBuffers):
         self, actions: Floats, n: int, arms: Any = None
     ) -> tuple[list[Decision], bytes, float]:
         """Pick n distinct actions, best first; also theta_hat and theta, and the radius."""
+        model = self._model
         table = np.empty((TABLE_ROWS, len(actions)))
         picks = self._one_pick if n == 1 else np.empty((2, n))
-        clock = self._counters.item(CLOCK_AT)
+        # Without properties: this is called in every round.
+        clock = model.counters.item(_CLOCK)
         number = self._issued + 1 if self.counts_apart else 0
-        verdict = self._decide(self._handle, self.seed, number, actions, table, picks)
-        if verdict != ACCEPTED:
+        if model.choose(model.handle, self.seed, number, actions, table, picks) != _ACCEPTED:
             raise refusal(actions, self.policy.longest)
+        self._shown = shown = model.estimates.tobytes()
+        made = self._decisions(clock, number, table, picks, arms)
+        return made, shown, model.gauges.item(_RADIUS)
+
+    def _decisions(
+        self, clock: int, number: int, table: Floats, picks: Floats, arms: Any
+    ) -> list[Decision]:
+        """The decisions that a kernel has made at that clock."""
         table.setflags(write=False)
-        self._shown = shown = self._estimates.tobytes()
-        self._shown_was_used = True
-        self._issued += n
         decisions = []
-        indices, propensities = picks.tolist()
-        for rank in range(n):
-            id = t = clock + 1 + rank
-            if number:
-                id, t = number + rank, clock
-            decisions.append(Decision(id, int(indices[rank]), t, propensities[rank], table, arms))
-        return decisions, shown, self._gauges.item(RADIUS_AT)
+        id = number or clock + 1
+        for index, propensity in zip(*picks.tolist(), strict=True):
+            t = clock if number else id
+            decisions.append(Decision(id, int(index), t, propensity, table, arms))
+            id += 1
+        self._issued += len(decisions)
+        return decisions
 
-    def preview(self, actions: Floats, *, seed: int, n: int, arms: Any = None) -> list[Decision]:
-        """What would be decided now, with the draws of this seed."""
-        table, picks = np.empty((TABLE_ROWS, len(actions))), np.empty((2, n))
-        beside = copy_of(self.buffers)
-        verdict = self._decide(handle_of(beside), seed, self._number, actions, table, picks)
-        if verdict != ACCEPTED:
-            raise refusal(actions, self.policy.longest)
-        frozen(table)
-        return [
-            Decision(0, int(index), 0, chance, table, arms) for index, chance in picks.T.tolist()
-        ]
+    def preview(self, rows: Floats, *, seed: int, n: int, arms: Any = None) -> list[Decision]:
+        """Decide with the draws of this seed and change nothing."""
+        beside = self._beside(arms)
+        beside.seed = seed
+        decisions = beside.decide(rows, n, arms)[0]
+        for decision in decisions:
+            decision.id = decision.round = 0
+        return decisions
 
-    def check(self, offers: Sequence[tuple[Floats, Any]]) -> None:
+    def _beside(self, arms: Any) -> Self:
+        """A learner that may decide among these arms and leaves this one as it is."""
+        other = copy.copy(self)
+        other._model = Model(self.policy, copy_of(self._model.buffers))
+        return other
+
+    def fit_again(self) -> None:
+        """Let the next decision compute what follows from the policy's arguments."""
+        for model in (self._model, *self.arms.values()):
+            model.buffers.counters[FITTED] = 0
+
+    def check(self, offers: Iterable[tuple[Floats, Any]]) -> None:
         """Refuse actions that `decide` would refuse."""
         for actions, _ in offers:
-            check_actions(self.policy, actions)
+            if policies.check_actions(self.policy.numbers, actions) != _ACCEPTED:
+                raise refusal(actions, self.policy.longest)
 
     @property
     def _number(self) -> int:
-        """Of the next decision where they are counted apart, else 0, as `decide` of a kernel."""
+        """The id of the next decision where they are counted apart, else 0, as kernels take it."""
         return self._issued + 1 if self.counts_apart else 0
 
     # -- learning --------------------------------------------------------------------------------
 
-    def show(self, rows: Floats, arm: Any = None) -> None:
+    def see(self, rows: Floats) -> None:
         """Let a belief see a row of foreign data, as if it had been all that was offered."""
         if believes(self.policy):
-            without_advance = 1
-            nothing = np.empty((TABLE_ROWS, len(rows))), np.empty((2, 0))
-            self._decide(self._handle, self.seed, without_advance, rows, *nothing)
+            self._model.see(self.seed, rows)
 
-    def absorb(self, actions: Floats, index: int, reward: float, s: int, arm: Any = None) -> bool:
-        """Learn the reward of an action of round s; whether a change was detected by it."""
-        if self._counters.item(TAIL_AT) >= self._capacity:
-            self._make_room()
-        self._update(self._handle, actions, index, reward, s)
+    def learn(self, action: Floats, reward: float, s: int, arm: Any = None) -> bool:
+        """Learn the reward of an action (1, dim) of round s; True if that detects a change."""
+        found = self._model.learn(action, reward, s)
         self._shown = None
-        if self._counters.item(DETECTIONS_AT) == self._detected:
-            return False
-        self._detected += 1
-        self.detections.append(last_detection(self.policy, self.buffers))
-        return True
+        if found:
+            self.detections.append(self._model.last_detection)
+        return bool(found)
 
     def tick(self, rounds: int) -> None:
         """Let time pass without a decision."""
-        self._tick(self._handle, rounds)
+        self._model.tick(rounds)
         self._shown = None
 
     # -- looking ---------------------------------------------------------------------------------
+
+    @property
+    def clock(self) -> int:
+        return int(self._model.clock)
 
     @property
     def issued(self) -> int:
         """The id of the last decision; rounds that only ticked are counted unless apart."""
         return self._issued if self.counts_apart else self.clock
 
+    def last_forgotten_round(self) -> int:
+        return int(self._model.last_forgotten_round())
+
     @property
     def effective_sample_size(self) -> float | None:
         """(sum w)^2 / sum w^2 over what is remembered; None for a model that keeps no rows."""
-        return sample_size(self.weights()) if self._keeps_rows else None
+        if not keeps_rows(self.policy.model):
+            return None
+        weights = self._weights()
+        return float(weights.sum() ** 2 / np.square(weights).sum()) if weights.size else 0.0
+
+    def _weights(self) -> Floats:
+        weights: Floats = self._model.weights()
+        return weights
+
+    def _fitted(self) -> list[Model]:
+        """Copies of the models as the next decision will see them."""
+        return [self._model.fitted(self.seed, self._number)]
 
     @property
     def radius(self) -> float:
-        """Of the next decision, bonus_scale included; 0 without a bonus."""
-        return self._fitted_copy().gauges.item(RADIUS_AT)
+        """The radius of the next decision, bonus_scale included; 0 without a bonus.
 
-    @property
-    def estimates(self) -> Floats:
-        """theta_hat and theta (2, d) of the last decision; after an update or tick, of the next."""
-        if self._shown is None:
-            self._shown = estimates_of(self._fitted_copy()).tobytes()
-            self._shown_was_used = False
-        return estimates_from(self._shown)
-
-    @property
-    def hypotheses(self) -> list[Hypothesis]:
-        """What a belief holds to be possible."""
-        return self.policy.hypotheses(self.buffers)
+        Of separate arms the largest, which is that of all unless rows are counted apart.
+        """
+        return max(model.radius for model in self._fitted())
 
     @property
     def certificate(self) -> dict[str, float]:
-        return certificate_of(self.policy, self._fitted_copy())
+        """The exactness of the present estimate; of separate arms the largest values."""
+        found = [model.certificate() for model in self._fitted()]
+        return {name: max(one[name] for one in found) for name in found[0]}
 
-    def _fitted_copy(self) -> Buffers:
-        return self.fitted_copy(self.seed, self._number)
+    @property
+    def estimates(self) -> Any:
+        """theta_hat and theta (2, p) of the last decision; after an update or tick, of the next."""
+        if self._shown is None:
+            return self._fitted()[0].estimates
+        return np.frombuffer(self._shown).reshape(2, -1)
 
-    def carried_over(self, policy: Policy, move: Move) -> Learner:
+    @property
+    def work(self) -> dict[str, int]:
+        return dict(self._model.work)
+
+    @property
+    def hypotheses(self) -> list[Hypothesis]:
+        """The hypotheses of a belief."""
+        return self.policy.hypotheses(self._model.buffers)
+
+    @property
+    def limits(self) -> int:
+        """The number of values that were limited."""
+        found: int = self._model.limits.item()
+        return found
+
+    @property
+    def limited(self) -> list[LimitedColumn]:
+        """The columns whose numbers were limited, by their places."""
+        return policies.limited_columns(self.policy, self._model.buffers)
+
+    def limits_of(self, rows: Floats) -> dict[int, Limit]:
+        """The limits of the rows that were offered last."""
+        return policies.limits_of(self._model.buffers, rows)
+
+    # -- saving ----------------------------------------------------------------------------------
+
+    def carried_over(self, policy: Policy, move: Move) -> Self:
         """A learner of that policy, with what this one knows."""
-        other = Learner(policy, seed=self.seed, counts_apart=self.counts_apart)
-        other._hold(carried_over(self.policy, self.buffers, policy, move))
+        other = type(self)(policy, seed=self.seed, counts_apart=self.counts_apart)
         other._issued = self._issued
         other.detections.extend(self.detections)
-        if self._shown is not None:
-            whole = move.with_intercept(self.policy, policy)
-            shown = whole.moved(estimates_from(self._shown), policy.model_dim)
-            other._shown, other._shown_was_used = shown.tobytes(), self._shown_was_used
+        other._take_over(self, move)
         return other
 
-    # -- keeping ---------------------------------------------------------------------------------
+    def _take_over(self, old: Any, move: Move) -> None:
+        buffers = old._model.buffers
+        self._model.hold(carried_over(old.policy, buffers, self.policy, move))
+        if old._shown is not None:
+            whole = move.with_intercept(old.policy, self.policy)
+            self._shown = whole.moved(old.estimates, self.policy.model_dim).tobytes()
 
-    def essence(self) -> dict[str, Any]:
-        """The arrays that the state of the estimator consists of."""
-        return essence(self.buffers)
+    def contents(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Arrays and plain data that `revive` goes on from."""
+        arrays = {**essence(self._model.buffers), "detections": policies.rows_of(self.detections)}
+        if self._shown is not None:
+            arrays["shown"] = self.estimates
+        return arrays, {"issued": self._issued}
 
-    def shown(self) -> dict[str, Any]:
-        """Detections, and the estimates of the last decision if nothing has happened since."""
-        arrays: dict[str, Any] = {"detections": rows_of(self.detections)}
-        if self._shown is not None and self._shown_was_used:
-            arrays["shown"] = estimates_from(self._shown)
-        return arrays
-
-    def revive(self, arrays: dict[str, Any], issued: int, labels: dict[str, Any]) -> None:
-        """Go on from the essence and what was shown."""
-        self._hold(revived(self.policy.new_buffers(0), arrays))
-        self._issued = issued
+    def revive(self, arrays: dict[str, Any], plain: dict[str, Any]) -> None:
+        """Go on from what `contents` gave."""
+        self._issued = plain["issued"]
         self.detections.extend(map(Detection.from_row, arrays["detections"]))
-        if "shown" in arrays:
-            self._shown = arrays["shown"].tobytes()
-            self._shown_was_used = True
+        self._revive_models(arrays, plain)
+
+    def _revive_models(self, arrays: dict[str, Any], plain: dict[str, Any]) -> None:
+        self._model.hold(revived(self.policy.new_buffers(0), arrays))
+        self._shown = arrays["shown"].tobytes() if "shown" in arrays else None
+
+
+def refusal(actions: Floats, longest: float) -> ValueError:
+    """An error that says what is wrong with actions that a policy does not accept."""
+    finite = np.isfinite(actions).all(axis=1)
+    if not finite.all():
+        bad = int(np.argmin(finite))
+        return ValueError(f"actions must be finite; got {actions[bad]} in row {bad}")
+    scale = float(np.abs(actions).max()) or 1.0
+    lengths = scale * np.sqrt(((actions / scale) ** 2).sum(axis=1))
+    bad = int(np.argmax(lengths))
+    return ValueError(
+        f"actions must not be longer than L = {longest:g}; row {bad} has length "
+        f"{lengths[bad]:.6g}. Give a larger L, or too_long='rescale'."
+    )

@@ -1,4 +1,4 @@
-"""What is offered to an agent, checked: actions, or arms and their context."""
+"""Checks of what an agent is offered: actions, separate arms, or tables."""
 
 from __future__ import annotations
 
@@ -9,53 +9,136 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from driftbandits import checks
-from driftbandits.agent.decisions import ArmId, Floats
-from driftbandits.estimator.state import Ints
-from driftbandits.features.tables import arm_id
+from driftbandits.agent.explain import Floats
+from driftbandits.features import ArmId, Encoded, Encoding, arm_id
 
 LONGEST_TIME = 2**52
 
-Arms = Sequence[ArmId] | None
-"""The ids of separate arms, where they are."""
-Offer = tuple[Floats, Any]
-"""Rows (K, dim), and the ids of the arms (K,) where arms are separate, else None."""
+
+Offer = tuple[Floats | None, tuple[ArmId, ...] | None, Encoded | None]
+"""Rows (K, dim), or of tables their coordinates at the end; between them the ids of the arms, where
+they have ids."""
 
 
-def checked_actions(dim: int, actions: Any) -> Floats:
-    rows = checks.floats("actions", actions)
-    shape = rows.shape
-    if len(shape) != 2 or shape[1] != dim:
-        raise ValueError(f"actions must have shape (K, {dim}); got {np.shape(actions)}")
-    if shape[0] == 0:
-        raise ValueError("actions must hold at least one action; got none")
-    return rows
+def size_of(offer: Offer) -> int:
+    """The number of actions to choose from."""
+    rows, arms, _ = offer
+    return len(arms or ()) if rows is None else len(rows)
 
 
-def offered_arms(dim: int, context: ArrayLike, arms: Any) -> Offer:
-    """Distinct arms, and a row for each: its own, or the context that all of them share."""
-    names = _arm_ids(arms)
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"arms must differ; got {twice!r} twice")
-    rows = checks.floats("actions", context)
-    if rows.shape == (dim,):
-        return rows.reshape(1, dim).repeat(len(names), axis=0), names
-    return _one_row_each(dim, rows, names), names
+class Vectors:
+    """Actions that are given as rows."""
+
+    def __init__(self, dim: int) -> None:
+        self._dim = dim
+
+    def offer(self, actions: Any, context: Any, arms: Any) -> Offer:
+        """Check the actions of one decision."""
+        if context is not None:
+            raise _no_context(context)
+        if arms is not None:
+            raise ValueError(
+                "arms can be given to a policy with arms='separate' or with features, which this "
+                f"is not; got {arms!r}"
+            )
+        rows = checks.floats("actions", actions)
+        shape = rows.shape
+        if len(shape) != 2 or shape[1] != self._dim:
+            raise ValueError(f"actions must have shape (K, {self._dim}); got {np.shape(actions)}")
+        if shape[0] == 0:
+            raise ValueError("actions must hold at least one action; got none")
+        return rows, None, None
+
+    def offers(self, action_sets: Any, context: Any, arms: Any) -> list[Offer]:
+        """Check the actions of several decisions."""
+        if not isinstance(action_sets, Iterable):
+            raise ValueError(f"action_sets must be a list of action sets; got {action_sets!r}")
+        sets = list(action_sets)
+        lists = [None] * len(sets) if arms is None else list(arms)
+        if len(lists) != len(sets):
+            raise ValueError(
+                f"arms must be one list of ids for each context; got {len(lists)} for {len(sets)}"
+            )
+        return [self.offer(one, context, own) for one, own in zip(sets, lists, strict=True)]
+
+    def plays(self, actions: Any, context: Any, arms: Any) -> list[Offer]:
+        """Check what was played: an offer of one action for each row."""
+        offer = self.offer(actions, context, arms)
+        return _one_by_one(*offer[:2])
 
 
-def played_arms(dim: int, actions: ArrayLike, arms: Any) -> Offer:
-    """One arm for each row; an arm may have several."""
-    names = _arm_ids(arms)
-    return _one_row_each(dim, checks.floats("actions", actions), names), names
+class SeparateArms(Vectors):
+    """Arms that are given by their ids, and a row for each or one that all of them share."""
+
+    def offer(self, actions: Any, context: Any, arms: Any) -> Offer:
+        if context is not None:
+            raise _no_context(context)
+        names = _arm_ids(arms)
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"arms must differ; got {twice!r} twice")
+        rows = checks.floats("actions", actions)
+        if rows.shape == (self._dim,):
+            rows = rows.reshape(1, self._dim).repeat(len(names), axis=0)
+        self._check_shape(rows, names)
+        return rows, names, None
+
+    def plays(self, actions: Any, context: Any, arms: Any) -> list[Offer]:
+        if context is not None:
+            raise _no_context(context)
+        names = _arm_ids(arms)
+        rows = checks.floats("actions", actions)
+        self._check_shape(rows, names)
+        return _one_by_one(rows, names)
+
+    def _check_shape(self, rows: Floats, names: Sequence[ArmId]) -> None:
+        if rows.shape != (len(names), self._dim):
+            raise ValueError(
+                f"actions must have shape ({self._dim},), or ({len(names)}, {self._dim}) for "
+                f"{len(names)} arms; got {rows.shape}"
+            )
 
 
-def _one_row_each(dim: int, rows: Floats, names: Sequence[ArmId]) -> Floats:
-    if rows.shape != (len(names), dim):
+class Tables:
+    """A context and arms that an encoding reads."""
+
+    def __init__(self, encoding: Encoding) -> None:
+        self._encoding = encoding
+
+    def offer(self, actions: Any, context: Any, arms: Any) -> Offer:
+        _refuse_actions(actions)
+        return _encoded(self._encoding.read(context, arms))
+
+    def offers(self, actions: Any, context: Any, arms: Any) -> list[Offer]:
+        _refuse_actions(actions)
+        return list(map(_encoded, self._encoding.read_many(context, arms)))
+
+    def plays(self, actions: Any, context: Any, arms: Any) -> list[Offer]:
+        _refuse_actions(actions)
+        return list(map(_encoded, self._encoding.read_plays(context, arms)))
+
+
+def _encoded(encoded: Encoded) -> Offer:
+    return None, encoded.arms, encoded
+
+
+def _one_by_one(rows: Any, names: tuple[ArmId, ...] | None) -> list[Offer]:
+    return [(rows[i : i + 1], names and names[i : i + 1], None) for i in range(len(rows))]
+
+
+def _no_context(context: Any) -> ValueError:
+    return ValueError(
+        "context can be given to a policy with features, which this has not; "
+        f"got {checks.brief(context)}"
+    )
+
+
+def _refuse_actions(actions: Any) -> None:
+    if actions is not None:
         raise ValueError(
-            f"actions must have shape ({dim},), or ({len(names)}, {dim}) for {len(names)} arms; "
-            f"got {rows.shape}"
+            "context= and arms= must be given instead of actions, as this policy has features; "
+            f"got {checks.brief(actions)}"
         )
-    return rows
 
 
 def _arm_ids(arms: Any) -> tuple[ArmId, ...]:
@@ -65,32 +148,6 @@ def _arm_ids(arms: Any) -> tuple[ArmId, ...]:
     if not names:
         raise ValueError("arms must hold at least one id; got none")
     return names
-
-
-def no_context(context: Any) -> ValueError:
-    return ValueError(
-        "context can be given to a policy with features, which this has not; "
-        f"got {checks.brief(context)}"
-    )
-
-
-def no_arms(arms: Any) -> ValueError:
-    return ValueError(
-        "arms can be given to a policy with arms='separate' or with features, which this is not; "
-        f"got {arms!r}"
-    )
-
-
-def with_arms(
-    action_sets: list[ArrayLike], arms: Iterable[Arms] | None
-) -> Iterable[tuple[ArrayLike, Arms]]:
-    lists = [None] * len(action_sets) if arms is None else list(arms)
-    if len(lists) != len(action_sets):
-        raise ValueError(
-            f"arms must be one list of ids for each context; got {len(lists)} for "
-            f"{len(action_sets)}"
-        )
-    return zip(action_sets, lists, strict=True)
 
 
 def checked_played(played: Any, count: int, arms: int) -> list[int] | None:
@@ -108,9 +165,11 @@ def checked_played(played: Any, count: int, arms: int) -> list[int] | None:
     return rows
 
 
-def checked_ages(ages: ArrayLike, count: int) -> Ints:
+def checked_ages(ages: ArrayLike, count: int) -> list[int]:
+    """Ages of rows as whole numbers."""
     given = np.atleast_1d(checks.floats("ages", ages))
     whole = np.isfinite(given).all() and (given >= 0).all() and (given == np.floor(given)).all()
     if given.shape != (count,) or not whole or (given.size and given.max() > LONGEST_TIME):
         raise ValueError(f"ages must be {count} whole numbers of at least 0; got {ages!r}")
-    return given.astype(np.int64)
+    found: list[int] = given.astype(np.int64).tolist()
+    return found

@@ -1,4 +1,4 @@
-"""The commands. Each imports what it needs when it is called, so that help comes at once."""
+"""The commands. Each imports what it needs when it is called, so that help is printed at once."""
 
 from __future__ import annotations
 
@@ -12,25 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from driftbandits.cli.execution import Failed, ProgressBars, executor_of
+from driftbandits.checks import RunFailed, SpecError
 from driftbandits.cli.logs import evaluate, log
-from driftbandits.cli.policies import policies
 from driftbandits.cli.serving import COMMANDS
-from driftbandits.cli.tables import print_table
-from driftbandits.errors import RunFailed, SpecError
+from driftbandits.cli.terminal import Failed, ProgressBars, executor_of, print_table
 
 if TYPE_CHECKING:
     from driftbandits.experiments import Experiment
 
 DONE, FAILED, BAD_USAGE, INTERRUPTED = 0, 1, 2, 130
 
-REPRODUCED = (
-    *("abrupt2d", "abrupt2d-small-bonus", "abrupt2d-intercept", "abrupt2d-restart"),
-    "abrupt2d-today",
-    *("paired-fair", "paired-fair-small-bonus", "paired-pima", "paired-pima-small-bonus"),
-    *("counts-randhie", "growth-horizon", "growth-changes"),
-)
-"""What `reproduce` runs, in this order."""
 RUNS_OF_THE_PAPER = 500
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -129,7 +120,7 @@ def reproduce(
 
     Called again, it plays only the runs that are missing.
     """
-    from driftbandits.experiments import published, read_experiments
+    from driftbandits.experiments import REPRODUCED, published, read_experiments
 
     files = published()
     share = runs / RUNS_OF_THE_PAPER
@@ -246,7 +237,7 @@ def tune(*, dim: int, horizon: int, changes: int | None, **arguments: Any) -> No
     Example:
       driftbandits tune --dim 2 --horizon 6000 --changes 3
     """
-    from driftbandits import theory
+    from driftbandits.core import theory
     from driftbandits.policies import policy
 
     known: dict[str, Any] = {"dim": dim, "horizon": horizon, "changes": changes}
@@ -323,7 +314,7 @@ def simulate(
     import numpy as np
 
     import driftbandits
-    from driftbandits.experiments.spec import experiments_of
+    from driftbandits.experiments import experiments_of
 
     world = {"name": environment} if horizon is None else {"name": environment, "horizon": horizon}
     (experiment,) = experiments_of(
@@ -361,7 +352,58 @@ def simulate(
     print_table(("policy", "regret", "s.e.", "5 %", "95 %", "us a round"), rows)
 
 
-group.add_command(policies)
+@group.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+def policies(*, names: tuple[str, ...]) -> None:
+    """List the policies, or some: memory, reward model, arguments without effect, citation.
+
+    \b
+    Examples:
+      driftbandits policies
+      driftbandits policies auto D-GLUCB
+    """
+    from driftbandits.checks import choice
+    from driftbandits.core.estimator.model import (
+        BELIEF,
+        DISCOUNT,
+        EVERYTHING,
+        SINCE_RESTART,
+        WINDOW,
+    )
+    from driftbandits.policies import ALIASES, LIMITED, ROWS, policy_names, takes, uses
+
+    memories = {
+        WINDOW: "window",
+        DISCOUNT: "discount",
+        EVERYTHING: "everything",
+        SINCE_RESTART: "since a detected change",
+        BELIEF: "segments and drifts",
+        None: "any",
+    }
+    try:
+        wanted = [ALIASES.get(choice("NAME", name, policy_names()), name) for name in names]
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    other_names = {name: alias for alias, name in ALIASES.items()}
+    for name in wanted or ROWS:
+        row = ROWS[name]
+        alias = f" ({other_names[name]})" if name in other_names else ""
+        link = "identity" if row.linear else "any link"
+        details = {
+            "refuses": [argument for argument in LIMITED if not takes(name, argument)],
+            "ignores": [a for a in LIMITED if takes(name, a) and not uses(name, a)],
+        }
+        click.echo(f"{name + alias:24}{memories[row.memory]:26}{link}")
+        for label, arguments in details.items():
+            if arguments:
+                click.echo(_indented(f"{label} {' '.join(arguments)}"))
+        click.echo(_indented(row.citation) + "\n")
+
+
+def _indented(text: str) -> str:
+    return click.wrap_text(text, width=80, initial_indent="    ", subsequent_indent="      ")
+
+
 group.add_command(log)
 group.add_command(evaluate)
 for command in COMMANDS:

@@ -1,15 +1,16 @@
-"""Logs of decisions: moved between files and stores, and used to judge another policy."""
+"""Logs of decisions: moved between files and stores, and used to evaluate other policies."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from driftbandits.cli.tables import print_table
+from driftbandits.cli.terminal import print_table
 
 if TYPE_CHECKING:
     from driftbandits.evaluate import Evaluation, Log, Value
@@ -18,44 +19,96 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_FEATURES = click.option(
-    "--features",
-    "features_file",
-    metavar="FILE",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Features as JSON (Features.to_json), for a DSJSON log whose actions have no vectors; "
-    "guessed from the log unless given.",
-)
+_COLUMNS = ("context", "arm", "reward", "propensity", "offered", "time", "event_id")
 
 
-def _policy_options(command: Command) -> Command:
-    """The arguments of a policy. What is not given is left to the policy."""
-    options = (
-        click.option("--window", type=click.IntRange(min=1), help="Rounds that SW-* remember."),
-        click.option("--discount", type=float, help="What D-* keep from round to round."),
-        click.option("--horizon", type=click.IntRange(min=1), help="To tune a window or discount."),
-        click.option("--changes", type=click.IntRange(min=0), help="To tune them, if known."),
-        click.option("--bonus-scale", type=float, help="Multiplies the bonus."),
-        click.option("--epsilon", type=float, help="Share of rounds drawn uniformly."),
-        click.option("--reward", help="What a reward is: click, rating:1..5, amount:0..500 ..."),
-        click.option("--outside", type=click.Choice(["clip", "refuse"]), help="Of its range."),
-        click.option("--link", help="Reward model."),
-        click.option("--m", type=float, help="Largest reward."),
-        click.option("--intercept/--no-intercept", default=None, help="A constant feature."),
-        click.option("--centre", type=float, help="Rewards are centre + mu(a.theta)."),
-        click.option("-S", "--S", "S", type=float, help="Bound of theta."),
-        click.option("-L", "--L", "L", type=float, help="Bound of an action."),
-        click.option("--lam", type=float, help="Penalty."),
-        click.option("--delta", type=float, help="Risk of a confidence bound."),
-        click.option("--too-long", type=click.Choice(["refuse", "rescale"]), help="Actions > L."),
-    )
+def _options(command: Command, options: tuple[Callable[[Any], Any], ...]) -> Command:
     for option in reversed(options):
         command = option(command)
     return command
 
 
-def _given(arguments: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in arguments.items() if value is not None}
+def _table_options(command: Command) -> Command:
+    """Add the options that say which columns of a table hold what."""
+    return _options(
+        command,
+        (
+            click.option(
+                "--context", metavar="A,B,C", help="Columns that were known at the decision."
+            ),
+            click.option("--arm", metavar="COLUMN", help="The arm that was chosen."),
+            click.option("--reward", metavar="COLUMN", help="Its reward; empty if unknown."),
+            click.option(
+                "--propensity",
+                metavar="COLUMN",
+                help="The probability of the choice: a column, one number for all rows, or "
+                "'estimate'. Without it, only replay can evaluate.",
+            ),
+            click.option(
+                "--offered", metavar="COLUMN", help="Arms to choose from, as a|b|c.  [default: all]"
+            ),
+            click.option("--time", metavar="COLUMN", help="Time of the decision."),
+            click.option("--event-id", metavar="COLUMN", help="A name of the decision."),
+            click.option(
+                "--features",
+                "features_file",
+                metavar="FILE",
+                type=click.Path(path_type=Path, exists=True, dir_okay=False),
+                help="Features as JSON (Features.to_json), for a log of tables or DSJSON.  "
+                "[default: guessed]",
+            ),
+        ),
+    )
+
+
+def _policy_options(command: Command) -> Command:
+    """Add the arguments of a policy. What is not given is left to the policy."""
+    return _options(
+        command,
+        (
+            click.option("--window", type=click.IntRange(min=1), help="Rounds that SW-* remember."),
+            click.option("--discount", type=float, help="What D-* keep from round to round."),
+            click.option("--horizon", type=click.IntRange(min=1), help="Tunes the memory."),
+            click.option("--changes", type=click.IntRange(min=0), help="Tunes it, if known."),
+            click.option("--bonus-scale", type=float, help="Multiplies the bonus."),
+            click.option("--epsilon", type=float, help="Share of rounds drawn uniformly."),
+            click.option(
+                "--reward-kind",
+                metavar="KIND",
+                help="click, rating:1..5, count, amount:0..500, cost ...",
+            ),
+            click.option("--outside", type=click.Choice(["clip", "refuse"]), help="Of its range."),
+            click.option("--link", help="Reward model."),
+            click.option("--m", type=float, help="Largest reward."),
+            click.option("--intercept/--no-intercept", default=None, help="A constant feature."),
+            click.option("--centre", type=float, help="Rewards are centre + mu(a.theta)."),
+            click.option("-S", "--S", "S", type=float, help="Bound of theta."),
+            click.option("-L", "--L", "L", type=float, help="Bound of an action."),
+            click.option("--lam", type=float, help="Penalty."),
+            click.option("--delta", type=float, help="Risk of a confidence bound."),
+            click.option("--too-long", type=click.Choice(["refuse", "rescale"]), help="Beyond L."),
+        ),
+    )
+
+
+def _policy_arguments(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a policy that were given."""
+    given = {name: x for name, x in options.items() if x is not None and name not in _COLUMNS}
+    if "reward_kind" in given:
+        given["reward"] = given.pop("reward_kind")
+    return given
+
+
+def _column_arguments(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns that were given, as `read_log` takes them."""
+    given = {name: options[name] for name in _COLUMNS if options[name] is not None}
+    if "context" in given:
+        names = given["context"].split(",")
+        given["context"] = [name.strip() for name in names if name.strip()]
+    if "propensity" in given:
+        with suppress(ValueError):  # the name of a column, or "estimate"
+            given["propensity"] = float(given["propensity"])
+    return given
 
 
 @click.group()
@@ -74,21 +127,22 @@ def log() -> None:
 @click.argument("source")
 @click.argument("target", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--policy", help="Whose log, where SOURCE is a store.")
-@_FEATURES
-def export(*, source: str, target: Path, policy: str | None, features_file: Path | None) -> None:
+@_table_options
+def export(*, source: str, target: Path, policy: str | None, **options: Any) -> None:
     """Write the log in SOURCE, a store's URL or a file, to TARGET.
 
     \b
     Examples:
       driftbandits log export sqlite:///driftbandits.db news.parquet --policy news
-      driftbandits log export old.dsjson old.parquet
+      driftbandits log export visits.csv visits.parquet --context age,country --arm shown \\
+          --reward clicked --propensity p
 
-    The name of a file tells its format: .parquet, or .dsjson, .json and .jsonl for the format of
-    Vowpal Wabbit.
+    The name of a file says its format: .parquet, .csv (also .csv.gz, .tsv), or .dsjson, .json and
+    .jsonl for the format of Vowpal Wabbit.
     """
     from driftbandits.evaluate import write_log
 
-    found = _read(source, policy=policy, features_file=features_file, option="--policy")
+    found = _with_propensities(_read(source, policy=policy, option="--policy", **options))
     write_log(found, target)
     click.echo(_size(found))
 
@@ -97,8 +151,18 @@ def _size(found: Log) -> str:
     return f"{len(found)} decisions, {int(found.known.sum())} with a reward"
 
 
+def _with_propensities(found: Log) -> Log:
+    """Refuse a log whose propensities nobody knows: a copy would not say so."""
+    if found.propensities == "unknown":
+        raise click.UsageError(
+            "--propensity must be given to keep a log: the column with the probability of each "
+            "choice, one number if all are alike, or 'estimate'"
+        )
+    return found
+
+
 def _features(file: Path | None) -> Features | None:
-    """The features in a file."""
+    """Read features from a file."""
     import json
 
     from driftbandits.features import features_from
@@ -111,16 +175,21 @@ def _features(file: Path | None) -> Features | None:
         raise click.UsageError(f"{file}: {error}") from None
 
 
-def _read(source: str, *, policy: str | None, features_file: Path | None, option: str) -> Log:
-    """The log of a policy in a store, or the one in a file."""
+def _read(source: str, *, policy: str | None, option: str, **options: Any) -> Log:
+    """Read the log of a policy in a store, or the one in a file."""
     from driftbandits.evaluate import read_log, read_stored
 
+    columns = _column_arguments(options)
     if "://" not in source:
         if policy is not None:
             raise click.UsageError(f"{option} is for a store; a file has one log")
-        return read_log(source, features=_features(features_file))
+        if not Path(source).is_file():
+            raise click.UsageError(f"there is no file {source!r}")
+        return read_log(source, features=_features(options["features_file"]), **columns)
     if policy is None:
         raise click.UsageError(f"{option} must say whose log to take from the store")
+    if columns:
+        raise click.UsageError(f"--{next(iter(columns))} is for tables; a store knows its columns")
     from driftbandits import store
 
     file = source.removeprefix("sqlite:///")
@@ -131,18 +200,18 @@ def _read(source: str, *, policy: str | None, features_file: Path | None, option
 
 
 @log.command("import")
-@click.argument("source", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("source", type=click.Path(exists=True, dir_okay=False))
 @click.option("--store", "url", metavar="URL", required=True, help="As `serve` has it.")
 @click.option("--as", "name", metavar="NAME", required=True, help="Of the new policy.")
 @click.option("--policy", required=True, help="What it is, see `driftbandits policies`.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--half-life-s", type=click.FloatRange(min=0, min_open=True), help="Forget by time.")
 @click.option("--window-s", type=click.FloatRange(min=0, min_open=True), help="Forget by time.")
-@_FEATURES
+@_table_options
 @_policy_options
 def import_(
     *,
-    source: Path,
+    source: str,
     url: str,
     name: str,
     policy: str,
@@ -150,25 +219,28 @@ def import_(
     half_life_s: float | None,
     window_s: float | None,
     features_file: Path | None,
-    **arguments: Any,
+    **options: Any,
 ) -> None:
     """Make a new policy in a store that has learned the log in SOURCE.
 
     \b
-    Example:
+    Examples:
       driftbandits log import old.dsjson --store sqlite:///driftbandits.db --as news \\
           --policy auto --epsilon 0.05
+      driftbandits log import visits.csv --store sqlite:///driftbandits.db --as visits \\
+          --policy auto --context age,country --arm shown --reward clicked --propensity p
 
-    Every decision is recorded as one of somebody else's, at its own time, with its reward.
+    Every decision is recorded as one that somebody else made, at its own time, with its reward.
     """
     from driftbandits import store
     from driftbandits.cli.warming import warm
-    from driftbandits.evaluate import read_log
-    from driftbandits.service.forgetting import arguments_by_time
+    from driftbandits.service.configuration import arguments_by_time
 
-    found = read_log(source, features=_features(features_file))
+    found = _with_propensities(
+        _read(source, policy=None, option="", features_file=features_file, **options)
+    )
     by_time = arguments_by_time(half_life_s=half_life_s, window_s=window_s)
-    given = _given(arguments) | by_time
+    given = _policy_arguments(options) | by_time
     made = _policy(policy, **_takes(policy, found), **given)
     with store.open(url) as opened:
         warm(
@@ -183,57 +255,48 @@ def import_(
     click.echo(_size(found))
 
 
-@log.command("archive")
+@log.command("prune")
 @click.option("--store", "url", metavar="URL", required=True, help="As `serve` has it.")
 @click.option("--policy", required=True, help="Whose log.")
 @click.option(
-    "--to",
-    "folder",
-    metavar="FOLDER",
-    required=True,
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where the files go; the same one every time.",
-)
-@click.option(
     "--before-days", type=click.FloatRange(min=0), required=True, help="Events that are older."
 )
-def archive(*, url: str, policy: str, folder: Path, before_days: float) -> None:
-    """Move old events of a policy out of a store, into Parquet files.
+def prune(*, url: str, policy: str, before_days: float) -> None:
+    """Take the content of old events out of a store, and keep what was learned from them.
 
     \b
     Example:
-      driftbandits log archive --store sqlite:///driftbandits.db --policy news \\
-          --to archive --before-days 90
-      driftbandits verify --store sqlite:///driftbandits.db --archive archive
+      driftbandits log export sqlite:///driftbandits.db 2025.parquet --policy news
+      driftbandits log prune --store sqlite:///driftbandits.db --policy news --before-days 90
 
-    The files are read again and compared before anything is taken out. The service may go on
-    meanwhile; decisions in the archive are not repeated to callers, nor made again (410).
+    A service on PostgreSQL may go on meanwhile. Callers who repeat a decision that was taken out
+    are refused (410).
     """
-    import time
-
     from driftbandits import store
-    from driftbandits.cli.progress import Progress
     from driftbandits.cli.serving import check_exists
-    from driftbandits.service.archiving import archive as run
+    from driftbandits.service.erasure import prune as run
 
     check_exists(url)
-    progress = Progress()
-    before_ns = time.time_ns() - int(before_days * 86_400e9)
     with store.open(url) as opened:
-        done = run(opened, policy, folder, before_ns=before_ns, say=progress)
-    progress.end()
-    click.echo(f"{done.written} events more, {done.last} in all, in {folder}")
+        click.echo(f"{run(opened, policy, before_days=before_days)} events pruned")
 
 
 @click.command()
 @click.argument("source", metavar="LOG")
-@click.option("--policy", "names", multiple=True, required=True, help="May be repeated.")
+@click.option(
+    "--policy",
+    "names",
+    multiple=True,
+    default=("auto",),
+    show_default=True,
+    help="May be repeated.",
+)
 @click.option("--of", metavar="NAME", help="Whose log, where LOG is a store's URL.")
 @click.option("--windows", type=click.IntRange(min=1), default=10, show_default=True)
 @click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-@_FEATURES
+@_table_options
 @_policy_options
 def evaluate(
     *,
@@ -245,22 +308,27 @@ def evaluate(
     seed: int,
     as_json: bool,
     features_file: Path | None,
-    **arguments: Any,
+    **options: Any,
 ) -> None:
     """Estimate what a policy would have earned a round on LOG, a file or a store's URL.
 
     \b
-    Example:
+    Examples:
+      driftbandits evaluate visits.csv --context age,country --arm shown --reward clicked \\
+          --propensity p
       driftbandits evaluate news.parquet --policy D-GLUCB --discount 0.999 --bonus-scale 0.1
+
+    A table (.csv, .csv.gz, .tsv, .parquet) has one row a decision; --context, --arm and --reward
+    name its columns.
 
     replay: the policy learns along the log from the rounds in which it agrees with it. IPS, SNIPS,
     DR: in each window it stays as it is, having learned all logged rounds before it.
     """
     from driftbandits.evaluate import evaluate as evaluate_on
-    from driftbandits.evaluate.candidates import policy_for
+    from driftbandits.evaluate import policy_for
 
-    found = _read(source, policy=of, features_file=features_file, option="--of")
-    given = _given(arguments)
+    found = _read(source, policy=of, option="--of", features_file=features_file, **options)
+    given = _policy_arguments(options)
     results, failures = [], {}
     for name in names:
         try:
@@ -273,26 +341,37 @@ def evaluate(
     if as_json:
         _print_json(results, failures)
     elif results:
+        click.echo(_contents(found))
         _print_overall(results)
         for result in results:
             _print_windows(result)
             for note in result.notes:
                 click.echo(f"Note on {result.target}: {note}")
     if failures:
-        told = [f"{name} could not be evaluated: {reason}" for name, reason in failures.items()]
-        raise click.ClickException("; ".join(told))
+        lines = [f"{name} could not be evaluated: {reason}" for name, reason in failures.items()]
+        raise click.ClickException("; ".join(lines))
+
+
+def _contents(found: Log) -> str:
+    """Say what the log holds, and what was made of its columns."""
+    arms = len({id for ids in found.arm_ids or () for id in ids})
+    line = f"{_size(found)}, {arms} arms, {found.dim} coordinates"
+    if found.features is None:
+        return line
+    columns = ", ".join(f"{name} ({kind})" for name, kind in found.features.context.items())
+    return f"{line}; context: {columns or 'none'}"
 
 
 def _print_json(results: list[Evaluation], failures: dict[str, str]) -> None:
     import json
 
-    told = [result.as_dict() for result in results]
-    told += [{"target": name, "error": reason} for name, reason in failures.items()]
-    click.echo(json.dumps(told, allow_nan=False, indent=2))
+    plain = [result.as_dict() for result in results]
+    plain += [{"target": name, "error": reason} for name, reason in failures.items()]
+    click.echo(json.dumps(plain, allow_nan=False, indent=2))
 
 
 def _of_all(name: str, names: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
-    """Of options for several policies those that this one takes; one alone refuses the others."""
+    """Return the options that this policy takes; a policy alone is given all, and refuses some."""
     from driftbandits.policies import policy_names, takes
 
     if len(names) == 1 or name not in policy_names():
@@ -301,17 +380,15 @@ def _of_all(name: str, names: tuple[str, ...], given: dict[str, Any]) -> dict[st
 
 
 def _takes(name: str, found: Log) -> dict[str, Any]:
-    """What a policy that goes on from a log decides by: vectors, or the log's features.
+    """Return the arguments of a policy that goes on from a log: its dimension or its features.
 
-    One that can grow takes them with room for levels to come, others as they were fitted.
+    A policy that can grow takes features with room for new levels, others as they were fitted.
     """
-    from driftbandits.policies import ALIASES, ROWS
-    from driftbandits.policies.adaptations import ADAPTATIONS
+    from driftbandits.policies import policy_names, row_of
 
     if found.features is None:
         return {"dim": found.dim}
-    row = ROWS.get(ALIASES.get(name, name))
-    grows = row is not None and hasattr(ADAPTATIONS[row.adaptation], "carry_over")
+    grows = name in policy_names() and row_of(name).believes
     return {"features": found.features.with_columns() if grows else found.features}
 
 
@@ -348,12 +425,14 @@ def _half_width(value: Value) -> str:
 
 
 def _print_windows(result: Evaluation) -> None:
-    from driftbandits.evaluate.dsjson import timestamp
+    from driftbandits.evaluate import timestamp
 
     names = list(result.overall)
     rows = []
     for window in result.windows:
         values = [window.values.get(name) for name in names]
         half_widths = ["" if v is None else _half_width(v) for v in values]
-        rows.append((timestamp(window.begins)[:19], *half_widths))
+        has_times = window.begins != window.first  # decisions without times are numbered
+        begins = timestamp(window.begins)[:19] if has_times else f"decision {window.first + 1}"
+        rows.append((begins, *half_widths))
     print_table((f"{result.target}, from", *names), rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import time
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from driftbandits.cli.execution import Failed
+from driftbandits.cli.terminal import Failed, Progress
 
 DEFAULT_STORE = "sqlite:///driftbandits.db"
 
@@ -31,11 +30,6 @@ _store = click.option(
 @_store
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True)
-@click.option(
-    "--advertise",
-    metavar="URL",
-    help="Where other processes over the same store reach this one, as http://HOST:PORT.",
-)
 @click.option("--no-auth", is_flag=True, help="No keys; on a loopback address only.")
 @click.option(
     "--rate", type=click.FloatRange(min=0, min_open=True), help="Requests a second and key."
@@ -94,7 +88,6 @@ def serve(
     url: str,
     host: str,
     port: int,
-    advertise: str | None,
     no_auth: bool,
     rate: float | None,
     max_pending: int,
@@ -113,20 +106,18 @@ def serve(
       driftbandits serve
       driftbandits serve --store postgresql://bandits@db/bandits --host 0.0.0.0
     """
+    from driftbandits.service import Limits, Settings
     from driftbandits.service.journal import journal
-    from driftbandits.service.limits import Limits
-    from driftbandits.service.serving import Service, Settings, check_address, check_advertised
+    from driftbandits.service.server import Server, check_address
+    from driftbandits.store import StoreError
 
     try:
         check_address(host, with_keys=not no_auth)
-        check_advertised(advertise)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 
     settings = Settings(
-        store=url,
-        host=host,
-        port=port,
+        url,
         with_keys=not no_auth,
         limits=Limits(
             body_bytes=max_body,
@@ -137,18 +128,19 @@ def serve(
             state_bytes_per_key=max_states,
         ),
         retention_days=retention_days,
-        advertise=advertise,
         access_log=access_log,
     )
-    service = Service(settings)
-    told = service.announcement
-    click.echo(f"driftbandits serves on {told.address}")
-    click.echo(f"data: {_without_password(told.store)}")
-    if told.first_key is not None:
-        click.echo(f"first admin key, shown this once: {told.first_key}")
+    try:
+        server = Server(settings, host, port)
+    except StoreError as error:
+        raise Failed(str(error)) from None
+    click.echo(f"driftbandits serves on {server.address}")
+    click.echo(f"data: {_without_password(url)}")
+    if server.service.first_key is not None:
+        click.echo(f"first admin key, shown this once: {server.service.first_key}")
     sys.stdout.flush()
     with journal(log_kind) if log_kind == "json" or access_log else nullcontext():
-        code = service.run()
+        code = server.run()
     if code:
         raise Failed("the writer has died; see the messages above")
 
@@ -159,13 +151,7 @@ def _without_password(url: str) -> str:
 
 @click.command()
 @_store
-@click.option(
-    "--archive",
-    metavar="FOLDER",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="What `log archive` has taken out, to be replayed with the rest.",
-)
-def verify(*, url: str, archive: Path | None) -> None:
+def verify(*, url: str) -> None:
     """Replay every log and check it; exits with 0 when all of it holds.
 
     \b
@@ -173,13 +159,12 @@ def verify(*, url: str, archive: Path | None) -> None:
       driftbandits verify --store sqlite:///driftbandits.db
     """
     from driftbandits import store
-    from driftbandits.cli.progress import Progress
     from driftbandits.service.verifying import verify as run
 
     check_exists(url)
     progress = Progress()
     with store.open(url) as log:
-        verdicts = run(log, archive=archive, say=progress)
+        verdicts = run(log, say=progress)
     progress.end()
     if not verdicts:
         raise Failed(f"{url} has no policy: there is nothing that could hold")
@@ -266,30 +251,6 @@ def revoke_key(*, url: str, id: str) -> None:
     click.echo(f"{id} is revoked")
 
 
-@click.command()
-@click.option(
-    "--url",
-    default="http://127.0.0.1:8080",
-    envvar="DRIFTBANDITS_URL",
-    show_default=True,
-    show_envvar=True,
-    help="Of a running service.",
-)
-def mcp(*, url: str) -> None:
-    """Offer a running service to agents, as MCP tools on stdin and stdout.
-
-    The environment variable DRIFTBANDITS_KEY has the key of the service. One of the role reader can
-    look at everything; to decide and to report rewards takes a writer's.
-
-    \b
-    Example:
-      DRIFTBANDITS_KEY=dbk_... driftbandits mcp --url http://127.0.0.1:8080
-    """
-    from driftbandits.mcp import server
-
-    server(url, os.environ.get("DRIFTBANDITS_KEY") or None).run("stdio")
-
-
 @click.command("compile")
 def compile_kernels() -> None:
     """Compile the kernels of every policy now, so that no start has to.
@@ -304,4 +265,4 @@ def compile_kernels() -> None:
     click.echo(cache_directory())
 
 
-COMMANDS: tuple[click.Command, ...] = (serve, verify, backup, keys, mcp, compile_kernels)
+COMMANDS: tuple[click.Command, ...] = (serve, verify, backup, keys, compile_kernels)

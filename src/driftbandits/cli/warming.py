@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
+from driftbandits.api import ID_PATTERN, NAME_PATTERN
 from driftbandits.evaluate import Log, LoggedDecision
 from driftbandits.policies import Policy
-from driftbandits.service.fold import Fold
 from driftbandits.service.offers import Offer
+from driftbandits.service.state import State
 from driftbandits.store import CONFIGURED, DECISION, NewEvent, Store
 from driftbandits.store.records import Configured, Rewarded, packed
-from driftbandits.wire import ID_PATTERN, NAME_PATTERN
 
 KEY = "import"
 """Stands where events have the id of the key that they came with."""
@@ -53,7 +53,7 @@ def warm(
             raise ValueError(f"name must be that of a new policy; {name!r} is in the store")
         session.create(name)
         session.lock([name])
-        session.append(name, list(_new_events(session.chain(name), log, apprentice)))
+        session.append(name, list(_new_events(name, log, apprentice)))
 
 
 def _check(name: str, log: Log) -> None:
@@ -64,8 +64,8 @@ def _check(name: str, log: Log) -> None:
             raise ValueError(f"event_id must match {ID_PATTERN}; row {row} has {event_id!r}")
 
 
-def _new_events(chain: str, log: Log, apprentice: Configured) -> Iterator[NewEvent]:
-    fold = Fold(chain)
+def _new_events(name: str, log: Log, apprentice: Configured) -> Iterator[NewEvent]:
+    fold = State(name)
 
     def configured(record: Configured, at_ns: int) -> NewEvent:
         fold.configure(record, at_ns)

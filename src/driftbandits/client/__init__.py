@@ -1,8 +1,8 @@
 """A client of the decision service. It imports nothing of the library, and nothing heavy."""
 
-from driftbandits import extras
+from driftbandits import checks
 
-extras.needed("Clients", "msgspec", extra="client")
+checks.needed("Clients", "msgspec", extra="client")
 
 from driftbandits.client.answers import (
     Arm,

@@ -1,10 +1,10 @@
-"""What the service answers, under the names that users of the client know."""
+"""The service's answers, under the names that users of the client know."""
 
 from __future__ import annotations
 
 import msgspec
 
-from driftbandits.wire import (
+from driftbandits.api import (
     Arm,
     Change,
     Configuration,
@@ -15,14 +15,14 @@ from driftbandits.wire import (
     Place,
     PolicySummary,
 )
-from driftbandits.wire import DecisionAnswer as Decision
-from driftbandits.wire import DigestAnswer as Digest
-from driftbandits.wire import ErasureAnswer as Erasure
-from driftbandits.wire import EventAnswer as Event
-from driftbandits.wire import EventsAnswer as Events
-from driftbandits.wire import PolicyAnswer as PolicyState
-from driftbandits.wire import RewardAnswer as Reward
-from driftbandits.wire import ShadowAnswer as Shadow
+from driftbandits.api import DecisionAnswer as Decision
+from driftbandits.api import DigestAnswer as Digest
+from driftbandits.api import ErasureAnswer as Erasure
+from driftbandits.api import EventAnswer as Event
+from driftbandits.api import EventsAnswer as Events
+from driftbandits.api import PolicyAnswer as PolicyState
+from driftbandits.api import RewardAnswer as Reward
+from driftbandits.api import ShadowAnswer as Shadow
 
 __all__ = [
     "Arm",
@@ -47,7 +47,7 @@ __all__ = [
 
 
 class Health(msgspec.Struct):
-    """Whether the service is ready to decide; `status` says why not."""
+    """The readiness of the service; `status` says why it is not ready."""
 
     ready: bool
     status: str

@@ -13,10 +13,10 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from driftbandits import wire
+from driftbandits import api
+from driftbandits.api.operations import Operation
 from driftbandits.client.errors import NoAnswer, ServiceError, error_of
-from driftbandits.client.outbox import Item
-from driftbandits.operations import Operation
+from driftbandits.client.queue import Item
 
 Answer = TypeVar("Answer")
 Other = TypeVar("Other")
@@ -31,7 +31,7 @@ encoded = msgspec.json.Encoder(enc_hook=lambda value: value.tolist()).encode
 
 @dataclass(frozen=True)
 class StandIn(Generic[Answer]):
-    """What a client does by itself where no answer comes in time.
+    """The settings for what a client does by itself when no answer comes in time.
 
     budget   seconds that the call may take altogether
     answer   what it answers then, and what is sent `later`
@@ -60,7 +60,7 @@ class Call(Generic[Answer]):
         return self.operation.method
 
     def then(self, change: Callable[[Answer], Other]) -> Call[Other]:
-        """The same request, with something else made of its answer."""
+        """Return the same request with another way to read its answer."""
 
         def read(status: int, content: bytes) -> Other:
             return change(self.read(status, content))
@@ -111,14 +111,14 @@ def _read(struct: Any, status: int, content: bytes) -> Any:
 def refusal(status: int, content: bytes) -> ServiceError:
     """The exception for an answer that is no success."""
     try:
-        problem = _decoder(wire.ErrorAnswer).decode(content).error
+        problem = _decoder(api.ErrorAnswer).decode(content).error
     except msgspec.DecodeError:
-        problem = wire.Problem(code="", message=content[:200].decode(errors="replace"))
+        problem = api.Problem(code="", message=content[:200].decode(errors="replace"))
     return error_of(status, problem)
 
 
 class Tries:
-    """How often and when a call is tried: longer and longer pauses until patience ends."""
+    """The tries of a call: pauses get longer until patience ends."""
 
     def __init__(self, call: Call[Any], *, patience: float) -> None:
         self._call = call

@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from driftbandits.client.calls import Call, Tries, seconds
-from driftbandits.client.desk import Desk
 from driftbandits.client.errors import NoAnswer
+from driftbandits.client.fallback import Fallback
 from driftbandits.client.methods import Methods
-from driftbandits.client.outbox import Outbox
+from driftbandits.client.queue import Queue
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -41,9 +41,6 @@ _ABOUT = """
     Calls with a `fallback` or a `budget` have that budget in place of timeout and patience. What
     they could not say is sent in the background. `unsent` says how much that is, `flush` waits for
     it, and `close` gives it one more second.
-
-    Where several processes serve one store over plain HTTP, the client goes to the one that owns a
-    policy by itself, and comes back to `url` where that does not answer.
     """
 
 _MARGIN_S = 0.05
@@ -81,13 +78,13 @@ def _settings(url: str, key: str | None, timeout: float) -> dict[str, Any]:
 class _Background:
     """An event loop in a thread, where calls with a budget are made for who cannot await them."""
 
-    def __init__(self, settings: dict[str, Any], desk: Desk) -> None:
+    def __init__(self, settings: dict[str, Any], fallback: Fallback) -> None:
         import asyncio
 
-        from driftbandits.client.courier import Courier
+        from driftbandits.client.sender import Sender
 
         self._http: httpx.AsyncClient = _httpx().AsyncClient(**settings)
-        self.courier = Courier(self._http, desk, timeout=settings["timeout"])
+        self.sender = Sender(self._http, fallback)
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self.loop.run_forever, name="driftbandits-client", daemon=True
@@ -105,7 +102,7 @@ class _Background:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def close(self) -> None:
-        self.run(self.courier.end()).result()
+        self.run(self.sender.end()).result()
         self.run(self._http.aclose()).result()
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
@@ -130,7 +127,7 @@ class Client(Methods):
         self._patience = seconds("patience", patience, or_zero=True)
         self._settings = _settings(url, key, timeout)
         self._http: httpx.Client = _httpx().Client(**self._settings)
-        self._desk = Desk(url, Outbox(queue, spool))
+        self._fallback = Fallback(Queue(queue, spool))
         self._lock = threading.Lock()
         self._background: _Background | None = None
         if self.unsent:
@@ -152,8 +149,8 @@ class Client(Methods):
 
     @property
     def unsent(self) -> int:
-        """How many fallback decisions and rewards the service does not know of yet."""
-        return len(self._desk.outbox)
+        """Return the number of fallback decisions and rewards that are not sent yet."""
+        return len(self._fallback.queue)
 
     def flush(self, patience: float = 60.0) -> int:
         """Wait until everything was sent, or patience ends; how many are left."""
@@ -170,18 +167,18 @@ class Client(Methods):
             background, self._background = self._background, None
         if background is not None and background.is_alive:
             background.close()
-        self._desk.outbox.close()
+        self._fallback.queue.close()
         self._http.close()
 
     def _running(self) -> _Background:
         with self._lock:
             if self._background is None or not self._background.is_alive:
-                self._background = _Background(self._settings, self._desk)
+                self._background = _Background(self._settings, self._fallback)
             return self._background
 
     def _send_later(self) -> None:
         background = self._running()
-        background.loop.call_soon_threadsafe(background.courier.send)
+        background.loop.call_soon_threadsafe(background.sender.send)
 
     def _run(self, describe: Callable[[], Call[Answer]]) -> Answer:
         call = describe()
@@ -191,7 +188,7 @@ class Client(Methods):
         tries = Tries(call, patience=self._patience)
         while True:
             try:
-                answer = self._asked(call)
+                answer = self._http.request(call.method, call.path, content=call.body)
             except httpx.TransportError as error:
                 time.sleep(tries.failed(error))
                 continue
@@ -200,32 +197,18 @@ class Client(Methods):
                 return call.read(answer.status_code, answer.content)
             time.sleep(wait)
 
-    def _asked(self, call: Call[Any]) -> httpx.Response:
-        """What a process says to one try, the owner of the policy where it is known."""
-        with self._desk.owners.way(call.path) as way:
-            while True:
-                answer = self._http.request(
-                    call.method,
-                    way.target,
-                    content=call.body,
-                    headers=way.headers,
-                    timeout=way.timeout(self._settings["timeout"]),
-                )
-                if way.ends(answer.status_code, answer.headers.get("location")):
-                    return answer
-
     def _run_within(self, call: Call[Answer], budget: float) -> Answer:
         assert call.stand_in is not None
-        if self._desk.must_wait(call.stand_in):
-            answer = self._desk.stand_in(call)
+        if self._fallback.must_wait(call.stand_in):
+            answer = self._fallback.stand_in(call)
             self._send_later()
             return answer
-        asked = self._running().run(self._running().courier.ask(call))
+        asked = self._running().run(self._running().sender.ask(call))
         try:
             return asked.result(budget + _MARGIN_S)
         except TimeoutError:
             asked.cancel()
-            answer = self._desk.stand_in(call, NoAnswer(f"no answer within {budget:g} s"))
+            answer = self._fallback.stand_in(call, NoAnswer(f"no answer within {budget:g} s"))
             self._send_later()
             return answer
 
@@ -246,12 +229,12 @@ class AsyncClient(Methods):
         spool: str | os.PathLike[str] | None = None,
     ) -> None:
         self._patience = seconds("patience", patience, or_zero=True)
-        from driftbandits.client.courier import Courier
+        from driftbandits.client.sender import Sender
 
         settings = _settings(url, key, timeout)
         self._http: httpx.AsyncClient = _httpx().AsyncClient(**settings)
-        self._desk = Desk(url, Outbox(queue, spool))
-        self._courier = Courier(self._http, self._desk, timeout=settings["timeout"])
+        self._fallback = Fallback(Queue(queue, spool))
+        self._sender = Sender(self._http, self._fallback)
 
     def __repr__(self) -> str:
         return f"AsyncClient({str(self._http.base_url)!r})"
@@ -269,8 +252,8 @@ class AsyncClient(Methods):
 
     @property
     def unsent(self) -> int:
-        """How many fallback decisions and rewards the service does not know of yet."""
-        return len(self._desk.outbox)
+        """Return the number of fallback decisions and rewards that are not sent yet."""
+        return len(self._fallback.queue)
 
     async def flush(self, patience: float = 60.0) -> int:
         """Wait until everything was sent, or patience ends; how many are left."""
@@ -278,20 +261,20 @@ class AsyncClient(Methods):
 
         end = time.monotonic() + seconds("patience", patience, or_zero=True)
         while self.unsent and time.monotonic() < end:
-            self._courier.send()
+            self._sender.send()
             await asyncio.sleep(_LOOK_EVERY_S)
         return self.unsent
 
     async def close(self) -> None:
         if self.unsent:
             await self.flush(_LAST_FLUSH_S)
-        await self._courier.end()
-        self._desk.outbox.close()
+        await self._sender.end()
+        self._fallback.queue.close()
         await self._http.aclose()
 
     async def _run(self, describe: Callable[[], Call[Answer]]) -> Answer:
         call = describe()
-        self._courier.send()  # what an earlier process has left
+        self._sender.send()  # what an earlier process has left
         if call.stand_in is not None:
-            return await self._courier.ask(call)
-        return await self._courier.tried(call, patience=self._patience)
+            return await self._sender.ask(call)
+        return await self._sender.tried(call, patience=self._patience)

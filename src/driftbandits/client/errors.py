@@ -1,10 +1,10 @@
-"""What can go wrong between a client and the service: one exception for each kind of answer."""
+"""Exceptions of the client, one for each kind of refusal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from driftbandits.wire import Problem
+from driftbandits.api import Problem
 
 
 class ServiceError(Exception):

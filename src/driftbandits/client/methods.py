@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
-from driftbandits import operations, wire
+from driftbandits import api
+from driftbandits.api import operations
 from driftbandits.client.answers import (
     Arm,
     Configuration,
@@ -26,9 +27,9 @@ from driftbandits.client.answers import (
     Shadow,
 )
 from driftbandits.client.calls import Call, StandIn, call, encoded, refusal, seconds
-from driftbandits.client.desk import Desk
 from driftbandits.client.errors import ServiceError, SomeRefused, error_of
-from driftbandits.client.outbox import Item
+from driftbandits.client.fallback import Fallback
+from driftbandits.client.queue import Item
 
 if TYPE_CHECKING:
     from driftbandits.client.clients import AsyncClient, Client
@@ -38,7 +39,7 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 
 
 class Method(Protocol[Given, Answer_co]):
-    """What a type checker sees in a method: `Client` waits, `AsyncClient` is to be awaited."""
+    """The type of a method: `Client` waits for its answer, `AsyncClient` is awaited."""
 
     @overload
     def __get__(self, client: None, kind: type) -> Callable[Concatenate[Any, Given], Any]: ...
@@ -63,19 +64,19 @@ def method(
 
 
 BUDGET_S = 0.25
-"""Of a call with a fallback, unless another is given."""
+"""The default budget of a call with a fallback."""
 
 _QUEUED, _REFUSED = "queued", "refused"
 
 
 class Methods:
-    """What can be asked of the service."""
+    """The methods that both clients share."""
 
-    _desk: Desk
+    _fallback: Fallback
 
     def _waits(self, policy: str, event_id: str) -> bool:
-        """Whether the decision of an event is still to be sent."""
-        return self._desk.outbox.has_decision(policy, event_id)
+        """Return whether the decision of an event still waits to be sent."""
+        return self._fallback.queue.has_decision(policy, event_id)
 
     @method
     def put_policy(self, /, policy: str, name: str, **arguments: Any) -> Call[PolicyState]:
@@ -97,7 +98,7 @@ class Methods:
         self, policy: str, version: int, *, fresh: bool = False, dry_run: bool = False
     ) -> Call[PolicyState]:
         """Bring the configuration of a version back, by the rules of `put_policy`."""
-        body = wire.RestoreRequest(fresh, dry_run)
+        body = api.RestoreRequest(fresh, dry_run)
         return call(operations.RESTORE, policy=policy, version=str(version), body=body)
 
     @method
@@ -109,14 +110,6 @@ class Methods:
     def bring_back(self, policy: str) -> Call[PolicyState]:
         """Let a retired policy decide again."""
         return call(operations.BRING_BACK, policy=policy)
-
-    @method
-    def rename(self, policy: str, *, to: str) -> Call[PolicyState]:
-        """Call a policy otherwise; its log goes on, and its name is free for a new policy.
-
-        Rewards of its open decisions belong to the new name from then on.
-        """
-        return call(operations.RENAME, policy=policy, body=wire.RenameRequest(to))
 
     @method
     def put_shadow(
@@ -132,7 +125,7 @@ class Methods:
 
     @method
     def shadows(self, policy: str) -> Call[list[Shadow]]:
-        """How often shadows agree with what was played, and what they would have earned."""
+        """Return how often shadows agree with what was played, and what they would have earned."""
         return call(operations.SHADOWS, policy=policy).then(lambda answer: answer.shadows)
 
     @method
@@ -189,7 +182,7 @@ class Methods:
 
         Each is {"arms", "event_id"?, "baseline"?, "context"?, "n"?, "unit"?, "exclude"?}.
         """
-        body = wire.DecisionsRequest([_one_of_many(i, one) for i, one in enumerate(requests)])
+        body = api.DecisionsRequest([_one_of_many(i, one) for i, one in enumerate(requests)])
         many = call(operations.DECIDE_MANY, policy=policy, body=body)
         return many.then(lambda answer: _all_or_raise(answer.results, "decision"))
 
@@ -203,7 +196,7 @@ class Methods:
         is `queued` and sent later, and one that the service refuses is `refused`, with a warning.
         One whose decision is still to be sent is `queued` in any case.
         """
-        body = wire.RewardRequest(event_id, value)
+        body = api.RewardRequest(event_id, value)
         asked = call(operations.REWARD, policy=policy, body=body)
         if budget is None and not self._waits(policy, event_id):
             return asked
@@ -217,8 +210,8 @@ class Methods:
 
         If the decision of one of them is still to be sent, all are `queued` behind it.
         """
-        each = [wire.RewardRequest(*pair) for pair in rewards.items()]
-        many = call(operations.REWARD_MANY, policy=policy, body=wire.RewardsRequest(each))
+        each = [api.RewardRequest(*pair) for pair in rewards.items()]
+        many = call(operations.REWARD_MANY, policy=policy, body=api.RewardsRequest(each))
         asked = many.then(lambda answer: _all_or_raise(answer.results, "reward"))
         if not any(self._waits(policy, one.event_id) for one in each):
             return asked
@@ -227,9 +220,9 @@ class Methods:
         return replace(asked, stand_in=StandIn(BUDGET_S, queued, queued, later))
 
     @method
-    def withdraw(self, policy: str, event_id: str) -> Call[wire.WithdrawalAnswer]:
+    def withdraw(self, policy: str, event_id: str) -> Call[api.WithdrawalAnswer]:
         """Take back a decision that was never shown; of a list, each place by itself."""
-        body = wire.WithdrawalRequest(event_id)
+        body = api.WithdrawalRequest(event_id)
         return call(operations.WITHDRAW, policy=policy, body=body)
 
     @method
@@ -263,12 +256,12 @@ class Methods:
         return call(operations.VERSIONS, policy=policy).then(lambda answer: answer.versions)
 
     @method
-    def lift(self, policy: str) -> Call[wire.LiftAnswer]:
+    def lift(self, policy: str) -> Call[api.LiftAnswer]:
         """The policy beside its control: means, difference and relative lift, in all and by day."""
         return call(operations.LIFT, policy=policy)
 
     @method
-    def history(self, policy: str) -> Call[wire.HistoryAnswer]:
+    def history(self, policy: str) -> Call[api.HistoryAnswer]:
         """The last day by the minute of the decision, and what was played of each arm."""
         return call(operations.HISTORY, policy=policy)
 
@@ -293,12 +286,12 @@ class Methods:
         older_than_days: float | None = None,
     ) -> Call[Erasure]:
         """Take the content out of events, by id, prefix of ids or age; what was learned stays."""
-        body = wire.ErasureRequest(event_ids, prefix, older_than_days)
+        body = api.ErasureRequest(event_ids, prefix, older_than_days)
         return call(operations.ERASE, policy=policy, body=body)
 
     @method
     def health(self) -> Call[Health]:
-        """Whether the service is ready; tried once."""
+        """Ask once whether the service is ready."""
         ready = operations.READINESS
         return Call(ready, ready.path, None, _health, retried=False)
 
@@ -319,16 +312,16 @@ def _decision(
     n: int | None = None,
     unit: str | None = None,
     exclude: Sequence[str] | None = None,
-) -> wire.DecisionRequest:
+) -> api.DecisionRequest:
     event_id = os.urandom(16).hex() if event_id is None else event_id
     excluded = None if exclude is None else list(exclude)
-    return wire.DecisionRequest(
+    return api.DecisionRequest(
         event_id, _arms(arms), baseline, context, n, unit=unit, exclude=excluded
     )
 
 
 def _fallback(
-    policy: str, body: wire.DecisionRequest, fallback: str, budget: float | None
+    policy: str, body: api.DecisionRequest, fallback: str, budget: float | None
 ) -> StandIn[Decision]:
     names = [
         arm if isinstance(arm, str) else arm.get("id") if isinstance(arm, Mapping) else arm.id
@@ -362,15 +355,15 @@ def _arms(arms: Any) -> list[Any]:
     )
 
 
-def _arm(name: str, given: Any) -> wire.OfferedArm:
+def _arm(name: str, given: Any) -> api.OfferedArm:
     if given is None:
-        return wire.OfferedArm(name)
+        return api.OfferedArm(name)
     if isinstance(given, Mapping):
-        return wire.OfferedArm(name, features=dict(given))
-    return wire.OfferedArm(name, given)
+        return api.OfferedArm(name, features=dict(given))
+    return api.OfferedArm(name, given)
 
 
-def _one_of_many(i: int, request: Mapping[str, Any]) -> wire.DecisionRequest:
+def _one_of_many(i: int, request: Mapping[str, Any]) -> api.DecisionRequest:
     optional = ("event_id", "baseline", "context", "n", "unit", "exclude")
     if request.keys() - {"arms", *optional} or "arms" not in request:
         raise ValueError(
@@ -381,7 +374,7 @@ def _one_of_many(i: int, request: Mapping[str, Any]) -> wire.DecisionRequest:
 
 
 def _all_or_raise(
-    results: Sequence[wire.DecisionResult | wire.RewardResult], field: str
+    results: Sequence[api.DecisionResult | api.RewardResult], field: str
 ) -> list[Any]:
     """The answers of a batch; if some were refused, an exception that has all of them."""
     answers = [

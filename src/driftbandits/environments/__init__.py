@@ -1,11 +1,23 @@
-"""Worlds to play in: each draws a `Trace`, from a model, from a table or from a log."""
+"""Worlds to play in: each draws a `Trace` from a model, a table or a log."""
 
-from driftbandits.environments.cases import Counts, Paired
-from driftbandits.environments.logged import Logged, logged
-from driftbandits.environments.registry import as_gymnasium, environment, environment_names
-from driftbandits.environments.streams import Stream
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from driftbandits import checks
+from driftbandits.environments.datasets import (
+    Counts,
+    Paired,
+    Stream,
+    Table,
+    load_table,
+    standardised_so_far,
+)
+from driftbandits.environments.recorded import Logged, TableRows, logged, table_world
+from driftbandits.environments.shop import Shop
 from driftbandits.environments.synthetic import Abrupt, Drift, Seasonal, Stationary, abrupt2d
-from driftbandits.environments.tables import Table, load_table
 from driftbandits.environments.trace import Environment, Trace
 
 __all__ = [
@@ -16,9 +28,11 @@ __all__ = [
     "Logged",
     "Paired",
     "Seasonal",
+    "Shop",
     "Stationary",
     "Stream",
     "Table",
+    "TableRows",
     "Trace",
     "abrupt2d",
     "as_gymnasium",
@@ -26,4 +40,59 @@ __all__ = [
     "environment_names",
     "load_table",
     "logged",
+    "standardised_so_far",
 ]
+
+_WORLDS: dict[str, Callable[..., Environment]] = {
+    "abrupt": Abrupt,
+    "abrupt2d": abrupt2d,
+    "counts": Counts,
+    "drift": Drift,
+    "logged": logged,
+    "paired": Paired,
+    "seasonal": Seasonal,
+    "shop": Shop,
+    "stationary": Stationary,
+    "stream": Stream,
+    "table": table_world,
+}
+
+
+def environment_names() -> tuple[str, ...]:
+    """Return the names that `environment` knows."""
+    return tuple(sorted(_WORLDS))
+
+
+def environment(name: str, **options: Any) -> Environment:
+    """Make the world `name`, with its options.
+
+    >>> environment("abrupt2d", horizon=600).changes
+    (101, 201, 301)
+    """
+    make = _WORLDS[checks.choice("name", name, environment_names())]
+    allowed = inspect.signature(make).parameters
+    for option in options:
+        if option not in allowed:
+            raise ValueError(
+                f"{option} is not an option of the world {name}{checks.perhaps(option, allowed)}; "
+                f"it has {', '.join(sorted(allowed))}"
+            )
+    missing = [
+        option
+        for option, parameter in allowed.items()
+        if parameter.default is inspect.Parameter.empty and option not in options
+    ]
+    if missing:
+        raise ValueError(f"the world {name} needs {' and '.join(missing)}")
+    return make(**options)
+
+
+def as_gymnasium(environment: Environment, *, seed: int | None = None) -> Any:
+    """Make a Gymnasium environment of a world, a `driftbandits.environments.gym.BanditEnv`.
+
+    `seed` belongs to the first `reset` that is given none.
+    """
+    checks.load("gymnasium", "Gymnasium environments need gymnasium", extra="gym")
+    from driftbandits.environments.gym import BanditEnv
+
+    return BanditEnv(environment, seed=seed)

@@ -1,4 +1,4 @@
-"""Any world as a Gymnasium environment. Importing this module needs gymnasium."""
+"""Worlds as Gymnasium environments. Importing this module needs gymnasium."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BanditEnv(gymnasium.Env[Observation, np.int64]):
     reward       the reward drawn for it. An arm that is not available pays 0, and
                  info["available"] is False: choose by the mask
     terminated   after the last round; truncated is never true
-    info         round; after a step also mean (None where nobody knows it), regret and available
+    info         round; after a step also mean (None where it is unknown), regret and available
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012  # Gymnasium reads a plain class attribute
@@ -58,7 +58,7 @@ class BanditEnv(gymnasium.Env[Observation, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Draw the next trace; with a seed, the one that belongs to it."""
+        """Draw the next trace; a seed fixes which one."""
         super().reset(seed=seed, options=options)
         trace = self.world.draw(self.np_random)
         if np.isnan(trace.rewards).any():

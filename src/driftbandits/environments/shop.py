@@ -6,9 +6,9 @@ depends on how the taste for a category differs by country, device, hour and age
 price, which matters less to those with a full basket. Half-way the countries change their taste and
 prices start to matter more.
 
-A trace has the tables, for policies with features, and as actions what an expert makes of them by
-hand, knowing which columns matter for which: logarithms, numbers in standard units, levels as
-flags, flags for what is missing, and the products that are in the world.
+A trace has the tables, for policies with features. Its actions are the vectors that an expert would
+make of them: logarithms, numbers in standard units, levels and missing values as flags, and the
+products that are in the world.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _WIDEST = 3.0  # standard units beyond which the expert clips
 
 @dataclass(frozen=True)
 class Shop:
-    """Visits to a shop, and what to offer.
+    """Visits to a shop, and the offers to choose from.
 
     horizon    visits
-    offers     how many are to choose from at a time
-    lifetime   visits for which an offer is there, in the mean
-    missing    share of ages and of baskets that are not known
+    offers     number of offers at a time
+    lifetime   mean number of visits for which an offer exists
+    missing    share of unknown ages and baskets
     """
 
     horizon: int = 4000
@@ -57,7 +57,7 @@ class Shop:
         checks.number("missing", self.missing, at_least=0.0, below=1.0)
 
     def draw(self, rng: np.random.Generator) -> Trace:
-        """One run: the shop has the same customers in all, and other tastes in each."""
+        """Draw one run: the customers are alike in all runs, their tastes differ."""
         T, K = self.horizon, self.offers
         visits = _visits(rng, T, self.missing)
         table, places = self._offers(rng)
@@ -79,7 +79,7 @@ class Shop:
         )
 
     def _offers(self, rng: np.random.Generator) -> tuple[_Offers, NDArray[np.int64]]:
-        """The offers, and which of them is in which place in each round."""
+        """Draw the offers, and which of them is in which place in each round."""
         places = np.empty((self.horizon, self.offers), dtype=np.int64)
         numbers = itertools.count()
         for k in range(self.offers):
@@ -160,7 +160,7 @@ def _visits(rng: np.random.Generator, count: int, missing: float) -> _Visits:
 
 
 class _Taste:
-    """How likely a click is; drawn anew at a change."""
+    """Coefficients of a click; drawn anew at a change."""
 
     def __init__(self, rng: np.random.Generator, *, price: float) -> None:
         n = len(CATEGORIES)
@@ -198,7 +198,7 @@ def _hands(hour: Floats) -> tuple[Floats, Floats]:
 
 
 def _by_hand(visits: _Visits, offers: _Offers, places: NDArray[np.int64]) -> Floats:
-    """What an expert makes of the tables: (T, K, d), no row longer than 1."""
+    """Return the vectors of an expert (T, K, d), none longer than 1."""
     T, K = places.shape
 
     def clipped(values: Floats, units: tuple[float, float]) -> Floats:

@@ -18,30 +18,120 @@ sqrt(2), so `radius` still bounds them. The identity model then needs no centre:
 `constant_feature` false the base rate is there and the feature is not: the centre is what theta's
 last coordinate would have added.
 
-`one_hot` arms have no features but their names, and are the same in every round. `units` tell the
-features and rewards of a world in other units, see units.py.
+`one_hot` arms have no features but their names, and are the same in every round. `units` give the
+features and rewards of a world in other units: what a policy sees changes, what it can earn does
+not.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftbandits import checks, links
-from driftbandits.environments.trace import Trace, change_rounds
-from driftbandits.environments.units import Units, as_units
+from driftbandits import checks
+from driftbandits.core import links
+from driftbandits.environments.trace import Trace, change_rounds, hold
 
 ARM_SET_CYCLES = 4
-"""How often a varying arm set shrinks and grows back within a run."""
+"""The number of times that a varying arm set shrinks and grows back within a run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Units:
+    """The units in which the actions and rewards of a trace are given.
+
+    A trace is drawn first and converted afterwards, so a world and the same world in other units
+    have the same draws, the same means and the same best arms.
+
+    condition     a symmetric matrix of this condition number mixes the features: its eigenvalues
+                  lie between 1 and 1/condition, equally far apart in their logarithms, its
+                  eigenvectors are drawn for each run
+    scale         what each feature is multiplied with, after that
+    shift         what is added to each feature, at last; the parameter then needs a constant that
+                  no feature stands for, so the trace has no theta
+    reward_shift  what is added to every reward and mean
+    """
+
+    condition: float = 1.0
+    scale: tuple[float, ...] | None = None
+    shift: tuple[float, ...] | None = None
+    reward_shift: float = 0.0
+
+    def __post_init__(self) -> None:
+        hold(self, condition=checks.number("units.condition", self.condition, at_least=1))
+        hold(self, reward_shift=checks.number("units.reward_shift", self.reward_shift))
+        for name in ("scale", "shift"):
+            if (given := getattr(self, name)) is not None:
+                hold(self, **{name: tuple(checks.array(f"units.{name}", given, ndim=1).tolist())})
+        if self.scale is not None and 0.0 in self.scale:
+            raise ValueError(f"units.scale must not have a 0; got {self.scale}")
+
+    def convert(self, trace: Trace, rng: np.random.Generator) -> Trace:
+        """Return the trace in these units. Only a condition above 1 draws from `rng`."""
+        actions, theta = trace.actions, trace.theta
+        if self.condition > 1.0:
+            mixed, back = _mixing(rng, trace.dim, self.condition)
+            actions = np.ascontiguousarray(actions @ mixed)
+            theta = None if theta is None else theta @ back
+        if self.scale is not None:
+            actions = actions * np.array(self.scale)
+            theta = None if theta is None else theta / np.array(self.scale)
+        if self.shift is not None:
+            actions, theta = actions + np.array(self.shift), None
+        return replace(
+            trace,
+            actions=actions,
+            theta=theta,
+            rewards=trace.rewards + self.reward_shift,
+            means=None if trace.means is None else trace.means + self.reward_shift,
+        )
+
+    def bound(self, length: float) -> float:
+        """Return a bound on the coordinates of actions that were no longer than `length`."""
+        scale = 1.0 if self.scale is None else float(np.abs(self.scale).max())
+        shift = 0.0 if self.shift is None else float(np.abs(self.shift).max())
+        return length * scale + shift
+
+
+def as_units(given: Any, dim: int) -> Units:
+    """Return units for `dim` features, from `Units` or a table of their options."""
+    if isinstance(given, Mapping):
+        allowed = tuple(Units.__dataclass_fields__)
+        for key in given:
+            if key not in allowed:
+                raise ValueError(
+                    f"units must be a table of {', '.join(allowed)}; "
+                    f"got {key!r}{checks.perhaps(str(key), allowed)}"
+                )
+        given = Units(**given)
+    if not isinstance(given, Units):
+        raise ValueError(f"units must be a table, or Units; got {given!r}")
+    for name in ("scale", "shift"):
+        values = getattr(given, name)
+        if values is not None and len(values) != dim:
+            raise ValueError(
+                f"units.{name} must have {dim} numbers, one for each feature; got {len(values)}"
+            )
+    return given
+
+
+def _mixing(
+    rng: np.random.Generator, dim: int, condition: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Draw a symmetric matrix with this condition number and norm 1; return it and its inverse."""
+    vectors, _ = np.linalg.qr(rng.standard_normal((dim, dim)))
+    values = condition ** -np.linspace(0.0, 1.0, dim)
+    return (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
 
 
 @dataclass(frozen=True, kw_only=True)
 class Synthetic:
-    """What the synthetic worlds share. A world adds `_path`: how theta moves.
+    """The base of the synthetic worlds. A world adds `_path`: how theta moves.
 
     horizon      rounds
     dim          features of an action, with the constant one of `base_rate`; 2 unless given
@@ -54,7 +144,7 @@ class Synthetic:
     one_hot      action k is coordinate k alone, in every round; `dim` is then `arms`
     first_scale  what the actions of the first round are multiplied with; 0: all are zero
     constant_feature  whether the constant of `base_rate` is a feature
-    units        a table of `Units`: what the features and rewards are told in
+    units        a table of `Units`
     """
 
     horizon: int = 6000
@@ -72,27 +162,27 @@ class Synthetic:
     units: Units = field(default_factory=Units)
 
     def __post_init__(self) -> None:
-        self._hold(horizon=checks.integer("horizon", self.horizon, least=1))
-        self._hold(arms=checks.integer("arms", self.arms, least=1))
-        self._hold(one_hot=checks.flag("one_hot", self.one_hot))
-        self._hold(first_scale=checks.number("first_scale", self.first_scale))
-        self._hold(constant_feature=checks.flag("constant_feature", self.constant_feature))
+        hold(self, horizon=checks.integer("horizon", self.horizon, least=1))
+        hold(self, arms=checks.integer("arms", self.arms, least=1))
+        hold(self, one_hot=checks.flag("one_hot", self.one_hot))
+        hold(self, first_scale=checks.number("first_scale", self.first_scale))
+        hold(self, constant_feature=checks.flag("constant_feature", self.constant_feature))
         if not self.constant_feature and self.base_rate is None:
             raise ValueError("constant_feature must be true where there is no base_rate; got False")
         dim = unless_given(self.dim, self.arms if self.one_hot else self._natural_dim())
-        self._hold(dim=checks.integer("dim", dim, least=2 if self._has_constant else 1))
+        hold(self, dim=checks.integer("dim", dim, least=2 if self._has_constant else 1))
         if self.one_hot and (self.dim != self.arms or self._has_constant):
             raise ValueError(
                 f"dim must be that of the arms, {self.arms}, and no feature constant, for one_hot "
                 f"actions; got dim={self.dim}, base_rate={self.base_rate}"
             )
-        self._hold(units=as_units(self.units, self.dim))
-        self._hold(m=links.link(self.link, m=self.m).m)
+        hold(self, units=as_units(self.units, self.dim))
+        hold(self, m=links.link(self.link, m=self.m).m)
         if self.norm is not None:
-            self._hold(norm=checks.number("norm", self.norm, above=0))
-        self._hold(radius=checks.number("radius", self.radius, above=0))
+            hold(self, norm=checks.number("norm", self.norm, above=0))
+        hold(self, radius=checks.number("radius", self.radius, above=0))
         if self.base_rate is not None:
-            self._hold(base_rate=checks.number("base_rate", self.base_rate, above=0))
+            hold(self, base_rate=checks.number("base_rate", self.base_rate, above=0))
             if self.link != "poisson" and self.base_rate >= 1:
                 raise ValueError(
                     f"base_rate must be a share between 0 and 1 for the {self.link} model; "
@@ -102,7 +192,7 @@ class Synthetic:
                 raise ValueError(f"base_rate must be below m={self.m:g}; got {self.base_rate!r}")
         if self.fewest_arms is not None:
             fewest = checks.integer("fewest_arms", self.fewest_arms, least=1, most=self.arms)
-            self._hold(fewest_arms=fewest)
+            hold(self, fewest_arms=fewest)
 
     def draw(self, rng: np.random.Generator) -> Trace:
         checks.generator("rng", rng)
@@ -121,7 +211,7 @@ class Synthetic:
             theta=theta,
             changes=changes,
         )
-        return self.units.told(trace, rng)
+        return self.units.convert(trace, rng)
 
     @property
     def centre(self) -> float:
@@ -197,10 +287,6 @@ class Synthetic:
         mask: NDArray[np.bool_] = rank < np.rint(size)[:, None]
         return mask
 
-    def _hold(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Stationary(Synthetic):
@@ -216,7 +302,7 @@ class Stationary(Synthetic):
     def __post_init__(self) -> None:
         if self.parameter is not None:
             (row,) = parameter_rows("parameter", [self.parameter])
-            self._hold(parameter=row)
+            hold(self, parameter=row)
         super().__post_init__()
         if self.parameter is not None:
             check_parameters("parameter", (self.parameter,), self._free_dim, self.norm)
@@ -255,14 +341,14 @@ class Abrupt(Synthetic):
 
     def __post_init__(self) -> None:
         if self.parameters is not None:
-            self._hold(parameters=parameter_rows("parameters", self.parameters))
+            hold(self, parameters=parameter_rows("parameters", self.parameters))
         super().__post_init__()
         if isinstance(self.changes, (int, np.integer)):
             count = checks.integer("changes", self.changes, least=0, most=self.horizon - 1)
-            self._hold(changes=count)
+            hold(self, changes=count)
         else:
             rounds = change_rounds(self.changes, horizon=self.horizon)
-            self._hold(changes=rounds)
+            hold(self, changes=rounds)
             count = len(rounds)
         if self.parameters is not None:
             check_parameters("parameters", self.parameters, self._free_dim, self.norm)
@@ -279,7 +365,7 @@ class Abrupt(Synthetic):
                     f"coordinate needs at least 2 drawn features; got {self._free_dim}"
                 )
             most = self._free_dim - 1
-            self._hold(coordinate=checks.integer("coordinate", self.coordinate, least=0, most=most))
+            hold(self, coordinate=checks.integer("coordinate", self.coordinate, least=0, most=most))
 
     def _natural_dim(self) -> int:
         return natural_dim(self, self.parameters)
@@ -342,7 +428,7 @@ class Drift(Synthetic):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._hold(speed=checks.number("speed", self.speed, above=0))
+        hold(self, speed=checks.number("speed", self.speed, above=0))
         if self._free_dim < 2:
             raise ValueError(
                 f"dim must leave at least 2 drawn features to turn in; got {self._free_dim}"
@@ -371,12 +457,12 @@ class Seasonal(Synthetic):
 
     def __post_init__(self) -> None:
         if self.parameters is not None:
-            self._hold(parameters=parameter_rows("parameters", self.parameters))
+            hold(self, parameters=parameter_rows("parameters", self.parameters))
         super().__post_init__()
         seasons = unless_given(self.seasons, 4 if self.parameters is None else len(self.parameters))
-        self._hold(seasons=checks.integer("seasons", seasons, least=2))
+        hold(self, seasons=checks.integer("seasons", seasons, least=2))
         period = unless_given(self.period, max(self.horizon // 3, self.seasons))
-        self._hold(period=checks.integer("period", period, least=self.seasons))
+        hold(self, period=checks.integer("period", period, least=self.seasons))
         if self.parameters is not None:
             check_parameters("parameters", self.parameters, self._free_dim, self.norm)
             if len(self.parameters) != self.seasons:

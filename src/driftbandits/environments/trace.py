@@ -1,16 +1,16 @@
-"""Trace: everything that one run of a world offers, fixed before any policy plays.
+"""Trace: the action sets and rewards of one run of a world, fixed before any policy plays.
 
 Notation
 --------
 T, K, d            rounds, arms, features
-actions  (T, K, d) A_t, what is offered in round t (row t-1)
-rewards  (T, K)    X_t, one drawn for every arm, so that every policy of a run plays the same world
-means    (T, K)    mu(a . theta_t), what regret is measured by; None where nobody knows them
+actions  (T, K, d) A_t, the actions offered in round t (row t-1)
+rewards  (T, K)    X_t, one for every arm, so that every policy of a run plays the same world
+means    (T, K)    mu(a . theta_t), by which regret is measured; None where they are unknown
 available (T, K)   which arms may be chosen; None: all of them
 theta    (T, d)    theta*_t, the parameter of each round
 changes            the rounds, counted from 1, at which a new parameter takes effect
-contexts (T)       the same as tables, for policies with features: a context in each round, ...
-offers   (T, K)    ... and the columns of every arm, its "id" among them
+contexts (T)       the context of each round as columns, for policies with features
+offers   (T, K)    the columns of every arm in each round, its "id" among them
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from driftbandits import checks
 class Trace:
     """One run's action sets and rewards, before any choice is made.
 
-    Arrays that are already float64 and contiguous are held, not copied.
+    Arrays that are already float64 and contiguous are not copied.
 
-    `partial=True` says that some rewards were never observed, as in the log of a policy that saw
-    only the arm it chose: these are NaN. Whoever plays such a trace must treat NaN as a reward that
-    never arrives (the decision stays pending and teaches nothing); regret is refused, because
-    the best arm is unknown. What another policy would have earned needs an estimator, not a replay.
+    `partial=True` allows NaN for rewards that were never observed, as in the log of a policy that
+    saw only the arm it chose. A NaN is played as a reward that never arrives: the decision stays
+    pending and teaches nothing. Regret is refused, because the best arm is unknown;
+    `driftbandits.evaluate` estimates what another policy would have earned.
 
     >>> trace = Trace(actions=[[[1.0], [-1.0]]], rewards=[[1, 0]], means=[[0.7, 0.3]])
     >>> trace.horizon, trace.arms, trace.dim
@@ -55,22 +55,19 @@ class Trace:
     offers: Sequence[Sequence[Mapping[str, Any]]] | None = None
 
     def __post_init__(self) -> None:
-        def hold(name: str, value: Any) -> None:
-            object.__setattr__(self, name, value)
-
-        hold("actions", checks.array("actions", self.actions, ndim=3))
+        hold(self, actions=checks.array("actions", self.actions, ndim=3))
         rounds, arms, dim = self.actions.shape
-        hold("rewards", checks.array("rewards", self.rewards, ndim=2, missing=True))
+        hold(self, rewards=checks.array("rewards", self.rewards, ndim=2, missing=True))
         if np.isnan(self.rewards).any() and not self.partial:
             raise ValueError(
                 "rewards must be finite; got NaN. If these were never observed, give partial=True"
             )
         _check_shape("rewards", self.rewards, (rounds, arms))
         if self.means is not None:
-            hold("means", checks.array("means", self.means, ndim=2))
+            hold(self, means=checks.array("means", self.means, ndim=2))
             _check_shape("means", self.means, (rounds, arms))
         if self.available is not None:
-            hold("available", _mask(self.available))
+            hold(self, available=_mask(self.available))
             _check_shape("available", self.available, (rounds, arms))
             empty = np.flatnonzero(~self.available.any(axis=1))
             if empty.size:
@@ -78,10 +75,10 @@ class Trace:
                     f"available must leave an arm in every round; got none in round {empty[0] + 1}"
                 )
         if self.theta is not None:
-            hold("theta", checks.array("theta", self.theta, ndim=2))
+            hold(self, theta=checks.array("theta", self.theta, ndim=2))
             _check_shape("theta", self.theta, (rounds, dim))
         if self.changes is not None:
-            hold("changes", change_rounds(self.changes, horizon=rounds))
+            hold(self, changes=change_rounds(self.changes, horizon=rounds))
         self._check_tables()
 
     def _check_tables(self) -> None:
@@ -96,8 +93,49 @@ class Trace:
                 f"{self.arms} arms; got {shape[0]}, {len(self.offers)} with {sorted(shape[1])} arms"
             )
 
+    @classmethod
+    def from_frame(
+        cls,
+        table: Any,
+        *,
+        context: Sequence[str],
+        label: str | None = None,
+        rewards: Sequence[str] | Mapping[str, str] | None = None,
+        arm: str | None = None,
+        reward: str | None = None,
+        arms: str = "shared",
+    ) -> Trace:
+        """Make a trace of a table: one row a round, in the order of the rows.
+
+        table    a CSV or Parquet file, a frame of pandas, polars or Arrow, or a list of dicts
+        context  the columns that a policy may look at
+        label    the column that has the right arm: choosing it pays 1, any other arm 0; or
+        rewards  the columns that have the reward of each arm, by the arm's id where it is not the
+                 column's name; or
+        arm      the column that has the arm that was chosen, and
+        reward   the one that has its reward; the rewards of other arms are unknown
+        arms     `actions` are the context's columns as numbers of at most length 1. "shared": each
+                 arm has coordinates of its own; "separate": all arms have the same row, as policies
+                 with arms="separate" take it
+
+        >>> rows = [{"age": 20, "best": "tea"}, {"age": 60, "best": "mate"}]
+        >>> trace = Trace.from_frame(rows, context=["age"], label="best")
+        >>> trace.rewards.tolist(), trace.offers[0]
+        ([[1.0, 0.0], [0.0, 1.0]], ({'id': 'tea'}, {'id': 'mate'}))
+        """
+        from driftbandits.environments.recorded import trace_of_table
+
+        return trace_of_table(
+            table,
+            context=context,
+            label=label,
+            rewards=rewards,
+            arm=arm,
+            reward=reward,
+            arms=arms,
+        )
+
     def __repr__(self) -> str:
-        """The sizes only: a trace is long."""
         return f"Trace({self.horizon} rounds, {self.arms} arms, {self.dim} features)"
 
     @property
@@ -114,7 +152,7 @@ class Trace:
 
     @property
     def payoffs(self) -> NDArray[np.float64]:
-        """What regret is measured by (T, K): the means, or the rewards (realised regret)."""
+        """The means (T, K), or the rewards where the means are unknown (realised regret)."""
         if self.means is not None:
             return self.means
         unknown = np.isnan(self.rewards)
@@ -135,7 +173,7 @@ class Trace:
         return best
 
     def regret(self, chosen: ArrayLike) -> NDArray[np.float64]:
-        """The regret of each round (T,) for the arm indices `chosen` (T,)."""
+        """Return the regret of each round (T,) for the arm indices `chosen` (T,)."""
         picked = np.asarray(chosen)
         if picked.shape != (self.horizon,) or picked.dtype.kind not in "iu":
             raise ValueError(
@@ -159,15 +197,21 @@ class Trace:
 
 @runtime_checkable
 class Environment(Protocol):
-    """A world: anything that draws traces. It is sent to worker processes, so it must pickle."""
+    """A world: any object that draws traces. It is sent to worker processes, so it must pickle."""
 
     def draw(self, rng: np.random.Generator) -> Trace:
-        """One run. It may depend on nothing but the world and `rng`."""
+        """Draw one run, which depends on nothing but the world and `rng`."""
         ...
 
 
+def hold(frozen: Any, **values: Any) -> None:
+    """Set fields of a frozen dataclass while it is made."""
+    for name, value in values.items():
+        object.__setattr__(frozen, name, value)
+
+
 def change_rounds(changes: Any, *, horizon: int) -> tuple[int, ...]:
-    """`changes` as a tuple of increasing rounds in 2..horizon."""
+    """Return `changes` as a tuple of increasing rounds in 2..horizon."""
     try:
         listed = list(changes)
     except TypeError:

@@ -1,17 +1,17 @@
-"""What a policy would have earned on a log, overall and window by window."""
+"""Estimates of what a policy would have earned on a log, overall and window by window."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from driftbandits import checks
 from driftbandits.agent import Agent
-from driftbandits.checks import Floats
 from driftbandits.evaluate.estimators import (
     Scored,
     UnknownProbabilities,
@@ -25,14 +25,24 @@ from driftbandits.evaluate.estimators import (
     scored,
     weighted_mean,
 )
-from driftbandits.evaluate.log import Log
-from driftbandits.policies import Policy
+from driftbandits.evaluate.log import ESTIMATED, UNKNOWN, Log
+from driftbandits.policies import ACCEPTED, Policy, check_actions, policy, policy_names, takes
+
+Floats = NDArray[np.float64]
 
 LOGGED, REPLAY, IPS, SNIPS, DR = "logged", "replay", "IPS", "SNIPS", "DR"
 _SUSPICIOUS = 4.0
 """Standard errors by which a share may miss what it must be on average."""
 FEWEST_ROUNDS = 10.0
 """With fewer effective rounds an interval says nothing."""
+_NOTES = {
+    ESTIMATED: "the propensities are estimated from the logged choices. That is right only if the "
+    "logging policy looked at nothing but the columns of the context, did not change along the "
+    "log, and gave every arm a chance.",
+    UNKNOWN: "the log has no propensities, so only replay can evaluate. That is right only if the "
+    "logging policy chose evenly at random among the arms; otherwise give the propensities, or "
+    "estimate them.",
+}
 
 
 @dataclass(frozen=True)
@@ -52,7 +62,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Mean reward a round of one target, by estimator."""
+    """The mean reward a round of one target, by estimator."""
 
     target: str
     level: float
@@ -61,7 +71,7 @@ class Evaluation:
     notes: list[str]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: numbers that are not known become null."""
+        """Return plain data for JSON, with null for unknown numbers."""
         return {
             "target": self.target,
             "level": self.level,
@@ -92,13 +102,14 @@ def evaluate(
     level: float = 0.95,
     seed: int = 0,
 ) -> Evaluation:
-    """What `target` would have earned a round on the log of another policy.
+    """Estimate what `target` would have earned a round on the log of another policy.
 
     A policy learns along the log, and is evaluated twice. By replay: it decides on every logged
     set and learns where it agrees with the log. And by IPS, SNIPS and DR: at the beginning of each
     window it has learned every logged round before, and stays as it is through the window; the
     first window only teaches. An agent stays as it is through the whole log (IPS, SNIPS, DR).
-    DR's reward model in a window is learned from the windows before.
+    DR's reward model in a window is learned from the windows before. A log without propensities
+    can only be replayed.
 
     windows  parts of the log with equally many rounds
     level    of the intervals, see `estimators`
@@ -108,17 +119,28 @@ def evaluate(
     if not isinstance(target, (Policy, Agent)):
         raise ValueError(f"target must be a policy or an agent; got {target!r}")
     policy = target.policy if isinstance(target, Agent) else target
+    if policy.features is not None:
+        raise ValueError(
+            "target has features, but the log already has vectors: give a policy with "
+            f"dim={log.dim}, and the features to the function that reads the log"
+        )
     if policy.separate:
         raise ValueError("target must have arms='shared': separate arms are not evaluated on a log")
     if policy.dim != log.dim:
         raise ValueError(f"target has dim={policy.dim}, but the log's actions have {log.dim}")
+    if log.propensities == UNKNOWN and isinstance(target, Agent):
+        raise ValueError(
+            "target must be a policy: an agent is evaluated by its propensities, which this log "
+            'has not. Estimate them with propensities="estimate"'
+        )
     checks.integer("windows", windows, least=1, most=len(log))
     checks.number("level", level, above=0, below=1)
     checks.integer("seed", seed, least=0, most=2**63 - 1)
 
     parts = [_window(log, rows) for rows in np.array_split(np.arange(len(log)), windows)]
     overall: dict[str, Value] = {}
-    notes = [] if log.known.all() else [_unknown_rewards(log)]
+    notes = [_NOTES[log.propensities]] if log.propensities in _NOTES else []
+    notes += [] if log.known.all() else [_unknown_rewards(log)]
 
     by_round = log.reward
     _add(LOGGED, lambda rows: mean_value(_known(by_round[rows]), level=level), parts, overall)
@@ -128,9 +150,10 @@ def evaluate(
         _add(REPLAY, lambda rows: mean_value(_known(earned[rows]), level=level), parts, overall)
         found = _support_note("accepted rounds", accepted / share, REPLAY)
         notes += found
-        _tell_nothing((REPLAY,) if found else (), overall, parts)
-    _add_frozen(log, target, parts, overall, notes, level=level, seed=seed)
-    _hold(policy, overall, parts)
+        _remove((REPLAY,) if found else (), overall, parts)
+    if log.propensities != UNKNOWN:
+        _add_frozen(log, target, parts, overall, notes, level=level, seed=seed)
+    _limit(policy, overall, parts)
     notes += _too_few(overall)
     return Evaluation(policy.name, float(level), overall, parts, notes)
 
@@ -165,7 +188,7 @@ def _add_frozen(
     level: float,
     seed: int,
 ) -> None:
-    """IPS, SNIPS and DR of a target that stays as it is through each window."""
+    """Add IPS, SNIPS and DR of a target that stays as it is through each window."""
     try:
         pieces = _frozen_pieces(log, target, parts, seed=seed)
     except UnknownProbabilities as error:
@@ -181,13 +204,13 @@ def _add_frozen(
         overall.update(_frozen_values(whole, level))
         found = _support_note("weights", whole.weights, f"{IPS}, {SNIPS} and {DR}")
         notes += found
-        _tell_nothing((IPS, SNIPS, DR) if found else (), overall, parts)
+        _remove((IPS, SNIPS, DR) if found else (), overall, parts)
 
 
 def _frozen_pieces(
     log: Log, target: Policy | Agent, parts: list[Window], *, seed: int
 ) -> list[tuple[Window, Scored]]:
-    """The rounds of each window with the target as it was at its beginning."""
+    """Score the rounds of each window with the target as it was at its beginning."""
     agent = Agent(target, seed=seed) if isinstance(target, Policy) else target
     pieces = []
     for window in parts:
@@ -219,7 +242,7 @@ def _learn(agent: Agent, log: Log, rounds: slice) -> None:
 
 
 def _support_note(what: str, ratios: Floats, estimators: str) -> list[str]:
-    """A complaint where a ratio, which is 1 on average if every action had a chance, is not."""
+    """Warn if a ratio that is 1 on average, where every action had a chance, is not."""
     ratios = np.asarray(ratios, dtype=np.float64)
     error = float(ratios.std()) / math.sqrt(ratios.size)
     average = float(ratios.mean())
@@ -231,18 +254,16 @@ def _support_note(what: str, ratios: Floats, estimators: str) -> list[str]:
     ]
 
 
-def _tell_nothing(
-    names: tuple[str, ...], overall: dict[str, Value], parts: Sequence[Window]
-) -> None:
-    """Numbers that cannot be trusted are not shown."""
+def _remove(names: tuple[str, ...], overall: dict[str, Value], parts: Sequence[Window]) -> None:
+    """Replace values that cannot be trusted by NaN."""
     for values in (overall, *(window.values for window in parts)):
         for name in names:
             if name in values:
                 values[name] = Value(math.nan, math.nan, math.nan, values[name].rounds)
 
 
-def _hold(policy: Policy, overall: dict[str, Value], parts: Sequence[Window]) -> None:
-    """No interval for a few rounds, and none that leaves the range of rewards."""
+def _limit(policy: Policy, overall: dict[str, Value], parts: Sequence[Window]) -> None:
+    """Remove intervals of a few rounds, and cut others to the range of rewards."""
     low, high = policy.reward_range()
     for values in (overall, *(window.values for window in parts)):
         for name, (value, least, most, rounds) in values.items():
@@ -254,14 +275,14 @@ def _hold(policy: Policy, overall: dict[str, Value], parts: Sequence[Window]) ->
 
 def _too_few(overall: dict[str, Value]) -> list[str]:
     few = {name: value for name, value in overall.items() if value.rounds < FEWEST_ROUNDS}
-    told = {name: value for name, value in few.items() if not math.isnan(value.value)}
-    if not told:
+    shown = {name: value for name, value in few.items() if not math.isnan(value.value)}
+    if not shown:
         return []
-    counts = ", ".join(f"{name} {value.rounds:.1f}" for name, value in told.items())
+    counts = ", ".join(f"{name} {value.rounds:.1f}" for name, value in shown.items())
     return [
-        f"too few rounds tell anything of the target (effective: {counts}; {FEWEST_ROUNDS:.0f} are "
-        "the least): it chooses what the log hardly ever tried. Let the service explore more "
-        "(epsilon, control), or collect for longer."
+        f"too few rounds inform about the target (effective: {counts}; {FEWEST_ROUNDS:.0f} are "
+        "needed): it chooses what the log hardly ever tried. Explore more (epsilon, control), or "
+        "collect for longer."
     ]
 
 
@@ -271,3 +292,57 @@ def _unknown_rewards(log: Log) -> str:
         f"{100 * share:.1f} % of the rewards are unknown and left out, which is fair only if "
         "that has nothing to do with what they would have been"
     )
+
+
+# -- policies for a log ----------------------------------------------------------------------------
+
+
+def policy_for(log: Log, name: str, **given: Any) -> Policy:
+    """Make a policy for the actions and the rewards of a log.
+
+    Its dimension is the log's. Rewards mean what they meant to the service that wrote the log; in
+    other logs they are clicks if all lie in [0, 1] and amounts otherwise. A kind of reward without
+    a range has that of the log, if the policy needs one. L, unless it is given, is the length of
+    the longest action where 1 would refuse some.
+    """
+    if name not in policy_names():
+        return policy(name, dim=log.dim)  # which says what there is
+    arguments = {**_rewards_of(log, name, given), **given}
+    made = _made(log, name, arguments)
+    longest = _longest(log)
+    if "L" in given or "too_long" in given or not takes(name, "L"):
+        return made
+    if check_actions(made.numbers, np.ascontiguousarray(longest[None, :])) == ACCEPTED:
+        return made
+    return _made(log, name, {**arguments, "L": float(np.linalg.norm(longest))})
+
+
+def _rewards_of(log: Log, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    if log.served is None:
+        known = log.reward[log.known]
+        is_amount = ((known < 0.0) | (known > 1.0)).any()
+        says = {"reward", "link", "m"} & given.keys() or not takes(name, "reward")
+        return {"reward": "amount"} if is_amount and not says else {}
+    served = log.served
+    names = ("reward", "outside") if served.get("reward") else ("link", "m", "centre")
+    return {key: served[key] for key in names if served.get(key) is not None and takes(name, key)}
+
+
+def _made(log: Log, name: str, arguments: dict[str, Any]) -> Policy:
+    try:
+        return policy(name, dim=log.dim, **arguments)
+    except ValueError as error:
+        text = arguments.get("reward")
+        known = log.reward[log.known]
+        if text not in ("amount", "cost", "count") or "range" not in str(error) or not known.size:
+            raise
+        low, high = float(known.min()), float(known.max())
+        end = math.nextafter(max(high, low + 1.0), math.inf)
+        ranged = f"count:{end!r}" if text == "count" else f"{text}:{low!r}..{end!r}"
+        return policy(name, dim=log.dim, **{**arguments, "reward": ranged})
+
+
+def _longest(log: Log) -> Any:
+    lengths = [float(np.square(actions).sum(axis=1).max()) for actions in log.arms]
+    actions = log.arms[int(np.argmax(lengths))]
+    return actions[int(np.argmax(np.square(actions).sum(axis=1)))]

@@ -10,12 +10,10 @@
     pdrop               share of events dropped before logging, whatever came of them
     EventId, Timestamp  name and time
 
-What we write has the vector of an action as `c._multi[k].x` and its name as `_tag`. In a log from
-elsewhere context and actions are tables, whose columns `driftbandits.client.columns` names; the
-vectors are those of features that are given, or guessed from the log, and fitted to it. A log
-knows only the propensity of the chosen action; in `p` the others share the rest evenly. Lines
-that are not decisions over one set of actions (with slots, or dangling rewards) are refused, with
-their number.
+Files written here have the vector of an action as `c._multi[k].x` and its name as `_tag`. In files
+of other programs context and actions are tables, whose columns `driftbandits.client.columns` names.
+A log has only the propensity of the chosen action; in `p` the others share the rest evenly. Lines
+that are not decisions over one set of actions (with slots, or dangling rewards) are refused.
 """
 
 from __future__ import annotations
@@ -28,26 +26,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from driftbandits import checks, extras
-from driftbandits.checks import Floats
+from driftbandits import checks
+from driftbandits.checks import whole_file
 from driftbandits.client.columns import columns
 from driftbandits.evaluate.log import Log, LoggedDecision, Table, log_of, log_of_tables
 from driftbandits.features import Features
-from driftbandits.files import whole_file
+
+Floats = NDArray[np.float64]
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _msgspec() -> Any:
-    return extras.load("msgspec", "DSJSON needs msgspec")
+    return checks.load("msgspec", "DSJSON needs msgspec")
 
 
 def read_dsjson(path: str | os.PathLike[str], *, features: Features | None = None) -> Log:
-    """The log in a DSJSON file.
+    """Read the log in a DSJSON file.
 
-    features  of a log from elsewhere, whose actions have no `x`; None: guessed
+    features  what makes vectors of actions that have no `x`; guessed unless given
     """
     msgspec = _msgspec()
     rows, dropped = [], set()
@@ -120,27 +120,27 @@ def _number(
 
 
 def _chosen(event: Mapping[str, Any], size: int) -> int:
-    """The place of the chosen action; every way in which the event tells it must agree."""
-    told = {}
+    """Return the place of the chosen action, which up to three fields give; they must agree."""
+    found = {}
     if "_labelIndex" in event:
-        told["_labelIndex"] = event["_labelIndex"]
+        found["_labelIndex"] = event["_labelIndex"]
     if "_label_Action" in event:
-        told["_label_Action - 1"] = int(_number(event, "_label_Action")) - 1
+        found["_label_Action - 1"] = int(_number(event, "_label_Action")) - 1
     ranking = event.get("a")
-    if not told and isinstance(ranking, list) and ranking and isinstance(ranking[0], int):
-        told["a[0] - 1"] = ranking[0] - 1
-    places = set(told.values())
+    if not found and isinstance(ranking, list) and ranking and isinstance(ranking[0], int):
+        found["a[0] - 1"] = ranking[0] - 1
+    places = set(found.values())
     if len(places) != 1 or not all(
         isinstance(k, int) and not isinstance(k, bool) and 0 <= k < size for k in places
     ):
         raise ValueError(
-            f"_labelIndex, _label_Action or a must name one of the {size} actions; got {told}"
+            f"_labelIndex, _label_Action or a must name one of the {size} actions; got {found}"
         )
     return int(places.pop())
 
 
 def _arm_names(actions: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Their tags, or their places where these are missing or not different."""
+    """Return their tags, or their places where these are missing or not different."""
     tags = [tag for action in actions if isinstance(tag := action.get("_tag"), str) and tag]
     if len(set(tags)) == len(actions):
         return tuple(tags)
@@ -160,7 +160,7 @@ def _vectors(actions: list[dict[str, Any]]) -> Floats:
 
 
 def nanoseconds(text: Any) -> int:
-    """A time of the form 2021-02-04T16:31:29.2460000Z, in nanoseconds since 1970; UTC if unsaid."""
+    """Parse a time such as 2021-02-04T16:31:29.2460000Z (UTC unless it says otherwise)."""
     match = _TIME.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f"Timestamp must be like 2021-02-04T16:31:29.246Z; got {text!r}")
@@ -171,7 +171,7 @@ def nanoseconds(text: Any) -> int:
 
 
 def timestamp(at: int) -> str:
-    """The inverse of `nanoseconds`: seven digits as services write them, nine where needed."""
+    """Format nanoseconds since 1970, with seven digits of a second or, where needed, nine."""
     whole, fraction = divmod(at, 10**9)
     moment = datetime.fromtimestamp(whole, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
     digits = f"{fraction:09d}"

@@ -1,4 +1,4 @@
-"""From rounds to a value with an interval.
+"""Estimators of a mean reward, with their intervals.
 
 Notation
 --------
@@ -15,11 +15,12 @@ replay     mean of r over the rounds in which a learning target agreed with the 
            News Article Recommendation Algorithms; with unequal p rounds are thinned by c / p as in
            Dudik, Erhan, Langford, Li (2012), Sample-efficient Nonstationary Policy Evaluation
 
-n          effective rounds, (sum w)^2 / sum w^2: as many rounds of equal weight tell as much
+n          effective rounds, (sum w)^2 / sum w^2: the number of rounds of equal weight that inform
+           as much
 
 Intervals are estimate +- t s.e. The standard error is that of a mean; for SNIPS it is that of a
 ratio, every residual divided by 1 - its share of the weights, since a round that weighs much pulls
-the estimate to itself. t is the quantile of Student's law with n - 1 degrees of freedom. That is
+the estimate to itself. t is a quantile of Student's t with n - 1 degrees of freedom. That is
 right for many rounds by the central limit theorem, and a correction that helps for few.
 """
 
@@ -34,45 +35,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftbandits.agent import Agent
-from driftbandits.checks import Floats
-from driftbandits.estimator import estimate
+from driftbandits.core import estimate
 from driftbandits.evaluate.log import Log
+from driftbandits.experiments import play
 from driftbandits.policies import Policy
-from driftbandits.simulation import play
+
+Floats = NDArray[np.float64]
 
 _FEWEST_ROUNDS = 4.0
 """There is no interval for as few effective rounds."""
 
-_CHECKED_SETS = 20
-"""So many sets are decided on one by one, to see that scores tell the probabilities."""
-
 
 class Value(NamedTuple):
-    """Mean reward a round with its interval; NaN where the rounds do not tell."""
+    """A mean reward a round with its interval; NaN where the rounds do not suffice."""
 
     value: float
     low: float
     high: float
-    rounds: float  # how many rounds of equal weight it is worth
+    rounds: float  # effective rounds
 
 
 def mean_value(values: Floats, *, level: float) -> Value:
-    """The mean of independent values."""
+    """Estimate the mean of independent values."""
     return _mean_value(values, float(values.size), level)
 
 
 def weighted_mean(values: Floats, weights: Floats, *, level: float) -> Value:
-    """IPS: the mean of weights * values."""
+    """Estimate by IPS: the mean of weights * values."""
     return _mean_value(weights * values, effective_rounds(weights), level)
 
 
 def robust_mean(values: Floats, weights: Floats, *, level: float) -> Value:
-    """DR: the mean of values that were made with the weights."""
+    """Estimate by DR: the mean of values that were made with the weights."""
     return _mean_value(values, effective_rounds(weights), level)
 
 
 def ratio_of_means(values: Floats, weights: Floats, *, level: float) -> Value:
-    """SNIPS: the weights sum to one, whatever they are."""
+    """Estimate by SNIPS: the weights are divided by their sum."""
     rounds = effective_rounds(weights)
     if not rounds > 0.0:
         return Value(math.nan, math.nan, math.nan, 0.0)
@@ -99,7 +98,7 @@ def _with_interval(centre: float, error: float, rounds: float, level: float) -> 
 
 
 def student_quantile(probability: float, freedom: float) -> float:
-    """Of Student's law, by its expansion about the normal one (Abramowitz, Stegun, 26.7.5)."""
+    """Return a quantile of Student's t by an expansion (Abramowitz, Stegun, 26.7.5)."""
     z = NormalDist().inv_cdf(probability)
     terms = (
         z,
@@ -112,13 +111,13 @@ def student_quantile(probability: float, freedom: float) -> float:
 
 
 def effective_rounds(weights: Floats) -> float:
-    """(sum w)^2 / sum w^2: how many rounds of equal weight tell as much."""
+    """Return (sum w)^2 / sum w^2, the number of rounds of equal weight that inform as much."""
     squares = float((weights**2).sum())
     return float(weights.sum()) ** 2 / squares if squares > 0.0 else 0.0
 
 
 class Replay(NamedTuple):
-    """The rounds of a log that a learning policy could have lived through."""
+    """The rounds of a log that a learning policy could have played itself."""
 
     accepted: NDArray[np.bool_]  # (n,) where it agreed with the log, after thinning
     share: float  # of the rounds that are accepted if the log gave every action a chance
@@ -140,31 +139,27 @@ def replay(log: Log, policy: Policy, *, seed: int) -> Replay:
 
 
 class UnknownProbabilities(ValueError):
-    """A target that does not choose by its scores: it can be replayed and nothing else."""
+    """The target draws its scores, so it can only be replayed."""
 
 
 def choice_probabilities(agent: Agent, arms: Sequence[Floats]) -> Floats:
-    """pi of every set, one after the other, for an agent that stays as it is."""
-    sizes = np.array([len(actions) for actions in arms])
-    # A score depends on its own action alone, so that one set can hold all of them.
-    scores = agent.preview(np.concatenate(arms), seed=0).scores
-    starts = np.cumsum(sizes) - sizes
-    best = scores == np.repeat(np.maximum.reduceat(scores, starts), sizes)
-    tied = np.repeat(np.add.reduceat(best.astype(np.int64), starts), sizes)
+    """Return pi of all sets, one after the other, for an agent that does not learn."""
     epsilon = agent.policy.epsilon
-    pi: Floats = (1.0 - epsilon) * best / tied + epsilon / np.repeat(sizes, sizes)
-    for t in range(0, len(arms), max(1, len(arms) // _CHECKED_SETS)):
-        choice = agent.preview(arms[t], seed=t)
-        if not math.isclose(pi[starts[t] + choice.index], choice.propensity, rel_tol=1e-9):
+    pi = []
+    for t, actions in enumerate(arms):
+        choice = agent.preview(actions, seed=t)
+        best = choice.scores == choice.scores.max()
+        pi.append((1.0 - epsilon) * best / best.sum() + epsilon / len(best))
+        if not math.isclose(pi[-1][choice.index], choice.propensity, rel_tol=1e-9):
             raise UnknownProbabilities(
                 f"{agent.policy.name} draws its scores, so that its probabilities are not known: "
                 "only replay can evaluate it"
             )
-    return pi
+    return np.concatenate(pi)
 
 
 def reward_model(log: Log, policy: Policy, *, rounds: slice, of: slice) -> Floats:
-    """q of every action offered in the rounds `of`, learned from `rounds` before them.
+    """Return q of every action offered in the rounds `of`, learned from `rounds` before them.
 
     The target's link and memory, with an intercept. Without a reward to learn from it is 0.
     """
@@ -172,9 +167,11 @@ def reward_model(log: Log, policy: Policy, *, rounds: slice, of: slice) -> Float
     offered = np.concatenate(log.arms[of])
     if known.size == 0:
         return np.zeros(len(offered))
+    values = log.reward[known]
+    taken = values if policy.reward is None else policy.reward.all_taken(values)
     fitted = estimate(
         _with_constant(log.played[known]),
-        _model_rewards(policy, log.reward[known]) - policy.centre,
+        taken - policy.centre,
         link=policy.link,
         lam=policy.lam,
         window=policy.window,
@@ -185,16 +182,12 @@ def reward_model(log: Log, policy: Policy, *, rounds: slice, of: slice) -> Float
     return means if policy.reward is None else policy.reward.values(means)
 
 
-def _model_rewards(policy: Policy, values: Floats) -> Floats:
-    return values if policy.reward is None else policy.reward.all_taken(values)
-
-
 def _with_constant(rows: Floats) -> Floats:
     return np.hstack([rows, np.ones((len(rows), 1))])
 
 
 class Scored(NamedTuple):
-    """What IPS, SNIPS and DR need of some rounds, those with a known reward."""
+    """The inputs of IPS, SNIPS and DR for the rounds with a known reward."""
 
     weights: Floats  # w
     rewards: Floats  # r
@@ -202,7 +195,7 @@ class Scored(NamedTuple):
 
 
 def scored(log: Log, rounds: slice, probabilities: Floats, model: Floats) -> Scored:
-    """The rounds of a slice, under the target's probabilities and the reward model."""
+    """Score the rounds of a slice by the target's probabilities and the reward model."""
     sizes = log.sizes[rounds]
     starts = np.cumsum(sizes) - sizes
     at = starts + log.chosen[rounds]

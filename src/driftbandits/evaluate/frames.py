@@ -1,16 +1,48 @@
-"""A log from tables as programs have them: frames, or lists of dicts."""
+"""Logs made of tables: a CSV or Parquet file, a frame, or lists of dicts.
+
+Propensities that a log lacks can be estimated. A multinomial logistic model gives the probability
+of each offered arm given the context; it is fitted five times, each time without a fifth of the
+rows, whose propensities it then gives. This assumes that the logging policy looked at nothing but
+the columns of the context, and that it did not change along the log.
+
+Notation
+--------
+X  (n, p)  the contexts as numbers, standardised, and a constant
+W  (p, K)  the coefficients of the arms
+P  (n, K)  softmax of X W over the arms that were offered
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from driftbandits import checks
-from driftbandits.evaluate.log import Log, LoggedDecision, log_of_tables
-from driftbandits.features import Features, records_of
-from driftbandits.features.tables import Offered, arm_id, offers_of
+from driftbandits.environments import TableRows
+from driftbandits.evaluate.log import ESTIMATED, KNOWN, UNKNOWN, Log, LoggedDecision, log_of_tables
+from driftbandits.features import (
+    Encoding,
+    Features,
+    Offered,
+    arm_id,
+    offers_of,
+    records_of,
+)
+
+Floats = NDArray[np.float64]
+
+ESTIMATE = "estimate"
+_FOLDS = 5
+_PENALTY = 1.0
+_STEPS = 200
+_TOLERANCE = 1e-6
+_LEAST_PROPENSITY = 0.01
+"""Smaller estimates are raised to this, or to a tenth of 1/K."""
 
 
 def log_from_tables(
@@ -19,40 +51,152 @@ def log_from_tables(
     arms: Any,
     chosen: Any,
     rewards: Any,
-    propensities: Any,
+    propensities: Any = None,
     features: Features | None = None,
+    at: Any = None,
+    event_ids: Any = None,
 ) -> Log:
-    """A log of decisions, oldest first, that were made from tables.
+    """Make a log of decisions, oldest first, from tables.
 
     context       a frame of pandas, polars or Arrow, or a list of dicts: a row a decision
     arms          what was offered: the same for all, or a list with an offer for each decision
     chosen        the id of the arm that was chosen
-    rewards       what came of it, NaN or None where nothing is known
-    propensities  the probability with which it was chosen
-    features      by which vectors are made; unless given, they are guessed; fitted if they are not
+    rewards       its reward, NaN or None where it is unknown
+    propensities  the probabilities of the choices; "estimate" to estimate them from the choices;
+                  None: unknown, so that the log can only be replayed
+    features      what makes vectors of the columns; guessed unless given, fitted if they are not
+    at            when each decision was made, in nanoseconds since 1970
+    event_ids     a name of each decision
     """
     rows = records_of(context, "context")
-    offers = offers_of(arms, len(rows), ())
-    ids = [arm_id(arm) for arm in _listed("chosen", chosen, len(rows))]
+    count = len(rows)
+    offers = offers_of(arms, count, ())
+    ids = [arm_id(arm) for arm in _listed("chosen", chosen, count)]
+    places = [_place(number, ids[number], offer) for number, offer in enumerate(offers)]
     outcomes = [
         None if reward is None or reward != reward else float(reward)  # noqa: PLR0124
-        for reward in _listed("rewards", rewards, len(rows))
+        for reward in _listed("rewards", rewards, count)
     ]
-    chances = checks.array("propensities", _listed("propensities", propensities, len(rows)), ndim=1)
+    if propensities is None:
+        source, known = UNKNOWN, np.array([1.0 / len(offer) for offer in offers])
+    elif isinstance(propensities, str) and propensities == ESTIMATE:
+        source, known = ESTIMATED, estimated_propensities(rows, offers, places)
+    else:
+        given = _listed("propensities", propensities, count)
+        source, known = KNOWN, checks.array("propensities", given, ndim=1)
+    times = range(count) if at is None else _listed("at", at, count)
+    names = map(str, range(count)) if event_ids is None else _listed("event_ids", event_ids, count)
     lines = [
         LoggedDecision(
-            event_id=str(number),
-            at=number,
+            event_id=name,
+            at=time,
             arm_ids=tuple(str(arm) for arm, _ in offer),
             arms=np.empty((0, 0)),
-            chosen=_place(number, ids[number], offer),
-            propensity=float(chances[number]),
-            reward=outcomes[number],
-            table=(rows[number], [columns or {} for _, columns in offer]),
+            chosen=place,
+            propensity=float(propensity),
+            reward=reward,
+            table=(row, [columns or {} for _, columns in offer]),
         )
-        for number, offer in enumerate(offers)
+        for name, time, offer, place, propensity, reward, row in zip(
+            names, times, offers, places, known, outcomes, rows, strict=True
+        )
     ]
-    return log_of_tables(lines, features)
+    return replace(log_of_tables(lines, features), propensities=source)
+
+
+def log_from_frame(
+    table: Any,
+    *,
+    context: Sequence[str],
+    arm: str,
+    reward: str,
+    propensity: str | float | None = None,
+    offered: str | None = None,
+    time: str | None = None,
+    event_id: str | None = None,
+    features: Features | None = None,
+) -> Log:
+    """Make a log of a table: one row a decision.
+
+    table       a CSV or Parquet file, a frame of pandas, polars or Arrow, or a list of dicts
+    context     the columns that were known when the decision was made
+    arm         the column with the arm that was chosen
+    reward      the column with its reward, empty where it is unknown
+    propensity  the column with the probability of the choice, or one number for all rows;
+                "estimate": estimated from the choices; None: unknown, so that the log can only be
+                replayed
+    offered     the column with the ids that were offered, lists or texts such as "a|b|c"; every
+                arm of the table unless given
+    time        the column with the time of the decision: a date and time, or seconds since 1970;
+                the rows are in order unless given
+    event_id    the column with a name of each decision
+    features    what makes vectors of the columns; guessed unless given
+    """
+    rows = TableRows(table)
+    chosen = rows.ids("arm", arm)
+    everything = sorted(set(chosen))
+    offers: Any = everything
+    if offered is not None:
+        offers = [_ids(value) for value in rows.column("offered", offered)]
+        for number, (arm_chosen, offer) in enumerate(zip(chosen, offers, strict=True), start=1):
+            if arm_chosen not in offer:
+                raise ValueError(
+                    f"offered: column {offered!r} must list the arm that was chosen; row {number} "
+                    f"has {'|'.join(offer)}, without {arm_chosen!r}"
+                )
+    elif len(everything) < 2:
+        raise ValueError(
+            f"arm: column {arm!r} must have at least two different arms; every row has "
+            f"{everything[0]!r}. Give offered, the column that lists what could be chosen"
+        )
+    return log_from_tables(
+        context=rows.records("context", context),
+        arms=offers,
+        chosen=chosen,
+        rewards=rows.numbers("reward", reward, complete=False),
+        propensities=_propensities(rows, propensity),
+        features=features,
+        at=None if time is None else [_nanoseconds(v, time) for v in rows.column("time", time)],
+        event_ids=None if event_id is None else [str(v) for v in rows.column("event_id", event_id)],
+    )
+
+
+def _ids(value: Any) -> list[str]:
+    if isinstance(value, str):
+        value = value.split("|")
+    return [str(id).strip() for id in value]
+
+
+def _propensities(rows: TableRows, given: str | float | None) -> Any:
+    if given is None or (given == ESTIMATE and ESTIMATE not in rows.names):
+        return given
+    if isinstance(given, str):
+        values = rows.numbers("propensity", given)
+    else:
+        values = np.full(len(rows), checks.number("propensity", given))
+    bad = np.flatnonzero(~((values > 0.0) & (values <= 1.0)))
+    if bad.size:
+        raise ValueError(
+            f"propensity must be above 0 and at most 1; row {bad[0] + 1} has {values[bad[0]]:g}. "
+            'Give "estimate" to estimate the propensities from the choices'
+        )
+    return values
+
+
+def _nanoseconds(value: Any, column: str) -> int:
+    """Return a time in nanoseconds since 1970; UTC unless it says otherwise."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError:
+            raise ValueError(
+                f"time: column {column!r} must hold times such as 2025-03-31 16:30:00, or seconds "
+                f"since 1970; got {value!r}"
+            ) from None
+    if isinstance(value, datetime):
+        moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value
+        return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
+    return round(1e9 * checks.number(f"time: column {column!r}", value))
 
 
 def _listed(label: str, given: Any, count: int) -> Sequence[Any]:
@@ -68,3 +212,67 @@ def _place(number: int, arm: Any, offer: Offered) -> int:
         if known == arm:
             return place
     raise ValueError(f"chosen must be an arm that was offered; row {number} has {arm!r}")
+
+
+# -- propensities ----------------------------------------------------------------------------------
+
+
+def estimated_propensities(
+    contexts: Sequence[Mapping[str, Any]], offers: Sequence[Offered], places: Sequence[int]
+) -> Floats:
+    """Estimate the probability of every choice (n,) by a model that has not seen it."""
+    n = len(contexts)
+    checks.integer("the rows of the log", n, least=10 * _FOLDS)
+    ids = list(dict.fromkeys(id for offer in offers for id, _ in offer))
+    numbers = {id: k for k, id in enumerate(ids)}
+    offered = np.zeros((n, len(ids)), dtype=bool)
+    for t, offer in enumerate(offers):
+        offered[t, [numbers[id] for id, _ in offer]] = True
+    chosen = np.array([numbers[offers[t][place][0]] for t, place in enumerate(places)])
+    X = _standardised(contexts)
+    found = np.empty(n)
+    fold = np.arange(n) % _FOLDS
+    for k in range(_FOLDS):
+        seen, left = fold != k, fold == k
+        W = _fit(X[seen], offered[seen], chosen[seen])
+        P = _probabilities(X[left], offered[left], W)
+        found[left] = P[np.arange(len(P)), chosen[left]]
+    least = min(_LEAST_PROPENSITY, 0.1 / len(ids))
+    return np.maximum(found, least)
+
+
+def _standardised(contexts: Sequence[Mapping[str, Any]]) -> Floats:
+    n = len(contexts)
+    constant = np.ones((n, 1))
+    if not contexts[0]:
+        return constant
+    columns = Features.guess(contexts, [{"id": "any"}]).context
+    encoding = Encoding(Features(context=columns, extra="ignore").fit(contexts))
+    rows = [encoding.encode(row, [("any", {})]).dense(len(encoding)) for row in contexts]
+    X = np.concatenate(rows)
+    X = X[:, X.std(axis=0) > 0.0]
+    return np.hstack([(X - X.mean(axis=0)) / X.std(axis=0), constant])
+
+
+def _probabilities(X: Floats, offered: NDArray[np.bool_], W: Floats) -> Floats:
+    z = np.where(offered, X @ W, -np.inf)
+    odds = np.exp(z - z.max(axis=1, keepdims=True))
+    P: Floats = odds / odds.sum(axis=1, keepdims=True)
+    return P
+
+
+def _fit(X: Floats, offered: NDArray[np.bool_], chosen: NDArray[np.int64]) -> Floats:
+    """Fit W by steps with a fixed bound on the curvature, each of which raises the likelihood.
+
+    Boehning (1992), Multinomial logistic regression algorithm.
+    """
+    K = offered.shape[1]
+    Y = np.eye(K)[chosen]
+    step = np.linalg.inv(0.5 * X.T @ X + _PENALTY * np.eye(X.shape[1]))
+    W = np.zeros((X.shape[1], K))
+    for _ in range(_STEPS):
+        change = step @ (X.T @ (Y - _probabilities(X, offered, W)) - _PENALTY * W)
+        W += change
+        if np.abs(change).max() < _TOLERANCE:
+            break
+    return W

@@ -1,4 +1,4 @@
-"""Log: what was offered, what was chosen and how likely that was, and what came of it."""
+"""Logs of decisions: what was offered, what was chosen, how likely that was, and the reward."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from driftbandits.checks import Floats
-from driftbandits.environments import Trace
-from driftbandits.environments.logged import logged
+from driftbandits import checks
+from driftbandits.environments import Trace, logged
 from driftbandits.features import Encoding, Features
 
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Table = tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]
-"""The columns of a context and of each arm, where a log had them."""
+"""The columns of a context and of each arm."""
+
+ID = "id"
+MOST_COORDINATES = 1000
+KNOWN, ESTIMATED, UNKNOWN = "known", "estimated", "unknown"
 
 
 class LoggedDecision(NamedTuple):
@@ -39,16 +43,18 @@ class LoggedDecision(NamedTuple):
 class Log:
     """A table of decisions, oldest first.
 
-    event_id    a name of each decision; no two are equal
-    at          (n,) when it was made, in nanoseconds since 1970, UTC
-    arms        for each decision the actions that were offered, (K_t, d)
-    arm_ids     for each decision the names of these actions; their places where none are known
-    chosen      (n,) the place of the action that was chosen
-    propensity  (n,) the probability with which the logging policy chose it
-    reward      (n,) what came of it, NaN where nothing is known
-    tables      for each decision the columns that the vectors were made of, if they were
-    features    by which they were made
-    served      the arguments of the policy that the service had last, if it wrote the log
+    event_id      a name of each decision; no two are equal
+    at            (n,) when it was made, in nanoseconds since 1970, UTC
+    arms          for each decision the actions that were offered, (K_t, d)
+    arm_ids       for each decision the names of these actions; their places where none are known
+    chosen        (n,) the place of the action that was chosen
+    propensity    (n,) the probability with which the logging policy chose it
+    reward        (n,) its reward, NaN where it is unknown
+    tables        for each decision the columns of which the vectors were made, if they were
+    features      the features by which they were made
+    served        the last arguments of the policy, if a service wrote the log
+    propensities  "known"; "estimated" from the choices; or "unknown": then `propensity` is that of
+                  a choice at random, and only replay can use the log
 
     >>> log = Log(["a", "b"], [1, 2], [[[1.0], [0.5]], [[0.2]]], [1, 0], [0.5, 1], [1, None])
     >>> len(log), log.dim, log.reward.tolist()
@@ -65,10 +71,13 @@ class Log:
     tables: Sequence[Table] | None = None
     features: Features | None = None
     served: Mapping[str, Any] | None = None
+    propensities: str = KNOWN
 
     def __post_init__(self) -> None:
         def hold(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
+
+        checks.choice("propensities", self.propensities, (KNOWN, ESTIMATED, UNKNOWN))
 
         hold("event_id", _names(self.event_id))
         n = len(self.event_id)
@@ -91,7 +100,6 @@ class Log:
         return len(self.event_id)
 
     def __repr__(self) -> str:
-        """The sizes only: a log is long."""
         return f"Log({len(self)} decisions, {int(self.known.sum())} rewards, {self.dim} features)"
 
     def __iter__(self) -> Iterator[LoggedDecision]:
@@ -130,7 +138,7 @@ class Log:
 
     @cached_property
     def sizes(self) -> Ints:
-        """How many actions were offered in each round."""
+        """Return the number of actions offered in each round."""
         return np.array([len(actions) for actions in self.arms], dtype=np.int64)
 
     @property
@@ -145,9 +153,9 @@ class Log:
         return np.array([actions[index] for actions, index in rows])
 
     def trace(self, *, keep: NDArray[np.bool_] | None = None) -> Trace:
-        """The log as a world to play: the reward of the logged arm, NaN for every other.
+        """Return the log as a trace: the reward of the logged arm, NaN for every other.
 
-        keep  (n,) the rounds whose reward may be seen; everywhere else it is NaN
+        keep  (n,) the rounds whose reward is shown; everywhere else it is NaN
         """
         sizes = self.sizes
         actions = np.zeros((len(self), int(sizes.max()), self.dim))
@@ -163,7 +171,7 @@ class Log:
 
 
 def log_of(rows: Sequence[LoggedDecision]) -> Log:
-    """A log from its lines, which are put in order of time."""
+    """Make a log of its lines, in the order of time."""
     ordered = sorted(rows, key=lambda row: row.at)
     return Log(
         event_id=[row.event_id for row in ordered],
@@ -177,35 +185,45 @@ def log_of(rows: Sequence[LoggedDecision]) -> Log:
 
 
 def log_of_tables(rows: Sequence[LoggedDecision], features: Features | None) -> Log:
-    """A log of tables, with vectors by features that are given, or guessed, none longer than 1."""
+    """Make a log of tables, with vectors of at most length 1.
+
+    features  what makes the vectors; guessed from the log if None, fitted to it if they are not
+    """
     ordered = sorted(rows, key=lambda row: row.at)
     tables = [row.table for row in ordered if row.table is not None]
     contexts = [context for context, _ in tables]
-    arms = [arm for _, offered in tables for arm in offered]
-    if features is None:
-        features = replace(Features.guess(contexts, arms), extra="ignore")
-    fitted = features if features.is_fitted else features.fit(contexts, arms)
-    encoding = Encoding(fitted)
-    encoded = [
-        encoding.encode(context, list(zip(row.arm_ids, offered, strict=True)))
-        for row, (context, offered) in zip(ordered, tables, strict=True)
+    arms = [
+        {ID: id, **columns}
+        for row, (_, offered) in zip(ordered, tables, strict=True)
+        for id, columns in zip(row.arm_ids, offered, strict=True)
     ]
+    if features is None:
+        has_columns = any(contexts) or any(len(arm) > 1 for arm in arms)
+        by_id = Features(arm={ID: "category"})
+        guessed = Features.guess(contexts, arms) if has_columns else by_id
+        features = replace(guessed, extra="ignore", limit=MOST_COORDINATES)
+    encoding = Encoding(features if features.is_fitted else features.fit(contexts, arms))
+    encoded = []
+    for row, (context, offered) in zip(ordered, tables, strict=True):
+        offer: list[Any] = [
+            (columns.get(ID, id), {name: x for name, x in columns.items() if name != ID})
+            for id, columns in zip(row.arm_ids, offered, strict=True)
+        ]
+        encoded.append(encoding.encode(context, offer))
     width = len(encoding)
     vectors = [
         row._replace(arms=one.dense(width)) for row, one in zip(ordered, encoded, strict=True)
     ]
-    return replace(log_of(vectors), tables=tables, features=fitted)
+    return replace(log_of(vectors), tables=tables, features=encoding.features)
 
 
-MOST_COORDINATES = 1000
 _MOST_NUMBERS = 200_000_000
 
 
 def log_by_arm(log: Log) -> Log:
-    """The log with coordinates of its own for every arm, as separate arms have them.
+    """Return the log with coordinates of its own for every arm, as separate arms have them.
 
-    What arms have in common tells nothing about which to choose: the features of an arm stand in
-    the place of that arm, with zeros elsewhere.
+    An arm has its features and a constant in the block of that arm, and zeros elsewhere.
     """
     assert log.arm_ids is not None
     places: dict[str, int] = {}

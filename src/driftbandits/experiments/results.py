@@ -1,53 +1,75 @@
-"""Results on disk: a folder an experiment, three Parquet files a block, nothing half-written.
+"""Results on disk: a folder an experiment, one Parquet file a block, nothing half-written.
 
-    spec.json                what was run, with its hash, and with what
-    curves-<block>.parquet   policy, replicate, round, regret, reward (both cumulative)
-    theta-<block>.parquet    policy, replicate, round, theta_hat
-    runs-<block>.parquet     policy, replicate, rounds, seconds, final_regret, total_reward, the
-                             work of the estimator, covered, detections (how many)
+    spec.json               what was run, with its hash, and with what
+    block-<first>-<last>.parquet    one row for each policy and replicate: rounds, seconds,
+                            final_regret, total_reward, the counters of the estimator, covered,
+                            detections, and as lists the points of its curves and its estimates
 
-A block is called by its first and last replicate. Its `runs` file is written last, so a block that
-has one is whole; what an interrupted program left behind is ignored and written again.
+A block is called by its first and last replicate. It appears under its name when all of it is on
+disk; what an interrupted program left behind is ignored and written again.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from driftbandits import extras
-from driftbandits.errors import SpecError
-from driftbandits.experiments.blocks import PlayedBlock
-from driftbandits.files import PART, whole_file, write_whole
+from driftbandits import checks
+from driftbandits.checks import PART, SpecError, whole_file, write_whole
 
 if TYPE_CHECKING:
     import polars as pl
 
-_BLOCK = re.compile(r"runs-(\d+)-(\d+)\.parquet")
-_KINDS = ("curves", "theta", "runs")
+_BLOCK = re.compile(r"block-(\d+)-(\d+)\.parquet")
+_CURVES = ("round", "regret", "reward")
+_ESTIMATES = ("theta_round", "theta_hat")
 
 
 @dataclass(frozen=True)
 class Results:
-    """The results of an experiment, as far as it has come."""
+    """The results of an experiment, as far as it has come, read from disk when asked for."""
 
+    folder: Path
     spec: dict[str, Any]
-    curves: pl.DataFrame
-    theta: pl.DataFrame
-    runs: pl.DataFrame
     missing: int
     """Replicates that are still to be played."""
 
+    @property
+    def runs(self) -> pl.DataFrame:
+        """One row a run: policy, replicate, rounds, seconds, final_regret, total_reward, ..."""
+        return self._read(polars().exclude(*_CURVES, *_ESTIMATES))
+
+    @property
+    def curves(self) -> pl.DataFrame:
+        """policy, replicate, round, regret and reward (both cumulative)."""
+        return self._read("policy", "replicate", *_CURVES).explode(*_CURVES)
+
+    @property
+    def theta(self) -> pl.DataFrame:
+        """policy, replicate, round, theta_hat."""
+        table = self._read("policy", "replicate", *_ESTIMATES).explode(*_ESTIMATES)
+        return table.rename({"theta_round": "round"}).drop_nulls("round")
+
+    def _read(self, *columns: Any) -> pl.DataFrame:
+        frames = polars()
+        blocks = frames.scan_parquet(sorted(_blocks(self.folder)))
+        # Two programs that ran at once may both have played a replicate, with the same outcome.
+        key = ["policy", "replicate"]
+        once = blocks.select(*columns).unique(subset=key, keep="first", maintain_order=True)
+        try:
+            table: pl.DataFrame = once.collect()
+        except (OSError, frames.exceptions.PolarsError) as error:
+            raise ValueError(f"{self.folder} has a block that cannot be read: {error}") from None
+        return table
+
 
 def polars() -> Any:
-    """The package that reads and writes Parquet."""
-    return extras.load("polars", "Results need polars")
+    """Import the package that reads and writes Parquet."""
+    return checks.load("polars", "Results need polars")
 
 
 def load(directory: str | Path) -> Results:
@@ -59,13 +81,11 @@ def load(directory: str | Path) -> Results:
     finished = finished_replicates(folder)
     if not finished:
         raise ValueError(f"directory must hold at least one finished block; {folder} has none")
-    tables = {kind: _read(folder, kind) for kind in _KINDS}
-    missing = len(set(range(spec["runs"])) - finished)
-    return Results(spec, tables["curves"], tables["theta"], tables["runs"], missing)
+    return Results(folder, spec, missing=len(set(range(spec["runs"])) - finished))
 
 
 def read_spec(folder: Path) -> dict[str, Any] | None:
-    """What spec.json says; None where there is none."""
+    """Read spec.json; None where there is none."""
     try:
         spec: dict[str, Any] = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -90,83 +110,40 @@ def open_folder(folder: Path, spec: Mapping[str, Any]) -> None:
 
 
 def finished_replicates(folder: Path) -> set[int]:
-    """The replicates whose blocks are whole."""
-    finished: set[int] = set()
-    for block in _block_names(folder):
-        first, last = map(int, block.split("-"))
-        finished.update(range(first, last + 1))
-    return finished
+    """The replicates whose blocks are on disk."""
+    return {
+        replicate
+        for first, last in _blocks(folder).values()
+        for replicate in range(first, last + 1)
+    }
 
 
-def write_block(folder: Path, block: PlayedBlock, spec: Mapping[str, Any]) -> None:
-    """Put a block on disk, with the spec, the versions and the seed inside each file."""
-    name = f"{block.replicates[0]:06d}-{block.replicates[-1]:06d}"
-    about = {"spec": json.dumps({**spec, **block.machine}), "seed": str(spec["seed"])}
-    frames = _frames(block)
-    for kind in _KINDS:
-        with whole_file(folder / f"{kind}-{name}.parquet") as file:
-            frames[kind].write_parquet(file, metadata=about)
+def _blocks(folder: Path) -> dict[Path, tuple[int, int]]:
+    """The files of a folder with the first and the last replicate of each."""
+    matches = {path: _BLOCK.fullmatch(path.name) for path in folder.glob("block-*.parquet")}
+    return {path: (int(match[1]), int(match[2])) for path, match in matches.items() if match}
 
 
-def _frames(block: PlayedBlock) -> dict[str, Any]:
+def write_block(
+    folder: Path, replicates: Sequence[int], rows: list[dict[str, Any]], spec: Mapping[str, Any]
+) -> None:
+    """Put a block on disk, with the spec, the versions and the seed inside the file."""
     pl = polars()
-    summaries = block.summaries
-
-    def repeated(rounds: int) -> dict[str, Any]:
-        return {
-            "policy": pl.Series([s.policy for s in summaries for _ in range(rounds)], dtype=str),
-            "replicate": np.repeat([s.replicate for s in summaries], rounds).astype(np.int32),
-        }
-
-    def stacked(parts: list[Any]) -> Any:
-        return np.concatenate(parts) if parts else []
-
-    points, estimates = len(block.rounds), len(block.theta_rounds)
-    curves = pl.DataFrame(
-        {
-            **repeated(points),
-            "round": np.tile(block.rounds, len(summaries)).astype(np.int32),
-            "regret": stacked([s.regret for s in summaries]),
-            "reward": stacked([s.reward for s in summaries]),
-        }
-    )
-    theta = pl.DataFrame(
-        {
-            **repeated(estimates),
-            "round": np.tile(block.theta_rounds, len(summaries)).astype(np.int32),
-            # Policies with an intercept have a longer estimate, so a list and not an array.
-            "theta_hat": pl.Series(
-                [row for s in summaries for row in s.theta_hat.tolist()], dtype=pl.List(pl.Float64)
-            ),
-        }
-    )
-    runs = pl.DataFrame(
-        {
-            **repeated(1),
-            "rounds": np.full(len(summaries), block.horizon, dtype=np.int32),
-            "seconds": [s.seconds for s in summaries],
-            "final_regret": [float(s.regret[-1]) for s in summaries],
-            "total_reward": [float(s.reward[-1]) for s in summaries],
-            **{name: [s.work[name] for s in summaries] for name in summaries[0].work},
-            "covered": pl.Series([s.covered for s in summaries], dtype=pl.Boolean),
-            "detections": np.array([s.detections for s in summaries], dtype=np.int32),
-        }
-    )
-    return {"curves": curves, "theta": theta, "runs": runs}
-
-
-def _block_names(folder: Path) -> list[str]:
-    matches = (_BLOCK.fullmatch(path.name) for path in folder.glob("runs-*.parquet"))
-    return sorted(f"{match[1]}-{match[2]}" for match in matches if match)
-
-
-def _read(folder: Path, kind: str) -> pl.DataFrame:
-    package = polars()
-    files = [folder / f"{kind}-{block}.parquet" for block in _block_names(folder)]
-    try:
-        frame: pl.DataFrame = package.read_parquet(files)
-    except (OSError, package.exceptions.PolarsError) as error:
-        raise ValueError(f"{folder} has a block that cannot be read: {error}") from None
-    # Two programs that ran at once may both have played a replicate, with the same outcome.
-    key = ["policy", "replicate"] if kind == "runs" else ["policy", "replicate", "round"]
-    return frame.unique(subset=key, keep="first", maintain_order=True)
+    types = {
+        "policy": pl.String,
+        "replicate": pl.Int32,
+        "rounds": pl.Int32,
+        "covered": pl.Boolean,
+        "detections": pl.Int32,
+        "round": pl.List(pl.Int32),
+        "regret": pl.List(pl.Float64),
+        "reward": pl.List(pl.Float64),
+        "theta_round": pl.List(pl.Int32),
+        # Policies with an intercept have a longer estimate, so a list and not an array.
+        "theta_hat": pl.List(pl.List(pl.Float64)),
+    }
+    table = pl.DataFrame(rows, schema_overrides=types)
+    about = {"spec": json.dumps(spec), "seed": str(spec["seed"])}
+    name = f"block-{replicates[0]:06d}-{replicates[-1]:06d}.parquet"
+    with whole_file(folder / name) as file:
+        table.write_parquet(file, metadata=about)

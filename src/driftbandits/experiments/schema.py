@@ -1,6 +1,6 @@
 """The tables that an experiment file may hold (see `spec` for what they mean), and their refusal.
 
-A refusal names the key by its path, what was given and what is allowed. Tables of a list are
+A refusal names the key by its path, what is allowed and what was given. Tables of a list are
 counted from 1, as a reader of the file counts them.
 """
 
@@ -8,48 +8,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct, inspect
+from msgspec import Meta, Struct
 
 from driftbandits import checks
-from driftbandits.errors import SpecError
+from driftbandits.checks import SpecError
 
 Table = dict[str, Any]
-Read = TypeVar("Read")
 
-Name = Annotated[
-    str,
-    Meta(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._=-]*\Z",
-        description="a name of letters, digits and . _ = -, fit for a folder",
-    ),
-]
-OptionalText = Annotated[str | None, Meta(description="a text")]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._=-]*\Z")]
+"""A name that is fit for a folder."""
 FromZero = Annotated[int, Meta(ge=0)]
 FromOne = Annotated[int, Meta(ge=1)]
-Rounds = Annotated[
-    Literal["changes"] | list[Annotated[int, Meta(gt=1)]] | None,
-    Meta(description='"changes" or a list of rounds above 1'),
-]
-Numbers = Annotated[list[int | float], Meta(min_length=1, description="a list of numbers")]
-
-
-def _tables(name: str) -> Meta:
-    return Meta(min_length=1, description=f"at least one [[{name}]] table")
+Numbers = Annotated[list[int | float], Meta(min_length=1)]
+Tables = Annotated[list[Table], Meta(min_length=1)]
 
 
 class Heading(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """[experiment]: what it is called, how long it is and what is kept."""
 
     name: Name
-    title: OptionalText = None
+    title: str | None = None
     description: str = ""
+    section: str = "regret"
     runs: FromOne
     seed: FromZero = 0
     every: FromOne = 10
-    theta_every: FromOne = 1000
+    theta_every: FromZero = 0
     coverage: bool = False
 
 
@@ -57,8 +44,8 @@ class Variant(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """[[sweep]]: in what one of several experiments differs from the file."""
 
     name: Name
-    title: OptionalText = None
-    runs: Annotated[FromOne | None, Meta(description="an integer of at least 1")] = None
+    title: str | None = None
+    runs: FromOne | None = None
     environment: Table = {}
     defaults: Table = {}
     axes: Table = {}
@@ -67,10 +54,10 @@ class Variant(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 class Line(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """[[policies]] without the arguments of the policy."""
 
-    label: OptionalText = None
-    name: Annotated[str, Meta(description="the name of a policy")]
-    restart: Rounds = None
-    knows: Any = None
+    label: str | None = None
+    name: str
+    restart: str | list[Annotated[int, Meta(gt=1)]] | None = None
+    knows: list[str] | None = None
 
 
 class Spec(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -79,24 +66,61 @@ class Spec(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     experiment: Heading
     environment: Table
     defaults: Table = {}
-    policies: Annotated[list[Table], _tables("policies")]
+    policies: Tables
     axes: Table = {}
-    grid: Annotated[list[Table], _tables("grid")] = []
-    sweep: Annotated[list[Variant], _tables("sweep")] = []
+    grid: Tables | None = None
+    sweep: Annotated[list[Variant], Meta(min_length=1)] | None = None
+
+
+_FIELDS: dict[str, tuple[str, ...]] = {
+    "": Spec.__struct_fields__,
+    "experiment": Heading.__struct_fields__,
+    "sweep": Variant.__struct_fields__,
+}
+"""The keys of a table by the last key of its path."""
+
+_WORDS = {"object": "table", "array": "list", "str": "string", "int": "integer"}
+"""The names that TOML has for the types of msgspec."""
+
+_STEP = re.compile(r"\.(?P<key>\w+)|\[(?P<index>\d+)\]")
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 
 
 def read(kind: Any, given: Any, path: str = "") -> Any:
-    """What was given as a value of a kind, or a refusal of what does not fit."""
+    """Read what was given as a kind of value, or refuse what does not fit."""
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        raise _refusal(inspect.type_info(kind), given, path, _steps(str(error))) from None
+        raise _refusal(str(error), given, path) from None
+
+
+def _refusal(message: str, given: Any, path: str) -> SpecError:
+    """Name the place that msgspec writes as in `Expected `int` >= 1 - at `$.sweep[0].runs``."""
+    fault, _, where = message.partition(" - at `$")
+    last = ""
+    for step in _STEP.finditer(where):
+        if step["key"]:
+            last = step["key"]
+            path += f".{last}" if path else last
+            given = given[last]
+        else:
+            path += f"[{int(step['index']) + 1}]"
+            given = given[int(step["index"])]
+    if field := _UNKNOWN.fullmatch(fault):
+        return _unknown_key(f"{path}.{field[1]}".lstrip("."), field[1], _FIELDS[last])
+    if field := _MISSING.fullmatch(fault):
+        return SpecError(f"{path}.{field[1]}".lstrip(".") + ": is missing")
+    allowed = fault.partition(", got ")[0].removeprefix("Expected ")
+    for theirs, ours in _WORDS.items():
+        allowed = allowed.replace(f"`{theirs}", f"`{ours}")
+    return SpecError(f"{path}: must be {allowed}; got {given!r}")
 
 
 def read_line(path: str, line: Table, arguments: Iterable[str]) -> tuple[Line, Table]:
-    """A line of [[policies]]: what it says of itself, and the arguments of its policy."""
-    own, others = Line.__struct_fields__, tuple(arguments)
-    keys(f"{path}.", line, (*own, *others))
+    """Read a line of [[policies]]: what it says of itself, and the arguments of its policy."""
+    own = Line.__struct_fields__
+    keys(path, line, (*own, *arguments))
     said = read(Line, {key: value for key, value in line.items() if key in own}, path)
     return said, {key: value for key, value in line.items() if key not in own}
 
@@ -106,11 +130,19 @@ def keys(path: str, table: Mapping[str, Any], allowed: Iterable[str]) -> None:
     names = tuple(allowed)
     for key in table:
         if key not in names:
-            raise _unknown_key(f"{path}{key}", key, names)
+            raise _unknown_key(f"{path}.{key}", key, names)
+
+
+def choice(path: str, given: Any, allowed: Iterable[str]) -> None:
+    """Refuse anything but one of the names that are allowed."""
+    try:
+        checks.choice(f"{path}:", given, allowed)
+    except ValueError as error:
+        raise SpecError(str(error)) from None
 
 
 def names(path: str, given: Any, allowed: Iterable[str]) -> list[str]:
-    """A list of allowed names."""
+    """Return a list of allowed names, or refuse it."""
     known = tuple(allowed)
     if not isinstance(given, list) or any(entry not in known for entry in given):
         raise SpecError(f"{path}: must be a list out of {', '.join(known)}; got {given!r}")
@@ -129,41 +161,3 @@ def _unknown_key(path: str, key: str, allowed: Iterable[str]) -> SpecError:
     return SpecError(
         f"{path}: unknown key{checks.perhaps(key, known)}; allowed: {', '.join(known)}"
     )
-
-
-_FIELD = re.compile(r"Object (contains unknown|missing required) field `(?P<key>.*)`")
-_STEP = re.compile(r"\.(?P<key>\w+)|\[(?P<index>\d+)\]")
-
-
-def _steps(message: str) -> list[str | int]:
-    """The way to what msgspec refuses: `Expected `int` >= 1 - at `$.sweep[0].runs``."""
-    fault, _, where = message.partition(" - at `$")
-    steps = [step["key"] or int(step["index"]) for step in _STEP.finditer(where)]
-    field = _FIELD.match(fault)
-    return steps if field is None else [*steps, field["key"]]
-
-
-def _refusal(kind: inspect.Type, given: Any, path: str, steps: list[Any]) -> SpecError:
-    """Follow the way as far as there are tables; what is allowed there follows from the kind."""
-    bare = kind.type if isinstance(kind, inspect.Metadata) else kind
-    match bare, steps:
-        case inspect.StructType(fields=fields), [key, *rest]:
-            there = f"{path}.{key}" if path else key
-            kinds = {field.name: field.type for field in fields}
-            if key not in kinds:
-                return _unknown_key(there, key, kinds)
-            return _refusal(kinds[key], given.get(key), there, rest)
-        case inspect.ListType(item_type=inspect.StructType() as item), [index, *rest]:
-            return _refusal(item, given[index], f"{path}[{index + 1}]", rest)
-    got = "nothing" if given is None else repr(given)
-    return SpecError(f"{path}: must be {_allowed(kind)}; got {got}")
-
-
-def _allowed(node: inspect.Type) -> str:
-    if isinstance(node, inspect.Metadata) and node.extra_json_schema:
-        return str(node.extra_json_schema["description"])
-    if isinstance(node, inspect.IntType):
-        return f"an integer of at least {node.ge}"
-    if isinstance(node, inspect.BoolType):
-        return "true or false"
-    return "a text" if isinstance(node, inspect.StrType) else "a table"

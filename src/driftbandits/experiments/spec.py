@@ -1,11 +1,13 @@
-"""What an experiment file may say, and the experiment it makes.
+"""The contents of an experiment file, and the experiment it makes.
 
-    [experiment]                 # also: description, theta_every, coverage
+    [experiment]                 # also: description, coverage
     name = "abrupt2d"            # the folder of its results
     title = "The paper's simulated world"
+    section = "regret"           # of the report: regret, share, worlds or growth
     runs = 500
     seed = 0
     every = 10                   # rounds from one point of a curve to the next
+    theta_every = 1000           # optional: from one kept estimate to the next
 
     [environment]                # `driftbandits.environment(name, ...)`
     name = "abrupt2d"
@@ -24,8 +26,8 @@
     bonus_scale = [0.0, 0.1, 1.0]
 
     [[grid]]                     # optional: a policy for every combination of some axes. All grids
-    name = "LogisticUCB"         # make an experiment of their own, name-hindsight, on the same
-    over = ["bonus_scale"]       # draws, of which only the end of each run is kept
+    name = "LogisticUCB"         # make an experiment of their own, name-grid, on the same draws,
+    over = ["bonus_scale"]       # of which only the end of each run is kept
 
     [[sweep]]                    # optional: one experiment for each, called name-variant
     name = "1500"
@@ -36,17 +38,19 @@
 
 A policy's `dim`, `horizon` and `changes` come from the world where they are left out; `changes` is
 the number of jumps of a run, and unknown (the paper's second rule) where the world drifts or does
-not tell. A refused key is named by its path; policies and variants are counted from 1.
+not tell. `features = "guess"` stands for the features that the world's first tables suggest.
 """
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +58,34 @@ import numpy as np
 from msgspec import structs
 
 from driftbandits import checks
+from driftbandits.checks import SpecError
 from driftbandits.environments import Environment, Trace, environment, environment_names
-from driftbandits.errors import SpecError
-from driftbandits.experiments import grid, schema
-from driftbandits.experiments.players import POLICY_ARGUMENTS, facts_of, located, player_of
-from driftbandits.experiments.schema import Spec, Table, Variant
-from driftbandits.simulation import Player, draw_trace
+from driftbandits.experiments import schema
+from driftbandits.experiments.player import (
+    Informed,
+    Player,
+    Restarted,
+    draw_trace,
+    informed_kinds,
+)
+from driftbandits.experiments.schema import Numbers, Spec, Table, Variant
+from driftbandits.features import Features
+from driftbandits.policies import Policy, policy, policy_names, takes
 
 ONLY_THE_END = 10**9
 """More rounds than any run has: a curve with this step is its last point."""
+SECTIONS = ("regret", "share", "worlds", "growth")
+POLICY_ARGUMENTS = tuple(key for key in inspect.signature(policy).parameters if key != "name")
+INFORMED = {f"informed {kind}": kind for kind in informed_kinds()}
+GUESSED_FROM = 500
+"""Rounds that guessed features are guessed from."""
+REPRODUCED = (
+    *("abrupt2d", "abrupt2d-auto", "abrupt2d-small-bonus", "abrupt2d-intercept"),
+    "abrupt2d-restart",
+    *("paired-fair", "paired-fair-small-bonus", "paired-pima", "paired-pima-small-bonus"),
+    *("counts-randhie", "growth-horizon", "growth-changes"),
+)
+"""The published experiments that `driftbandits reproduce` runs, in this order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +95,7 @@ class Experiment:
     name: str
     title: str
     description: str
+    section: str
     runs: int
     seed: int
     every: int
@@ -80,11 +104,11 @@ class Experiment:
     world: Environment
     environment: Mapping[str, Any]  # the options the world was made of
     players: Mapping[str, Player]
-    sweep: str | None  # the experiment that this is a variant of
+    sweep: str | None  # the name of the file that this is a variant of
+    sweep_title: str | None
     variant: str | None
     position: int  # of the variant in its file, from 1
-    hindsight: bool = False
-    """Are the players the points of a grid, to be tuned in hindsight?"""
+    is_grid: bool = False
 
     @property
     def spec(self) -> Table:
@@ -96,17 +120,19 @@ class Experiment:
             "coverage": self.coverage,
             "environment": _without_paths(self.environment),
             "world": world_facts(self.world, self.seed),
-            "policies": [facts_of(label, player) for label, player in self.players.items()],
+            "policies": [player_facts(label, player) for label, player in self.players.items()],
         }
         text = json.dumps(deciding, sort_keys=True)
         return {
             "name": self.name,
             "title": self.title,
             "description": self.description,
+            "section": self.section,
             "sweep": self.sweep,
+            "sweep_title": self.sweep_title,
             "variant": self.variant,
             "position": self.position,
-            "hindsight": self.hindsight,
+            "is_grid": self.is_grid,
             "runs": self.runs,
             "hash": hashlib.sha256(text.encode()).hexdigest(),
             **deciding,
@@ -124,7 +150,7 @@ def published() -> dict[str, Path]:
 def read_experiments(
     path: str | Path, *, runs: int | None = None, options: Mapping[str, Any] | None = None
 ) -> list[Experiment]:
-    """The experiments of a TOML file: one, or one for each variant of its sweep, and their grids.
+    """Read the experiments of a TOML file: one, or one for each variant and each grid.
 
     `runs` stands in for the file's own numbers; `options` are added to the world's.
     """
@@ -134,8 +160,8 @@ def read_experiments(
         raise SpecError(f"{path}: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpecError(f"{path}: not a TOML file: {error}") from None
-    if runs is not None and isinstance(contents.get("experiment"), dict):
-        contents["experiment"]["runs"] = runs
+    if runs is not None:
+        checks.integer("runs", runs, least=1)
     if options and isinstance(contents.get("environment"), dict):
         contents["environment"].update(options)
     try:
@@ -146,20 +172,24 @@ def read_experiments(
 
 
 def experiments_of(contents: Mapping[str, Any]) -> list[Experiment]:
-    """The same from the contents of a file."""
+    """Make the experiments that the contents of a file describe."""
     spec: Spec = schema.read(Spec, contents)
+    schema.choice("experiment.section", spec.experiment.section, SECTIONS)
     if not spec.sweep:
         return _experiments(spec)
     schema.distinct("sweep", "name", [variant.name for variant in spec.sweep])
+    heading = spec.experiment
+    title = heading.title or heading.name
     return [
-        experiment
-        for number, variant in enumerate(spec.sweep, 1)
-        for experiment in _experiments(
-            _merged(spec, variant),
-            of=spec.experiment.name,
+        replace(
+            experiment,
+            sweep=heading.name,
+            sweep_title=title,
             variant=variant.name,
             position=number,
         )
+        for number, variant in enumerate(spec.sweep, 1)
+        for experiment in _experiments(_merged(spec, variant))
     ]
 
 
@@ -171,7 +201,7 @@ def _merged(spec: Spec, variant: Variant) -> Spec:
         experiment=structs.replace(
             heading,
             name=f"{heading.name}-{variant.name}",
-            title=heading.title if variant.title is None else variant.title,
+            title=variant.title or f"{heading.title or heading.name}: {variant.name}",
             runs=heading.runs if variant.runs is None else variant.runs,
         ),
         environment={**shared, **variant.environment},
@@ -180,9 +210,7 @@ def _merged(spec: Spec, variant: Variant) -> Spec:
     )
 
 
-def _experiments(
-    spec: Spec, *, of: str | None = None, variant: str | None = None, position: int = 1
-) -> list[Experiment]:
+def _experiments(spec: Spec) -> list[Experiment]:
     """The experiment, and the one of its grids where it has any."""
     heading = spec.experiment
     world, trace = _world(spec.environment, heading.seed)
@@ -194,6 +222,7 @@ def _experiments(
         name=heading.name,
         title=heading.name if heading.title is None else heading.title,
         description=heading.description,
+        section=heading.section,
         runs=heading.runs,
         seed=heading.seed,
         every=heading.every,
@@ -202,49 +231,121 @@ def _experiments(
         world=world,
         environment=spec.environment,
         players=_players("policies", spec.policies, spec.defaults, trace),
-        sweep=of,
-        variant=variant,
-        position=position,
+        sweep=None,
+        sweep_title=None,
+        variant=None,
+        position=1,
     )
-    points = grid.policies_of(spec, POLICY_ARGUMENTS)
+    points = _points(spec)
     if not points:
         return [experiment]
-    hindsight = replace(
+    grid = replace(
         experiment,
-        name=f"{heading.name}-hindsight",
+        name=f"{heading.name}-grid",
         every=ONLY_THE_END,
-        theta_every=ONLY_THE_END,
+        theta_every=0,
         coverage=False,
         players=_players("grid", points, spec.defaults, trace),
-        hindsight=True,
+        is_grid=True,
     )
-    return [experiment, hindsight]
+    return [experiment, grid]
+
+
+def _points(spec: Spec) -> list[Table]:
+    """One policy for every combination of the values of the axes that a grid is `over`."""
+    schema.keys("axes", spec.axes, POLICY_ARGUMENTS)
+    axes = {key: schema.read(Numbers, given, f"axes.{key}") for key, given in spec.axes.items()}
+    points = []
+    for number, grid in enumerate(spec.grid or (), 1):
+        over = schema.names(f"grid[{number}].over", grid.get("over"), axes)
+        own = {key: value for key, value in grid.items() if key != "over"}
+        label = str(own.get("label", own.get("name", "")))
+        for values in product(*(axes[key] for key in over)):
+            point = dict(zip(over, values, strict=True))
+            words = [label, *(f"{key}={value:g}" for key, value in point.items())]
+            points.append({**own, **point, "label": ", ".join(words)})
+    return points
 
 
 def _world(options: Table, seed: int) -> tuple[Environment, Trace]:
-    name = options.get("name")
-    if name not in environment_names():
-        known = environment_names()
-        raise SpecError(
-            f"environment.name: must be one of {', '.join(known)}; got {name!r}"
-            f"{checks.perhaps(str(name), known)}"
-        )
+    schema.choice("environment.name", options.get("name"), environment_names())
     try:
         world = environment(**options)
         return world, draw_trace(world, seed, 0)
-    except (TypeError, ValueError) as error:
-        raise SpecError(located("environment", error, options)) from None
+    except (TypeError, ValueError, OSError) as error:
+        raise _located("environment", error, options) from None
+
+
+def _located(path: str, error: Exception, arguments: Iterable[str]) -> SpecError:
+    """The message of a check, which mostly starts with the name of an argument, with its path."""
+    message = str(error)
+    names_one = message.split(" ", 1)[0] in {*arguments, "horizon"}
+    return SpecError(f"{path}.{message}" if names_one else f"{path}: {message}")
 
 
 def _players(section: str, lines: list[Table], defaults: Table, trace: Trace) -> dict[str, Player]:
-    schema.keys("defaults.", defaults, POLICY_ARGUMENTS)
+    schema.keys("defaults", defaults, POLICY_ARGUMENTS)
     facts = {"horizon": trace.horizon, "changes": number_of_changes(trace), **defaults}
     made = [
-        player_of(f"{section}[{number}]", line, facts, trace)
-        for number, line in enumerate(lines, 1)
+        _player(f"{section}[{number}]", line, facts, trace) for number, line in enumerate(lines, 1)
     ]
     schema.distinct(section, "label", [label for label, _ in made])
     return dict(made)
+
+
+def _player(path: str, line: Table, facts: Table, trace: Trace) -> tuple[str, Player]:
+    """The label and the player of a line."""
+    said, arguments = schema.read_line(path, line, POLICY_ARGUMENTS)
+    label = said.name if said.label is None else said.label
+    if said.name in INFORMED:
+        schema.keys(path, line, ("name", "label"))
+        return label, Informed(INFORMED[said.name])
+    knows = list(facts) if said.knows is None else said.knows
+    known = schema.names(f"{path}.knows", knows, POLICY_ARGUMENTS)
+    told = {
+        key: value
+        for key, value in facts.items()
+        if key in known and (said.name not in policy_names() or takes(said.name, key))
+    }
+    wanted = {**told, **arguments}
+    try:
+        if "features" in wanted:
+            wanted["features"] = _features(wanted["features"], trace)
+        else:
+            wanted.setdefault("dim", trace.dim)
+        player = policy(said.name, **wanted)
+        if said.restart is None:
+            return label, player
+        if isinstance(said.restart, list):
+            return label, Restarted(player, tuple(sorted(said.restart)))
+        restarted = Restarted(player)
+    except (TypeError, ValueError) as error:
+        raise _located(path, error, ("name", *POLICY_ARGUMENTS)) from None
+    if said.restart != "changes" or trace.changes is None:
+        allowed = "a list of rounds" if trace.changes is None else '"changes" or a list of rounds'
+        raise SpecError(f"{path}.restart: must be {allowed} in this world; got {said.restart!r}")
+    return label, restarted
+
+
+def _features(given: Any, trace: Trace) -> Any:
+    if trace.contexts is None or trace.offers is None:
+        raise ValueError("features need a world of tables, as shop is")
+    if given != "guess":
+        return given
+    offers = {row["id"]: row for offer in trace.offers[:GUESSED_FROM] for row in offer}
+    return Features.guess(trace.contexts[:GUESSED_FROM], list(offers.values()))
+
+
+def player_facts(label: str, player: Player) -> Table:
+    """A player as a spec writes it down."""
+    if isinstance(player, Informed):
+        return {"label": label, "name": f"informed {player.kind}", "restart": None}
+    restart: Any = None
+    if isinstance(player, Restarted):
+        restart = "changes" if player.rounds is None else list(player.rounds)
+        player = player.policy
+    assert isinstance(player, Policy)
+    return {"label": label, **player.arguments, "restart": restart}
 
 
 def number_of_changes(trace: Trace) -> int | None:
@@ -255,7 +356,7 @@ def number_of_changes(trace: Trace) -> int | None:
 
 
 def world_facts(world: Environment, seed: int) -> Table:
-    """What a reader of the results has to know of a world without making it again.
+    """Describe a world for readers of the results, who do not make it again.
 
     `changes` are the rounds of the jumps and `parameters` theta from each of them on, where these
     are the same in every run; `changes_a_run` is how many there are.

@@ -1,18 +1,47 @@
-"""From tables to vectors: columns of a context and of an arm, their kinds, and what they mean."""
+"""Turn tables into vectors, and rewards in their own units into the model's."""
 
-from driftbandits.features.encoding import Encoded, Encoding
-from driftbandits.features.kinds import KINDS
-from driftbandits.features.reporting import Report, report_on
-from driftbandits.features.spec import Features, features_from
-from driftbandits.features.tables import records_of
+from driftbandits.features.columns import KINDS
+from driftbandits.features.encoding import (
+    ColumnReport,
+    Encoded,
+    Encoding,
+    Report,
+    aligned,
+    report_on,
+)
+from driftbandits.features.inputs import (
+    ArmId,
+    Offered,
+    arm_id,
+    frame_of,
+    offered,
+    offers_of,
+    records_of,
+)
+from driftbandits.features.rewards import CLIP, OUTSIDE, Reward, reward
+from driftbandits.features.spec import IGNORE, REFUSE, Features, features_from
 
 __all__ = [
+    "CLIP",
+    "IGNORE",
     "KINDS",
+    "OUTSIDE",
+    "REFUSE",
+    "ArmId",
+    "ColumnReport",
     "Encoded",
     "Encoding",
     "Features",
+    "Offered",
     "Report",
+    "Reward",
+    "aligned",
+    "arm_id",
     "features_from",
+    "frame_of",
+    "offered",
+    "offers_of",
     "records_of",
     "report_on",
+    "reward",
 ]

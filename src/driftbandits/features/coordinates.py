@@ -1,4 +1,4 @@
-"""Which coordinate means what: a book that gains a line when a level appears.
+"""The meaning of each coordinate: a book that gains a line when a level appears.
 
 A coordinate belongs to an owner, a column or a cross of two, and has a key within it. Every owner
 has coordinates of its own up to `levels` of them; what comes later shares SHARED further ones of
@@ -19,14 +19,14 @@ Key = str | tuple[int, int]
 SHARED = 16
 """Coordinates that the levels of one owner share when it has no more of its own."""
 MOST_SHARERS = 1000
-"""How many different levels that share coordinates are told apart for the report."""
+"""The number of sharing levels that the report tells apart."""
 UNLIMITED = 2**40
 _ABSENT = object()
 _COMMON = ""
 
 
 def common_lines(limit: int) -> int:
-    """How many coordinates are kept for what comes when the book is full."""
+    """The number of coordinates that are kept for what comes when the book is full."""
     return max(1, min(64, limit // 8))
 
 
@@ -43,7 +43,8 @@ class Coordinates:
         self.values: dict[str, tuple[float, ...]] = {}  # seen by columns whose bins are not set
         self.edges: dict[str, tuple[float, ...]] = {}  # of bins
         self.centres: dict[str, float] = {}  # of numbers, and what they are made of:
-        self.looks: dict[str, tuple[int, int, float]] = {}  # offers, numbers, their sum
+        self.seen: dict[str, tuple[int, tuple[float, ...]]] = {}  # offers, the last numbers
+        self._unsaid: list[str] = []  # warnings
         self._common_from = limit - common_lines(limit)
         self._journal: list[tuple[dict[Any, Any], Any, Any]] = []
 
@@ -108,6 +109,16 @@ class Coordinates:
     def count(self, what: str, owner: str) -> None:
         self.set(self.counts, (what, owner), self.counts.get((what, owner), 0) + 1)
 
+    def warn_once(self, owner: str, text: str) -> None:
+        """Prepare a warning, unless there was one of this owner."""
+        if ("warned", owner) not in self.counts:
+            self.count("warned", owner)
+            self._unsaid.append(text)
+
+    def take_warnings(self) -> list[str]:
+        said, self._unsaid = self._unsaid, []
+        return said
+
     def _note_sharer(self, owner: str, hashed: int) -> None:
         if (owner, hashed) not in self.sharers and len(self.sharers) < MOST_SHARERS:
             self.set(self.sharers, (owner, hashed), True)
@@ -131,6 +142,7 @@ class Coordinates:
             else:
                 table[key] = before
         del self.names[dimension:], self.keys[dimension:]
+        self._unsaid.clear()
 
     # -- keeping ---------------------------------------------------------------------------------
 
@@ -145,7 +157,7 @@ class Coordinates:
             "values": {column: list(values) for column, values in self.values.items()},
             "edges": {column: list(edges) for column, edges in self.edges.items()},
             "centres": dict(self.centres),
-            "looks": {column: list(looks) for column, looks in self.looks.items()},
+            "seen": {column: [n, list(seen)] for column, (n, seen) in self.seen.items()},
         }
 
     def revive(self, kept: dict[str, Any]) -> None:
@@ -157,9 +169,9 @@ class Coordinates:
         self.values = {column: tuple(values) for column, values in kept["values"].items()}
         self.edges = {column: tuple(edges) for column, edges in kept["edges"].items()}
         self.centres = dict(kept["centres"])
-        self.looks = {column: tuple(looks) for column, looks in kept["looks"].items()}
+        self.seen = {column: (n, tuple(seen)) for column, (n, seen) in kept["seen"].items()}
         self.commit()
 
     def sharers_of(self, owner: str) -> int:
-        """How many different levels of an owner share coordinates, as far as they were counted."""
+        """The number of levels of an owner that share coordinates, as far as they were counted."""
         return sum(1 for known, _ in self.sharers if known == owner)

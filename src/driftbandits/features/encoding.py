@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +18,21 @@ from numpy.typing import NDArray
 from driftbandits.checks import brief, perhaps
 from driftbandits.features.columns import COLUMNS, Column, Number, Pairs
 from driftbandits.features.coordinates import UNLIMITED, Coordinates, Key
-from driftbandits.features.spec import ARM, EVERY, ID, REFUSE, Features
-from driftbandits.features.tables import ArmId, Offered, Record
+from driftbandits.features.inputs import (
+    ID,
+    ArmId,
+    Offered,
+    Record,
+    arms_of,
+    check_columns,
+    check_count,
+    is_frame,
+    offered,
+    offers_of,
+    record_of,
+    records_of,
+)
+from driftbandits.features.spec import ARM, EVERY, REFUSE, Features
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -41,6 +55,7 @@ class Encoded(NamedTuple):
     arms: tuple[ArmId, ...]
     shared: Pairs  # what all rows have
     own: list[Pairs]  # what each row has besides
+    coordinates: int = 0  # how many there were when the rows were read
 
     def dense(self, width: int) -> Floats:
         """The rows (K, width)."""
@@ -54,12 +69,14 @@ class Encoded(NamedTuple):
         return rows.reshape(len(sizes), width) + common
 
     def moved(self, places: Mapping[int, int]) -> Encoded:
-        """The same in other coordinates, without those that have none."""
+        """Return the rows in other coordinates, without those that have none."""
 
         def renamed(pairs: Pairs) -> Pairs:
             return [(places[at], x) for at, x in pairs if at in places]
 
-        return Encoded(self.arms, renamed(self.shared), [renamed(pairs) for pairs in self.own])
+        return self._replace(
+            shared=renamed(self.shared), own=[renamed(pairs) for pairs in self.own]
+        )
 
 
 def _apart(pairs: Pairs) -> tuple[Ints, Floats]:
@@ -67,6 +84,59 @@ def _apart(pairs: Pairs) -> tuple[Ints, Floats]:
         return np.empty(0, dtype=np.int64), np.empty(0)
     at, values = zip(*pairs, strict=True)
     return np.array(at, dtype=np.int64), np.array(values, dtype=np.float64)
+
+
+class ColumnReport(NamedTuple):
+    """One column, or a cross of two."""
+
+    name: str
+    kind: str
+    coordinates: int  # of its own, those that levels share included
+    missing: float  # share of the values
+    clipped: float  # and limited by the policy
+    shared: float
+    sharing: int  # how many different levels share coordinates, as far as they were told apart
+
+
+class Report(NamedTuple):
+    """All columns of an encoding, and the dimension."""
+
+    columns: tuple[ColumnReport, ...]
+    dim: int
+    room: int  # the dimension of the model, which grows in steps
+    limit: int
+    contexts: int
+    arms: int
+
+    def __str__(self) -> str:
+        heads = ["", "kind", "coordinates", "missing", "clipped", "shared", "levels that share"]
+        rows = [
+            [c.name, c.kind, str(c.coordinates), *(f"{x:.1%}" for x in c[3:6]), str(c.sharing)]
+            for c in self.columns
+        ]
+        return "\n".join(
+            [
+                f"{self.dim} coordinates of at most {self.limit}, in a model of {self.room}: a "
+                f"reward costs about {self.room**2:,} multiplications for each memory",
+                f"{self.contexts} contexts and {self.arms} arms read",
+                *aligned([heads, *rows]),
+            ]
+        )
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table, two blanks between columns: the first to the left, others to the right.
+
+    >>> print("\\n".join(aligned([["arm", "mean"], ["a", "12345.6"]])))
+    arm     mean
+    a    12345.6
+    """
+    first, *sizes = (max(map(len, column)) for column in zip(*rows, strict=True))
+    lines = []
+    for name, *cells in rows:
+        padded = (f"{cell:>{size}}" for cell, size in zip(cells, sizes, strict=True))
+        lines.append("  ".join([f"{name:<{first}}", *padded]).rstrip())
+    return lines
 
 
 class Encoding:
@@ -78,7 +148,7 @@ class Encoding:
         limits = (features.limit, features.levels) if fitted is None else (UNLIMITED, UNLIMITED)
         self.book = Coordinates(limit=limits[0], levels=limits[1])
         self.contexts = self.arms = 0
-        """How many were encoded and committed."""
+        """The numbers that were encoded and committed."""
         if kept is not None:
             self.book.revive(kept["book"])
             self.contexts, self.arms = kept["contexts"], kept["arms"]
@@ -88,11 +158,13 @@ class Encoding:
             )
             for name, kind in features.kinds().items()
         }
+        self._columns = found
         self._of_context = [(name, found[name]) for name in features.context]
         self._slots = {name: number for number, name in enumerate(found)}
         self._of_arm = [
             (self._slots[name], name, found[name]) for name in features.arm if name != ID
         ]
+        self._arm_columns = [name for _, name, _ in self._of_arm]
         self._id, self._id_slot = found.get(ARM), self._slots.get(ARM, -1)
         self._known_context, self._known_arm = set(features.context), set(features.arm) - {ID}
         self._refuses = features.extra == REFUSE
@@ -156,6 +228,48 @@ class Encoding:
                 at = places.get((i, j))
                 into.append((self._place(cross, i, j) if at is None else at, x * y))
 
+    # -- reading ---------------------------------------------------------------------------------
+
+    def read(self, context: Any, arms: Any) -> Encoded:
+        """The rows of one decision: a context and the arms to choose from, as people have them."""
+        return self.encode(self._context(context), offered(arms, self._arm_columns))
+
+    def read_many(self, contexts: Any, arms: Any) -> list[Encoded]:
+        """The rows of several decisions, whose arms are the same for all or a list for each."""
+        rows = self._contexts(contexts)
+        return self._encode_rows(rows, offers_of(arms, len(rows), self._arm_columns))
+
+    def read_plays(self, contexts: Any, arms: Any) -> list[Encoded]:
+        """The rows of what was played: a context and one arm each."""
+        played = arms_of(arms, self._arm_columns)
+        rows = self._contexts(contexts, len(played))
+        check_count("arm", len(played), len(rows))
+        return self._encode_rows(rows, [[arm] for arm in played])
+
+    def _encode_rows(
+        self, rows: Sequence[Record | None], offers: Sequence[Offered]
+    ) -> list[Encoded]:
+        found = []
+        for number, (context, arms) in enumerate(zip(rows, offers, strict=True)):
+            try:
+                found.append(self.encode(context, arms))
+            except ValueError as error:
+                raise ValueError(f"row {number}: {error}") from None
+        return found
+
+    def _context(self, context: Any) -> Record | None:
+        if context is None and not self.features.context:
+            return None
+        if is_frame(context):
+            check_columns("context", context, self.features.context)
+        return record_of(context, "context")
+
+    def _contexts(self, contexts: Any, count: int | None = None) -> Sequence[Record | None]:
+        if contexts is None and not self.features.context and count is not None:
+            return [None] * count
+        check_columns("context", contexts, self.features.context)
+        return records_of(contexts, "context")
+
     # -- encoding --------------------------------------------------------------------------------
 
     def encode(self, context: Record | None, arms: Offered) -> Encoded:
@@ -169,7 +283,7 @@ class Encoding:
 
     def _encode(self, context: Record | None, arms: Offered) -> Encoded:
         if self._unsettled:
-            self._look(context, arms)
+            self._note(context, arms)
         slots: list[Pairs] = [[]] * len(self._slots)
         shared = self._encode_context(context, slots)
         own, shrink = [], self._shrink
@@ -182,13 +296,13 @@ class Encoding:
             shared = [(at, shrink * x) for at, x in shared]
             own = [[(at, shrink * x) for at, x in pairs] for pairs in own]
         self._pending = (self._pending[0] + 1, self._pending[1] + len(arms))
-        return Encoded(tuple([id for id, _ in arms]), shared, own)
+        return Encoded(tuple([id for id, _ in arms]), shared, own, len(self.book))
 
-    def _look(self, context: Record | None, arms: Offered) -> None:
+    def _note(self, context: Record | None, arms: Offered) -> None:
         """Let numbers that have no lasting centre see what they are about to encode."""
         for name, column, of_context in self._unsettled:
             rows = [context] if of_context else [row for _, row in arms]
-            column.look(row.get(name) for row in rows if row is not None)
+            column.note(row.get(name) for row in rows if row is not None)
 
     def _encode_context(self, context: Record | None, slots: list[Pairs]) -> Pairs:
         if context is None:
@@ -224,6 +338,14 @@ class Encoding:
             self._multiply(cross, slots, own)
         return own
 
+    def as_offered(self, at: int, x: float) -> float:
+        """A coordinate in the units of its column, where that is a number; to twelve digits."""
+        owner, key = self.book.keys[at]
+        column = self._columns.get(owner)
+        if isinstance(column, Number) and key == "value":
+            return float(f"{column.as_offered(x / self._shrink):.12g}")
+        return x
+
     def commit(self) -> None:
         """Keep what was encoded since the last commit."""
         self.contexts += self._pending[0]
@@ -242,6 +364,15 @@ class Encoding:
         """The dimension."""
         return len(self.book)
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the coordinates."""
+        return self.book.names
+
+    def take_warnings(self) -> list[str]:
+        """The warnings of values that were clipped, once."""
+        return self.book.take_warnings()
+
     def carried_to(self, features: Features) -> tuple[Encoding, dict[int, int]]:
         """The encoding of other features, and where the coordinates that both have are in it.
 
@@ -259,7 +390,7 @@ class Encoding:
                     places[at] = other.book.place(owner, key, name)
             elif owner in crosses and key[0] in places and key[1] in places:
                 places[at] = other.book.place(owner, (places[key[0]], places[key[1]]), name)
-        for table in ("values", "edges", "centres", "looks"):
+        for table in ("values", "edges", "centres", "seen"):
             mine, theirs = getattr(book, table), getattr(other.book, table)
             theirs.update((name, kept) for name, kept in mine.items() if name in same)
         other._find_unsettled()
@@ -283,6 +414,32 @@ class Encoding:
 
     def to_dict(self) -> dict[str, Any]:
         return {"book": self.book.to_dict(), "contexts": self.contexts, "arms": self.arms}
+
+
+def report_on(encoding: Encoding, *, room: int, limited: Mapping[int, int]) -> Report:
+    """The report of an encoding in a model of `room` coefficients.
+
+    `limited` is how many values of a coordinate the policy has limited.
+    """
+    features, book = encoding.features, encoding.book
+    counts = Counter(book.counts)
+    for at, count in limited.items():
+        counts["clipped", book.keys[at][0]] += count
+    kinds = {**features.context, **features.arm}
+    columns = []
+    for owner, places in book.places.items():
+        if owner == "":
+            continue
+        times = max(encoding.contexts if owner in features.context else encoding.arms, 1)
+        kind = kinds.get(owner, "cross" if " x " in owner else "category")
+        missing, clipped, shared = (min(counts[what, owner] / times, 1.0) for what in _COUNTED)
+        sharing = book.sharers_of(owner)
+        columns.append(ColumnReport(owner, kind, len(places), missing, clipped, shared, sharing))
+    dimensions = len(book), room, features.limit
+    return Report(tuple(columns), *dimensions, encoding.contexts, encoding.arms)
+
+
+_COUNTED = ("missing", "clipped", "shared")
 
 
 def _unknown(where: str, given: Record, features: Features) -> ValueError:

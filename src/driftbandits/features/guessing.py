@@ -3,42 +3,50 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from driftbandits.features.columns import LONGEST_LEVEL, is_missing
+from driftbandits.features.inputs import ID, Record, arm_rows, records_of
 from driftbandits.features.spec import ARM, EVERY, Features
-from driftbandits.features.tables import ID, Record, records_of
 
 MOST_LEVELS = 50
 """A whole number with no more different values than a root of the rows, and than this, is a level;
 a text with more levels is left out, or taken for words."""
 MOST_CROSSED = 192
-"""How many coordinates crosses may ask for."""
+"""The number of coordinates that crosses may ask for."""
 _FEW = 12
 _SKEWED = 1.5
 _CYCLES = {"hour": 24, "weekday": 7, "dayofweek": 7, "day_of_week": 7, "month": 12, "minute": 60}
 
+_OUTCOMES = {
+    *("y", "label", "target", "outcome", "reward", "rewards", "revenue", "propensity"),
+    *("click", "clicks", "clicked", "conversion", "conversions", "converted"),
+    *("purchase", "purchased", "bought", "sold"),
+}
+_PREFIXES = ("is_", "was_", "has_", "did_")
 _LONG_TAILED = ("price", "amount", "cost", "basket", "income", "salary", "revenue", "spend")
 
 
 class Guess(NamedTuple):
-    """What a column is taken for; an empty kind: left out."""
+    """The guessed kind of a column; an empty kind leaves it out."""
 
     kind: str
     reason: str
     coordinates: int
 
 
-def guess(frame: Any, arm: Any, *, leave_out: tuple[str, ...]) -> Features:
+def guess(frame: Any, arm: Any, *, leave_out: Iterable[str], keep: Iterable[str]) -> Features:
     """Features for the rows of a table and the arms."""
+    leave_out, keep = set(leave_out), set(keep)
     rows = records_of(frame)
     if not rows:
         raise ValueError("frame must have at least one row; got none")
     names = _names(rows)
-    arm_rows: Sequence[Record] = rows
+    chosen_from: Sequence[Record] = rows
     of_arm: list[str] = []
     if arm is not None and _is_list_of_names(arm):
         of_arm = list(arm)
@@ -46,33 +54,51 @@ def guess(frame: Any, arm: Any, *, leave_out: tuple[str, ...]) -> Features:
             if name not in names:
                 raise ValueError(f"arm must name columns of the frame; got {name!r}")
     elif arm is not None:
-        arm_rows = records_of(_arm_table(arm), "arm")
-        of_arm = _names(arm_rows)
-    of_context = [name for name in names if arm_rows is not rows or name not in of_arm]
+        chosen_from = arm_rows(arm)
+        of_arm = _names(chosen_from)
+    of_context = [name for name in names if chosen_from is not rows or name not in of_arm]
     has_ids = ID in of_arm
     found = {
         name: _guess(name, [row.get(name) for row in where])
-        for where, columns in ((rows, of_context), (arm_rows, of_arm))
+        for where, columns in ((rows, of_context), (chosen_from, of_arm))
         for name in columns
-        if name not in (*leave_out, ID)
+        if name != ID and name not in leave_out
     }
+    outcomes = [name for name in found if name not in keep and _is_outcome(name)]
+    if outcomes:
+        _warn(
+            f"{', '.join(outcomes)} left out of the features: the names are those of outcomes, "
+            f"which are not known before a decision. keep={outcomes} takes them."
+        )
+    for name in outcomes:
+        found[name] = Guess("", "named like an outcome; keep takes it", 0)
     context = {name: found[name].kind for name in of_context if name in found and found[name].kind}
     chosen = {name: found[name].kind for name in of_arm if name in found and found[name].kind}
     cross, reasons = _crosses(context, chosen, found, has_ids)
+    if context and not cross:
+        _warn(
+            "no column of the context is crossed with the arm, so that the context cannot change "
+            "which arm is chosen (except with arms='separate'): give guess the arms with their "
+            "'id', or features a cross such as ('arm', '*')."
+        )
     for name, one in found.items():
         reasons[name] = one.reason
     return Features(context=context, arm=chosen, cross=tuple(cross), reasons=reasons)
 
 
+def _is_outcome(name: str) -> bool:
+    plain = name.lower()
+    return plain in _OUTCOMES or any(
+        plain.startswith(prefix) and plain.removeprefix(prefix) in _OUTCOMES for prefix in _PREFIXES
+    )
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, UserWarning, stacklevel=4)
+
+
 def _is_list_of_names(arm: Any) -> bool:
     return isinstance(arm, (list, tuple)) and all(isinstance(name, str) for name in arm)
-
-
-def _arm_table(arm: Any) -> Any:
-    """Arms by id as a list of rows."""
-    if isinstance(arm, Mapping):
-        return [{ID: id, **(row or {})} for id, row in arm.items()]
-    return arm
 
 
 def _names(rows: Iterable[Record]) -> list[str]:
@@ -155,7 +181,7 @@ def _of_lists(lists: list[list[Any]]) -> Guess:
 def _crosses(
     context: Mapping[str, str], arm: Mapping[str, str], found: Mapping[str, Guess], has_ids: bool
 ) -> tuple[list[tuple[str, str]], dict[str, str]]:
-    """What of the context matters for which arm: without crosses it matters for none.
+    """The crosses that let the context change which arm is chosen, with the reasons.
 
     Levels of the arm are crossed with all of the context, numbers of the arm with its numbers.
     """

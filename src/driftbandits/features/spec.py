@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from driftbandits import checks
-from driftbandits.features.columns import COLUMNS
+from driftbandits.features.columns import COLUMNS, Kind, is_missing, kind_of
 from driftbandits.features.coordinates import UNLIMITED, Coordinates
-from driftbandits.features.kinds import Kind, kind_of
+from driftbandits.features.inputs import ID, Record, arm_rows, check_columns, records_of
 
-ARM, EVERY, ID = "arm", "*", "id"
-"""In a cross: the arm by its id, and every column of the context; the column that has the id."""
+ARM, EVERY = "arm", "*"
+"""In a cross: the arm by its id, and every column of the context."""
 EXTRA = REFUSE, IGNORE = "refuse", "ignore"
 _LEAST_LIMIT = 16
 _MOST_LIMIT = 4096
@@ -23,7 +23,7 @@ _LONGEST_NAME = 256
 
 @dataclass(frozen=True)
 class Features:
-    """How a context and an arm become a vector.
+    """A recipe by which a context and an arm become a vector.
 
     context, arm   the kind of each column, see `driftbandits.features.KINDS`; the arm's column
                    `id` is its id
@@ -70,9 +70,7 @@ class Features:
         hold("limit", checks.integer("limit", self.limit, least=_LEAST_LIMIT, most=_MOST_LIMIT))
         hold("levels", checks.integer("levels", self.levels, least=1, most=_MOST_LIMIT))
         if self.fitted is not None:
-            from driftbandits.features.fitting import check_fitted
-
-            check_fitted(self)
+            self._check_fitted()
         self._check_room()
 
     def __hash__(self) -> int:
@@ -107,9 +105,25 @@ class Features:
                 f"limit must be at least {2 * self.least_dim} for these columns; got {self.limit}"
             )
 
+    def _check_fitted(self) -> None:
+        """Refuse what `fit` cannot have made, as a file or a request may hold it."""
+        if not isinstance(self.fitted, Mapping):
+            raise ValueError(
+                f"fitted must be what Features.fit has made; got {checks.brief(self.fitted)}"
+            )
+        for column, kind in self.kinds().items():
+            found, wanted = self.fitted.get(column), COLUMNS[kind.name].FITTED
+            if not isinstance(found, Mapping) or not all(
+                name in found and is_so(found[name]) for name, is_so in wanted.items()
+            ):
+                raise ValueError(
+                    f"fitted must have {', '.join(wanted) or 'a table'} for column {column!r}, as "
+                    f"Features.fit makes it; got {checks.brief(found)}"
+                )
+
     @property
     def least_dim(self) -> int:
-        """How many coordinates there are before any level has appeared."""
+        """The number of coordinates before any level has appeared."""
         book = Coordinates(limit=UNLIMITED, levels=UNLIMITED)
         for column, kind in self.kinds().items():
             COLUMNS[kind.name](column, kind, book, None)
@@ -131,7 +145,7 @@ class Features:
 
     @property
     def dim(self) -> int | None:
-        """How many coordinates a vector has; None where levels may still appear."""
+        """The number of coordinates of a vector; None where levels may still appear."""
         from driftbandits.features.encoding import Encoding
 
         return len(Encoding(self).book) if self.is_fitted else None
@@ -193,33 +207,67 @@ class Features:
     # -- making ----------------------------------------------------------------------------------
 
     @classmethod
-    def guess(cls, frame: Any, arm: Any = None, *, leave_out: Iterable[str] = ()) -> Features:
+    def guess(
+        cls,
+        frame: Any,
+        arm: Any = None,
+        *,
+        leave_out: Iterable[str] = (),
+        keep: Iterable[str] = (),
+    ) -> Features:
         """Features for a table: a frame of pandas, polars or Arrow, or a list of dicts.
 
-        `arm` is the table of the arms, or the names of the arm's columns in the frame. The
-        reasons are in what `print` shows. Columns of the outcome are to be left out.
+        `arm` is the table of the arms, or the names of the arm's columns in the frame. `print`
+        shows the reasons. Columns that are named like an outcome (clicked, reward, revenue, ...)
+        are left out unless they are in `keep`; others that are not known before the decision you
+        have to leave out yourself.
         """
         from driftbandits.features.guessing import guess
 
-        return guess(frame, arm, leave_out=tuple(leave_out))
+        return guess(frame, arm, leave_out=leave_out, keep=keep)
 
     def fit(self, frame: Any, arm: Any = None) -> Features:
-        """The same with levels and scales frozen, so that no vector is longer than L = 1."""
-        from driftbandits.features.fitting import fit
+        """Freeze levels and scales as a table has them, so that no vector is longer than L = 1.
 
-        return fit(self, frame, arm)
-
-    def report(self, agent: Any) -> Any:
-        """What an agent has made of its columns: see `driftbandits.features.reporting.Report`."""
-        return agent.features_report()
+        `frame` holds the columns of the context, and those of the arm unless `arm` is a table of
+        the arms.
+        """
+        of_arm = [name for name in self.arm if name != ID]
+        if ARM in self.kinds():
+            of_arm.append(ID)
+        check_columns("frame", frame, self.context)
+        contexts = records_of(frame)
+        arms = contexts if arm is None else arm_rows(arm)
+        check_columns("frame" if arm is None else "arm", frame if arm is None else arm, of_arm)
+        fitted = {}
+        for name, kind in self.kinds().items():
+            rows = contexts if name in self.context else arms
+            values = _known_values(rows, ID if name == ARM else name)
+            fitted[name] = COLUMNS[kind.name].fit(name, kind, values)
+        made = replace(self, fitted=fitted)
+        dim = made.dim or 0
+        if dim > self.limit:
+            raise ValueError(
+                f"limit must be at least {dim} for the levels of this table; got {self.limit}. "
+                "Give a larger limit, or fewer crosses."
+            )
+        return made
 
     def with_columns(self, **changes: Any) -> Features:
-        """The same with other fields, not fitted."""
+        """Return features with other fields, not fitted."""
         return replace(self, **{"fitted": None, **changes})
 
 
+def _known_values(rows: Iterable[Record], name: str) -> list[Any]:
+    """The values of a column that are not missing."""
+    known = [value for value in (row.get(name) for row in rows) if not is_missing(value)]
+    if not known:
+        raise ValueError(f"column {name!r} must have a value in some row to be fitted; got none")
+    return known
+
+
 def features_from(given: Any) -> Features | None:
-    """What a policy was given: features, or the plain data of them."""
+    """Features as a policy may be given them: as they are, or as plain data."""
     if given is None or isinstance(given, Features):
         return given
     return Features.from_dict(given)

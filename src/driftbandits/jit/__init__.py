@@ -1,4 +1,4 @@
-"""How kernels are compiled. The only room that imports numba."""
+"""Compile kernels, or take them from a wheel. This is the only room that imports numba."""
 
 from driftbandits.jit.arrays import (
     LINE,
@@ -11,9 +11,9 @@ from driftbandits.jit.arrays import (
     line_of,
     places_of,
 )
-from driftbandits.jit.choice import chosen_for
 from driftbandits.jit.kernels import (
     allocating,
+    chosen_for,
     compiled,
     compiled_for,
     inlined,
@@ -33,6 +33,7 @@ from driftbandits.jit.lanes import (
     row_product,
     span_product,
 )
+from driftbandits.jit.native import made_by
 from driftbandits.jit.records import (
     Layout,
     Share,
@@ -67,6 +68,7 @@ __all__ = [
     "leaf",
     "length_of",
     "line_of",
+    "made_by",
     "multiply_span",
     "one_of",
     "place",

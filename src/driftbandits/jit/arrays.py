@@ -7,18 +7,15 @@ hands it to a kernel does, for as long.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-import numba
 import numpy as np
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
-from numba.np.arrayobj import populate_array
 from numpy.typing import NDArray
 
-from driftbandits.jit.kernels import INTERPRETED, inlined
+from driftbandits.jit.kernels import inlined
+from driftbandits.jit.native import PLAIN
 
 Handle = NDArray[np.int64]
 
@@ -28,38 +25,47 @@ LINE = 1 + _LONGEST_SHAPE
 
 
 def handle_of(arrays: Sequence[NDArray[Any]]) -> Handle:
-    """Where some arrays lie, and their shapes."""
-    if INTERPRETED:
-        return cast(Handle, arrays)
+    """Return where some arrays lie, and their shapes."""
     lines = [
         [array.ctypes.data, *array.shape, *[0] * (_LONGEST_SHAPE - array.ndim)] for array in arrays
     ]
     return np.array(lines, dtype=np.int64)
 
 
-def line_of(handle: Handle) -> Any:
-    """Where a handle lies, for a handle of handles."""
-    return handle if INTERPRETED else handle_of([handle]).tobytes()
+def line_of(handle: Handle) -> bytes:
+    """Return where a handle lies, for a handle of handles."""
+    return handle_of([handle]).tobytes()
 
 
-def handles_of(lines: Sequence[Any]) -> Handle:
-    """A handle of handles, from their lines; a kernel takes each by `ints_of`, LINE wide."""
-    if INTERPRETED:
-        return cast(Handle, lines)
+def handles_of(lines: Sequence[bytes]) -> Handle:
+    """Make a handle of handles from their lines; a kernel takes each by `ints_of`, LINE wide."""
     return np.frombuffer(bytearray().join(lines), dtype=np.int64).reshape(-1, LINE)
 
 
-def _array_of(kind: type) -> Any:
-    """What gives a kernel array `place` of a handle, in a shape that the kernel may know.
+def _plain_array_of(kind: type) -> Callable[..., NDArray[Any]]:
+    element = np.ctypeslib.as_ctypes_type(np.dtype(kind))
+
+    def array_of(handle: Handle, place: int, shape: tuple[int, ...]) -> NDArray[Any]:
+        memory = (element * math.prod(map(int, shape))).from_address(int(handle[place, 0]))
+        return np.ctypeslib.as_array(memory).reshape(shape)
+
+    return array_of
+
+
+def _compiled_array_of(kind: type) -> Any:
+    """Give a kernel array `place` of a handle, in a shape that the kernel may know.
 
     The compiler unrolls loops over a length that it knows.
     """
-    if INTERPRETED:
-        return lambda handle, place, shape: handle[place]
+    import numba
+    from numba.core import cgutils
+    from numba.extending import intrinsic
+    from numba.np.arrayobj import populate_array
+
     element = numba.from_dtype(np.dtype(kind))
 
     def typed(typing_context: Any, handle: Any, place: Any, shape: Any) -> Any:
-        array = types.Array(element, shape.count, "C")
+        array = numba.types.Array(element, shape.count, "C")
 
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             tools, fill = cast(Any, cgutils), cast(Any, populate_array)
@@ -82,17 +88,11 @@ def _array_of(kind: type) -> Any:
     return made
 
 
+_array_of: Callable[[type], Any] = _plain_array_of if PLAIN else _compiled_array_of
 floats_of, ints_of, places_of = map(_array_of, (np.float64, np.int64, np.uint32))
 
 
-def _length_of(handle: Any, place: int, axis: int) -> int:
-    return int(handle[place].shape[axis])
-
-
 @inlined
-def _length_from(handle: Handle, place: int, axis: int) -> int:
+def length_of(handle: Handle, place: int, axis: int) -> int:
+    """Return how long array `place` of a handle is along an axis."""
     return int(handle[place, 1 + axis])
-
-
-length_of = _length_of if INTERPRETED else _length_from
-"""How long array `place` of a handle is along an axis."""

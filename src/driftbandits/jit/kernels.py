@@ -1,38 +1,30 @@
-"""How a function becomes a kernel: an entry, for Python, or a part, for other kernels.
+"""Make kernels of functions: an entry is for Python, a part is for other kernels.
 
 Kernels never divide by an unchecked zero, so ``error_model="numpy"`` drops a test that would keep
 loops from being vectorised. Fast-math stays off: without it a kernel gives the same bits whether
 it is called from Python or from inside another kernel, which is what makes a replay exact.
 
-Parts (see parts.py) do not count references: whoever called the entry holds the arrays, and few
+Parts (see compiler.py) do not count references: whoever called the entry holds the arrays, and few
 kernels make any.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
-import numba
 import numpy as np
-from numba.core.compiler import Compiler
 
-from driftbandits.jit.cache import KernelCache
-from driftbandits.jit.entries import Entry
-from driftbandits.jit.known import IS_KNOWN
+from driftbandits.checks import needed
+from driftbandits.jit.native import BUILT, PLAIN
 
-EntryCompiler: Any
-PartCompiler: Any
-if IS_KNOWN:
-    from driftbandits.jit.parts import EntryCompiler, PartCompiler
-else:
-    EntryCompiler = PartCompiler = Compiler
+if not PLAIN:
+    needed("Kernels that are not compiled yet", "numba", extra="compile")
+    from driftbandits.jit.compiler import Choice, entry_of, part_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") == "1"
 # Everything is said, because a kernel inherits what is not from the first caller.
 _OPTIONS = {"nopython": True, "error_model": "numpy", "forceinline": False}
 _MAKES_ARRAYS, _MAKES_NO_ARRAYS = {"_nrt": True}, {"_nrt": False}
@@ -80,34 +72,39 @@ def inlined(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _entry(function: Callable[P, R], **options: Any) -> Callable[P, R]:
-    if INTERPRETED:
-        return function
-    kernel: Any = Entry(
-        function,
-        targetoptions={**_OPTIONS, **options, **_MAKES_ARRAYS},
-        pipeline_class=EntryCompiler,
-    )
-    kernel.part = _part(function, **options)
-    kernel._cache = KernelCache(function)
-    return cast(Callable[P, R], kernel)
+    if PLAIN:
+        return (BUILT or {}).get(f"{function.__module__}:{function.__qualname__}", function)
+    part, options = _part(function, **options), {**_OPTIONS, **options, **_MAKES_ARRAYS}
+    return cast(Callable[P, R], entry_of(function, part, options))
 
 
 def _part(function: Callable[P, R], **options: Any) -> Callable[P, R]:
-    if INTERPRETED:
+    if PLAIN:
         return function
     no_way_in = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     options = {**_OPTIONS, **_MAKES_NO_ARRAYS, **no_way_in, **options}
-    make: Any = numba.jit(**options, pipeline_class=PartCompiler)
-    return cast(Callable[P, R], make(function))
+    return cast(Callable[P, R], part_of(function, options))
+
+
+def chosen_for(record: type, then: Callable[P, R], otherwise: Callable[P, R]) -> Callable[P, R]:
+    """Choose `then` where the first argument is a NamedTuple of that class, else `otherwise`."""
+    if not PLAIN:
+        return cast(Callable[P, R], Choice(record, then, otherwise))
+
+    def choose(*arguments: P.args, **keywords: P.kwargs) -> R:
+        kernel = then if type(arguments[0]) is record else otherwise
+        return kernel(*arguments, **keywords)
+
+    return choose
 
 
 def is_kept(kernel: Callable[P, R]) -> bool:
-    """Whether the machine code of an entry is in the cache."""
-    return INTERPRETED or bool(cast(Any, kernel)._cache.holds_anything())
+    """Return True if the machine code of an entry is in the wheel or in the cache."""
+    return PLAIN or bool(cast(Any, kernel)._cache.holds_anything())
 
 
 def place(index: int) -> int:
-    """A constant index that kernels may hand to one another.
+    """Return a constant index that kernels may hand to one another.
 
     A plain int would be a literal type, and each kernel compiled anew for every literal.
     """

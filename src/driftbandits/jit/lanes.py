@@ -10,13 +10,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from driftbandits.jit.kernels import INTERPRETED, leaf
+from driftbandits.jit.kernels import leaf
+from driftbandits.jit.native import PLAIN
+
+if not PLAIN:
+    from llvmlite import ir  # type: ignore[import-untyped]
+    from numba import types
+    from numba.core import cgutils
+    from numba.extending import intrinsic
+
+    _VECTOR: Any = ir.VectorType(ir.DoubleType(), 16)
+    _tools: Any = cgutils
 
 Floats = NDArray[np.float64]
 Four = tuple[float, float, float, float]
@@ -28,8 +34,6 @@ LANES = 16
 """A sum over lanes is made of this many; tables of lanes are a multiple of it wide."""
 
 _QUARTERS = [[4 * n + lane for lane in range(4)] for n in range(LANES // 4)]
-_VECTOR: Any = ir.VectorType(ir.DoubleType(), LANES)
-_tools: Any = cgutils
 
 
 class _Code:
@@ -39,7 +43,7 @@ class _Code:
         self.context, self.builder = context, builder
 
     def rows_of(self, kind: Any, table: Any, row: Any, count: int) -> tuple[list[Any], Any]:
-        """Where some rows of a table begin, and how wide it is."""
+        """Return where some rows of a table begin, and how wide it is."""
         made = self.context.make_array(kind)(self.context, self.builder, table)
         width = _tools.unpack_tuple(self.builder, made.shape, 2)[1]
         rows = [self.builder.add(row, row.type(n)) for n in range(count)]
@@ -47,7 +51,7 @@ class _Code:
         return starts, width
 
     def place(self, start: Any, lane: Any) -> Any:
-        """Where the lanes from one on stand."""
+        """Return where the lanes from one on stand."""
         return self.builder.bitcast(self.builder.gep(start, [lane]), _VECTOR.as_pointer())
 
     def load(self, start: Any, lane: Any) -> Any:
@@ -58,7 +62,7 @@ class _Code:
         return _tools.for_range_slice(self.builder, zero, width, step)
 
     def spread(self, number: Any) -> Any:
-        """A vector with this number in every lane."""
+        """Return a vector with this number in every lane."""
         one = self.builder.insert_element(
             ir.Constant(_VECTOR, ir.Undefined), number, ir.IntType(32)(0)
         )
@@ -83,7 +87,7 @@ class _Code:
 
 
 def _products(of_x: int, of_y: int) -> Any:
-    """What gives a kernel the products of some rows of x, from a lane on, with some rows of y."""
+    """Make code for the products of some rows of x, from a lane on, with some rows of y."""
 
     def typed(typing_context: Any, x: Any, i: Any, first: Any, y: Any, j: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -114,9 +118,9 @@ def _products(of_x: int, of_y: int) -> Any:
 
 
 def _multiples(of_x: int, of_y: int) -> Any:
-    """What adds multiples of some rows of x, from a lane on, to the first rows of y.
+    """Make code that adds multiples of some rows of x, from a lane on, to the first rows of y.
 
-    What row i of x is multiplied with for row j of y stands in factors[j, i].
+    Row i of x is multiplied with factors[j, i] for row j of y.
     """
 
     def typed(typing_context: Any, x: Any, i: Any, first: Any, factors: Any, y: Any) -> Any:
@@ -147,7 +151,7 @@ def _multiples(of_x: int, of_y: int) -> Any:
 
 
 def _times_matrix(count: int) -> Any:
-    """What multiplies some rows of x with SPAN columns of a matrix, from one on.
+    """Make code that multiplies some rows of x with SPAN columns of a matrix, from one on.
 
     The sums stay in registers. Each is made in the order of the loops of `linalg.multiply_rows`.
     """
@@ -196,33 +200,85 @@ def _times_matrix(count: int) -> Any:
     return made
 
 
-_one_times_matrix, _two_times_matrix = map(_times_matrix, (1, 2))
-_product, _four, _eight = (_products(*shape) for shape in ((1, 1), (4, 1), (4, 2)))
-_one_to_one, _one_to_two, _one_to_three = (_multiples(1, count) for count in (1, 2, 3))
-_four_to_one, _four_to_two, _four_to_three = (_multiples(4, count) for count in (1, 2, 3))
+def _plain_products(of_x: int, of_y: int) -> Any:
+    def products(x: Any, i: int, first: int, y: Any, j: int) -> Any:
+        rows = [_span(x, i + m, first, y) for m in range(of_x)]
+        found = [float(np.dot(row, y[j + n])) for row in rows for n in range(of_y)]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    return products
 
 
-def _row_product(x: Any, i: int, y: Any, j: int) -> float:
+def _plain_multiples(of_x: int, of_y: int) -> Any:
+    def add(x: Any, i: int, first: int, factors: Any, y: Any) -> None:
+        for m in range(i, i + of_x):
+            y[:of_y] += np.outer(factors[:of_y, m], _span(x, m, first, y))
+
+    return add
+
+
+def _plain_times_matrix(count: int) -> Any:
+    def multiply(x: Any, i: int, matrix: Any, first: int, out: Any) -> None:
+        columns = slice(first, first + SPAN)
+        out[i : i + count, columns] = x[i : i + count] @ matrix[:, columns]
+
+    return multiply
+
+
+def _span(x: Any, i: int, first: int, y: Any) -> Any:
+    """Return a span of x[i], and 0 where the row has ended."""
+    found = x[i, first : first + y.shape[1]]
+    return np.append(found, np.zeros(y.shape[1] - found.size))
+
+
+_sums_of = _plain_products if PLAIN else _products
+_adder_of = _plain_multiples if PLAIN else _multiples
+_multiplier_of = _plain_times_matrix if PLAIN else _times_matrix
+
+_one_times_matrix, _two_times_matrix = map(_multiplier_of, (1, 2))
+_product, _four, _eight = (_sums_of(*shape) for shape in ((1, 1), (4, 1), (4, 2)))
+_one_to_one, _one_to_two, _one_to_three = (_adder_of(1, count) for count in (1, 2, 3))
+_four_to_one, _four_to_two, _four_to_three = (_adder_of(4, count) for count in (1, 2, 3))
+
+
+@leaf
+def row_product(x: Any, i: int, y: Any, j: int) -> float:
+    """Return x[i] . y[j] for rows of lanes."""
     total: float = _product(x, i, 0, y, j)
     return total
 
 
-def _span_product(x: Any, i: int, first: int, y: Any, j: int) -> float:
+@leaf
+def span_product(x: Any, i: int, first: int, y: Any, j: int) -> float:
+    """Return the product of y[j] and the span of x[i] that begins at `first`.
+
+    Where y is wider than what is left of the row, y must be 0 there and another row of numbers
+    follow.
+    """
     total: float = _product(x, i, first, y, j)
     return total
 
 
-def _four_span_products(x: Any, i: int, first: int, y: Any, j: int) -> Four:
+@leaf
+def four_span_products(x: Any, i: int, first: int, y: Any, j: int) -> Four:
+    """Return the products of y[j] with spans of x[i], ..., x[i + 3]."""
     totals: Four = _four(x, i, first, y, j)
     return totals
 
 
-def _eight_span_products(x: Any, i: int, first: int, y: Any, j: int) -> Eight:
+@leaf
+def eight_span_products(x: Any, i: int, first: int, y: Any, j: int) -> Eight:
+    """Return the products of spans of x[i], ..., x[i + 3] with y[j], and with y[j + 1]."""
     totals: Eight = _eight(x, i, first, y, j)
     return totals
 
 
-def _add_one_multiple(x: Any, i: int, first: int, factors: Any, y: Any) -> None:
+@leaf
+def add_multiple(x: Any, i: int, first: int, factors: Any, y: Any) -> None:
+    """Add factors[j, i] times the span of x[i] that begins at `first` to y[j], for one to three j.
+
+    y has at least as many rows, and is as wide as the span. Another row of numbers follows in x.
+    """
     if factors.shape[0] == 1:
         _one_to_one(x, i, first, factors, y)
     elif factors.shape[0] == 2:
@@ -231,7 +287,9 @@ def _add_one_multiple(x: Any, i: int, first: int, factors: Any, y: Any) -> None:
         _one_to_three(x, i, first, factors, y)
 
 
-def _add_four_multiples(x: Any, i: int, first: int, factors: Any, y: Any) -> None:
+@leaf
+def add_four_multiples(x: Any, i: int, first: int, factors: Any, y: Any) -> None:
+    """Add multiples of x[i], ..., x[i + 3] together, as `add_multiple` adds those of one row."""
     if factors.shape[0] == 1:
         _four_to_one(x, i, first, factors, y)
     elif factors.shape[0] == 2:
@@ -240,73 +298,10 @@ def _add_four_multiples(x: Any, i: int, first: int, factors: Any, y: Any) -> Non
         _four_to_three(x, i, first, factors, y)
 
 
-def _multiply_span(x: Any, i: int, count: int, matrix: Any, first: int, out: Any) -> None:
+@leaf
+def multiply_span(x: Any, i: int, count: int, matrix: Any, first: int, out: Any) -> None:
+    """Set out[i] to x[i] matrix in SPAN columns from `first`; if count is 2, out[i + 1] too."""
     if count == 2:
         _two_times_matrix(x, i, matrix, first, out)
     else:
         _one_times_matrix(x, i, matrix, first, out)
-
-
-def _span(x: Any, i: int, first: int, y: Any) -> Any:
-    """A span of x[i], and 0 where the row has ended."""
-    found = x[i, first : first + y.shape[1]]
-    return np.append(found, np.zeros(y.shape[1] - found.size))
-
-
-def _plain_row_product(x: Any, i: int, y: Any, j: int) -> float:
-    return float(np.dot(x[i], y[j]))
-
-
-def _plain_span_product(x: Any, i: int, first: int, y: Any, j: int) -> float:
-    return float(np.dot(_span(x, i, first, y), y[j]))
-
-
-def _plain_four(x: Any, i: int, first: int, y: Any, j: int) -> Any:
-    return tuple(_plain_span_product(x, i + n, first, y, j) for n in range(4))
-
-
-def _plain_eight(x: Any, i: int, first: int, y: Any, j: int) -> Any:
-    places = [(i + m, j + n) for m in range(4) for n in range(2)]
-    return tuple(_plain_span_product(x, a, first, y, b) for a, b in places)
-
-
-def _plain_multiple(x: Any, i: int, first: int, factors: Any, y: Any) -> None:
-    y[: len(factors)] += np.outer(factors[:, i], _span(x, i, first, y))
-
-
-def _plain_multiples(x: Any, i: int, first: int, factors: Any, y: Any) -> None:
-    for n in range(4):
-        _plain_multiple(x, i + n, first, factors, y)
-
-
-def _plain_multiply_span(x: Any, i: int, count: int, matrix: Any, first: int, out: Any) -> None:
-    columns = slice(first, first + SPAN)
-    out[i : i + count, columns] = x[i : i + count] @ matrix[:, columns]
-
-
-row_product = _plain_row_product if INTERPRETED else leaf(_row_product)
-"""x[i] . y[j] for rows of lanes."""
-
-span_product = _plain_span_product if INTERPRETED else leaf(_span_product)
-"""As `row_product`, with a span of x[i] that begins at `first`.
-
-Where y is wider than what is left of the row, y must be 0 there and another row of numbers follow.
-"""
-
-four_span_products = _plain_four if INTERPRETED else leaf(_four_span_products)
-"""The same for x[i], ..., x[i + 3]."""
-
-eight_span_products = _plain_eight if INTERPRETED else leaf(_eight_span_products)
-"""The same for each of these with y[j], and with y[j + 1]."""
-
-add_multiple = _plain_multiple if INTERPRETED else leaf(_add_one_multiple)
-"""y[j] += factors[j, i] times the span of x[i] that begins at `first`, for one to three j.
-
-y has at least as many rows, and is as wide as the span. Another row of numbers follows in x.
-"""
-
-add_four_multiples = _plain_multiples if INTERPRETED else leaf(_add_four_multiples)
-"""The same for x[i], ..., x[i + 3] together."""
-
-multiply_span = _plain_multiply_span if INTERPRETED else leaf(_multiply_span)
-"""out[i] := x[i] matrix, in SPAN columns that begin at `first`; if count is 2, out[i + 1] too."""

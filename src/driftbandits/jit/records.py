@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 def reader_of(record: type[R], *, first: int = 0, given: Sequence[str] = ()) -> Callable[..., R]:
-    """A kernel that reads a NamedTuple of ints and floats from numbers, from the `first` on.
+    """Make a kernel that reads a NamedTuple of ints and floats from numbers, from the `first` on.
 
     Fields that are `given` come from the caller instead, as further arguments: a constant that
     the compiler knows is worth more than a number that it reads.
@@ -31,7 +31,7 @@ def reader_of(record: type[R], *, first: int = 0, given: Sequence[str] = ()) -> 
 
 
 class Share(NamedTuple):
-    """What a field of a record is given of a store: so many of its entries, the next ones."""
+    """The next entries of a store, so many as `size` says, make a field of a record."""
 
     store: str
     size: int | None = 1  # None: all that are left
@@ -51,21 +51,21 @@ class Share(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where the fields of a record stand in the stores."""
+    """The places of a record's fields in the stores."""
 
     sizes: Mapping[str, int]
-    """How many entries of each store are taken, those of other records before it included."""
+    """The number of entries taken of each store, those of other records before it included."""
     of: Callable[[Any], Any]
     """A kernel that gives the fields by name, from a NamedTuple of stores out of a handle.
 
     References are not counted: views of arrays that are would be freed under way.
     """
     in_python: Callable[[Any], Any]
-    """The same for Python."""
+    """A function for Python that gives the same fields."""
 
 
 def layout_of(record: type, *, after: Mapping[str, int] | None = None, **parts: Layout) -> Layout:
-    """The layout of a NamedTuple whose fields are annotated with their shares.
+    """Lay out a NamedTuple whose fields are annotated with their shares.
 
     Fields that are `parts` have a layout of their own. A field `stores` is the stores themselves.
     """
@@ -91,7 +91,7 @@ def layout_of(record: type, *, after: Mapping[str, int] | None = None, **parts: 
 
 
 def one_of(name: str, functions: Mapping[int, Callable[..., R]]) -> Callable[..., R]:
-    """A function of that name whose first argument is the number of the one that is meant."""
+    """Make a function of that name whose first argument is the number of the one that is meant."""
     *others, last = functions
     lines = [f"    if number == {i}: return f{i}(*arguments)" for i in others]
     lines = [f"def {name}(number, *arguments):", *lines, f"    return f{last}(*arguments)"]
@@ -113,7 +113,7 @@ def _maker(
 
 
 def _defined(name: str, source: str, scope: Mapping[str, Any]) -> Any:
-    """The function of that name that a source defines; numba keeps it as one of this module."""
+    """Return the function that a source defines; numba keeps it as one of this module."""
     names = {"__name__": __name__, **scope}
     exec(source, names)
     return names[name]

@@ -1,22 +1,40 @@
-"""The policies: a catalogue of rows, and the kernels that play them."""
+"""The policies: a catalogue of rows, their arguments, and the two engines that play them."""
 
-from driftbandits.policies.adaptations.belief import Hypothesis
-from driftbandits.policies.arguments import USED_BY, takes, uses
-from driftbandits.policies.catalogue import ALIASES, ROWS, Row, policy_names
-from driftbandits.policies.configuration import Policy, policy, recorded_policy
-from driftbandits.policies.detection import (
+from driftbandits.policies.adaptations import (
     Detection,
     last_detection,
     record_detection,
     rows_of,
 )
-from driftbandits.policies.kernels import (
+from driftbandits.policies.arguments import (
+    ARGUMENTS,
+    LIMITED,
+    PRODUCT,
+    THEORY,
+    Argument,
+    policy,
+    policy_from,
+    room_for,
+    row_of,
+    takes,
+    uses,
+)
+from driftbandits.policies.auto import SIZE_OF_CHANGE, Hypothesis
+from driftbandits.policies.auto.carrying import Move, carried_over, carries_over, larger
+from driftbandits.policies.auto.limits import (
+    Limit,
+    LimitedColumn,
+    limit_counter,
+    limited_columns,
+    limits_of,
+)
+from driftbandits.policies.catalogue import ALIASES, LARGE, ROWS, Policy, Row, policy_names
+from driftbandits.policies.engines import (
     ANY,
     BELIEVING,
     FAMILIES,
     LARGE_FAMILY,
     PLAIN,
-    POOLED,
     SPECIAL,
     Kernels,
     family_of,
@@ -25,44 +43,84 @@ from driftbandits.policies.kernels import (
 )
 from driftbandits.policies.scoring import (
     ACCEPTED,
+    CONSTANT,
+    GREEDY,
     NOT_FINITE,
+    SCALED,
+    TABLE_ROWS,
     TOO_LONG,
     UCB,
     Scoring,
     check_actions,
+)
+from driftbandits.policies.separate import (
+    begin_as_new,
+    believes,
+    decider_of,
+    follow_common,
+    held_in_common,
+    numbers_of_arms,
+    show_rows,
 )
 
 __all__ = [
     "ACCEPTED",
     "ALIASES",
     "ANY",
+    "ARGUMENTS",
     "BELIEVING",
+    "CONSTANT",
     "FAMILIES",
+    "GREEDY",
+    "LARGE",
     "LARGE_FAMILY",
+    "LIMITED",
     "NOT_FINITE",
     "PLAIN",
-    "POOLED",
+    "PRODUCT",
     "ROWS",
+    "SCALED",
+    "SIZE_OF_CHANGE",
     "SPECIAL",
+    "TABLE_ROWS",
+    "THEORY",
     "TOO_LONG",
     "UCB",
-    "USED_BY",
+    "Argument",
     "Detection",
     "Hypothesis",
     "Kernels",
+    "Limit",
+    "LimitedColumn",
+    "Move",
     "Policy",
     "Row",
     "Scoring",
+    "begin_as_new",
+    "believes",
+    "carried_over",
+    "carries_over",
     "check_actions",
+    "decider_of",
     "family_of",
+    "follow_common",
+    "held_in_common",
     "kernels_of",
+    "larger",
     "last_detection",
+    "limit_counter",
+    "limited_columns",
+    "limits_of",
+    "numbers_of_arms",
     "parts_of",
     "policy",
+    "policy_from",
     "policy_names",
     "record_detection",
-    "recorded_policy",
+    "room_for",
+    "row_of",
     "rows_of",
+    "show_rows",
     "takes",
     "uses",
 ]

@@ -1,122 +1,460 @@
-"""The arguments of a policy, checked."""
+"""The arguments of a policy, one row each, and how a policy is made of them.
+
+`Given` is the table. The signature, the help and the checks of `policy`, the body that the service
+takes, `driftbandits policies` and docs/configuration.md all follow from it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+import math
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypedDict, Unpack, get_args, get_type_hints
 
 from driftbandits import checks
-from driftbandits.estimator.model import DISCOUNT, POOL, PROJECTIONS, WINDOW
-from driftbandits.features import Features, features_from
-from driftbandits.policies.catalogue import ALIASES, ROWS, Row, policy_names
-from driftbandits.policies.scoring import CONSTANT, GREEDY
+from driftbandits.core import links
+from driftbandits.core.estimator.model import DISCOUNT, PROJECTIONS, WINDOW
+from driftbandits.features import Features, features_from, rewards
+from driftbandits.policies.catalogue import (
+    ALIASES,
+    ARMS,
+    ROWS,
+    SEPARATE,
+    SHARED,
+    Policy,
+    Row,
+    Setting,
+    policy_names,
+    tuned_memory,
+    tuned_penalty,
+)
+from driftbandits.policies.scoring import CONSTANT, GREEDY, SCALED
+
+_LEAST_ROOM = 16  # from which on models of features are computed in the ways for large ones
 
 
-class Arguments(NamedTuple):
-    """What `policy` was given."""
-
-    name: str
-    dim: int
-    link: str
-    window: int | None
-    discount: float | None
-    horizon: int | None
-    changes: int | None
-    path_length: float | None
-    lam: float | None
-    S: float
-    L: float
-    m: float | None
-    delta: float
-    bonus_scale: float
-    intercept: bool
-    projection: str
-    centre: float
-    epsilon: float
-    too_long: str
-    false_alarm_rate: float | None
-    tolerance: float | None
-    arms: str
-    reward: str | None
-    outside: str | None
-    features: Features | None
+# -- which policy uses what ------------------------------------------------------------------------
 
 
-ARMS = SHARED, SEPARATE = "shared", "separate"
-"""Whether one model serves all actions, or each arm has its own."""
-
-_LEAST_ROOM = 16  # from which on models are computed in the ways for large ones
-
-_positive = partial(checks.number, above=0.0)
-_not_negative = partial(checks.number, at_least=0.0)
-_within_0_and_1 = partial(checks.number, above=0.0, below=1.0)
+def _all(row: Row) -> bool:
+    return True
 
 
-def _as_it_is(label: str, value: Any) -> Any:
+def _bounded(row: Row) -> bool:
+    return not row.believes
+
+
+def _informed(row: Row) -> bool:
+    return row.score != CONSTANT
+
+
+def _with_bonus(row: Row) -> bool:
+    return row.score not in (CONSTANT, GREEDY)
+
+
+def _confident(row: Row) -> bool:
+    """An index of counts or a posterior needs no bound on the parameter, and no confidence."""
+    return not row.believes and row.radius not in ("count", "posterior")
+
+
+def _tests_arms(row: Row) -> bool:
+    return row.adaptation == "arm tests"
+
+
+def _tuned(row: Row) -> bool:
+    return row.memory in (WINDOW, DISCOUNT)
+
+
+def _window_given(row: Row) -> bool:
+    return row.memory in (WINDOW, None) and row.adaptation != "bandit over windows"
+
+
+def _path_given(row: Row) -> bool:
+    return row.periodic or (row.one_matrix and row.memory == DISCOUNT and row.radius != "count")
+
+
+# -- the table -------------------------------------------------------------------------------------
+
+PRODUCT, THEORY = "product", "theory"
+"""The arguments that an application needs first, and those that the theory asks for."""
+
+
+def _checked_elsewhere(label: str, value: Any) -> Any:
     """For what `links.link` and `rewards.reward` check."""
     return value
 
 
-_CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
-    "name": lambda label, value: checks.choice(label, value, policy_names()),
-    "dim": partial(checks.integer, least=1),
-    "link": _as_it_is,
-    "window": partial(checks.integer, least=1),
-    "discount": _within_0_and_1,
-    "horizon": partial(checks.integer, least=1),
-    "changes": partial(checks.integer, least=0),
-    "path_length": _not_negative,
-    "lam": _positive,
-    "S": _positive,
-    "L": _positive,
-    "m": _as_it_is,
-    "delta": _within_0_and_1,
-    "bonus_scale": _not_negative,
-    "intercept": checks.flag,
-    "projection": partial(checks.choice, allowed=PROJECTIONS),
-    "centre": checks.number,
-    "epsilon": partial(checks.number, at_least=0.0, at_most=1.0),
-    "too_long": partial(checks.choice, allowed=("refuse", "rescale")),
-    "false_alarm_rate": _within_0_and_1,
-    "tolerance": _positive,
-    "arms": partial(checks.choice, allowed=ARMS),
-    "reward": _as_it_is,
-    "outside": _as_it_is,
-    "features": lambda label, value: features_from(value),
+_positive = partial(checks.number, above=0.0)
+_not_negative = partial(checks.number, at_least=0.0)
+_within_0_and_1 = partial(checks.number, above=0.0, below=1.0)
+_whole = partial(checks.integer, least=1)
+
+
+class Argument(NamedTuple):
+    """An argument of `policy`: what it says, and what may be given."""
+
+    says: str
+    check: Callable[[str, Any], Any]
+    default: Any = None  # None: it may be missing
+    used_by: Callable[[Row], bool] = _all
+    group: str = PRODUCT
+
+
+_theory = partial(Argument, group=THEORY)
+
+
+class Given(TypedDict, total=False):
+    """The keyword arguments of `policy`."""
+
+    features: Annotated[
+        Features | Mapping[str, Any] | None,
+        Argument(
+            "how tables become vectors, see docs/features.md",
+            lambda label, value: features_from(value),
+        ),
+    ]
+    dim: Annotated[
+        int | None,
+        Argument(
+            "instead of features: length of an action, or of a context of separate arms", _whole
+        ),
+    ]
+    arms: Annotated[
+        str,
+        Argument(
+            "shared: one model for all actions; separate: one for each arm, see "
+            "docs/separate-arms.md",
+            partial(checks.choice, allowed=ARMS),
+            SHARED,
+        ),
+    ]
+    reward: Annotated[
+        str | None,
+        Argument(
+            "what a reward is: click, rating:1..5, count, count:20, amount, amount:0..500, cost or "
+            "cost:0..500, see docs/rewards.md",
+            _checked_elsewhere,
+        ),
+    ]
+    outside: Annotated[
+        str | None,
+        Argument(
+            "clip rewards outside that range, which is counted, or refuse them", _checked_elsewhere
+        ),
+    ]
+    link: Annotated[
+        str,
+        Argument(
+            "instead of reward: the reward model, logistic, binomial, poisson or identity",
+            _checked_elsewhere,
+            "logistic",
+            lambda row: not row.linear,
+        ),
+    ]
+    intercept: Annotated[
+        bool | None,
+        Argument(
+            "append a constant 1 to every action; unless given: of auto, with features and with "
+            "separate arms",
+            checks.flag,
+            used_by=_informed,
+        ),
+    ]
+    epsilon: Annotated[
+        float,
+        Argument(
+            "share of rounds in which the action is drawn uniformly",
+            partial(checks.number, at_least=0.0, at_most=1.0),
+            0.0,
+            _informed,
+        ),
+    ]
+    horizon: Annotated[
+        int | None,
+        Argument(
+            "number of rounds to come, from which a window or a discount follows by the rule of "
+            "the policy's source",
+            _whole,
+            used_by=lambda row: _tuned(row) or _tests_arms(row),
+        ),
+    ]
+    changes: Annotated[
+        int | None,
+        Argument(
+            "number of changes within the horizon, if known",
+            partial(checks.integer, least=0),
+            used_by=lambda row: (_tuned(row) and row.adaptation == "none") or _tests_arms(row),
+        ),
+    ]
+    window: Annotated[
+        int | None,
+        Argument(
+            "instead of horizon: rounds that SW-* remember, and from restart to restart of "
+            "Restart-* and REXP3",
+            _whole,
+            used_by=_window_given,
+        ),
+    ]
+    discount: Annotated[
+        float | None,
+        Argument(
+            "instead of horizon: weight that D-* and *-Weight* keep from round to round",
+            _within_0_and_1,
+            used_by=lambda row: row.memory in (DISCOUNT, None),
+        ),
+    ]
+    false_alarm_rate: Annotated[
+        float | None,
+        Argument(
+            "of CD-* and auto: about one false report of a change in 1/rate decisions; of dLinUCB: "
+            "with which a judgement may discard a sound model",
+            _within_0_and_1,
+            used_by=lambda row: row.false_alarm_rate > 0.0,
+        ),
+    ]
+    exact: Annotated[
+        bool,
+        Argument(
+            "compute a model of 16 dimensions or more to 1e-8, as small ones always are; otherwise "
+            "its scores are within a ten-thousandth of their widths",
+            checks.flag,
+            False,
+        ),
+    ]
+    S: Annotated[
+        float,
+        _theory(
+            "bound of the length of theta, the intercept included",
+            _positive,
+            1.0,
+            lambda row: _informed(row) and _confident(row),
+        ),
+    ]
+    L: Annotated[float, _theory("bound of the length of an action", _positive, 1.0, _bounded)]
+    too_long: Annotated[
+        str,
+        _theory(
+            "refuse an action longer than L, or rescale it to L",
+            partial(checks.choice, allowed=("refuse", "rescale")),
+            "refuse",
+            _bounded,
+        ),
+    ]
+    m: Annotated[
+        float | None,
+        _theory("largest reward; unless given what its link has, mostly 1", _checked_elsewhere),
+    ]
+    centre: Annotated[
+        float,
+        _theory(
+            "rewards are centre + mu(a.theta) + noise: 1/2 lets a linear model fit 0/1 rewards",
+            checks.number,
+            0.0,
+            _informed,
+        ),
+    ]
+    lam: Annotated[
+        float | None,
+        _theory(
+            "penalty (lam/2)||theta||^2; unless given 1, or what the source asks for",
+            _positive,
+            used_by=_informed,
+        ),
+    ]
+    delta: Annotated[
+        float,
+        _theory(
+            "probability that a confidence bound fails; of dLinUCB also that of a bad reward",
+            _within_0_and_1,
+            0.01,
+            lambda row: _with_bonus(row) and _confident(row),
+        ),
+    ]
+    bonus_scale: Annotated[
+        float,
+        _theory(
+            "factor of the bonus of the theory, which is several times too wide in practice",
+            _not_negative,
+            1.0,
+            _with_bonus,
+        ),
+    ]
+    path_length: Annotated[
+        float | None,
+        _theory(
+            "sum of ||theta_t - theta_{t-1}|| over the horizon, for *-Weight* and Restart-*; "
+            "unless given 2 S changes, or 1 where changes are unknown too",
+            _not_negative,
+            used_by=_path_given,
+        ),
+    ]
+    projection: Annotated[
+        str,
+        _theory(
+            "of theta-hat on the ball of S: exact, radial or none",
+            partial(checks.choice, allowed=PROJECTIONS),
+            "exact",
+            lambda row: row.projected,
+        ),
+    ]
+
+
+_HINTS = get_type_hints(Given, include_extras=True)
+ARGUMENTS: Mapping[str, Argument] = {name: hint.__metadata__[0] for name, hint in _HINTS.items()}
+"""The table by name."""
+LIMITED = tuple(name for name, argument in ARGUMENTS.items() if argument.used_by is not _all)
+"""The arguments that some policies have no use for."""
+OF_ANY_WORLD = ("horizon", "changes", "projection")
+"""Accepted by every policy, whether or not it has a use for them."""
+_COMMON_WORDS = {
+    "gamma": "discount",
+    "tau": "window",
+    "alpha": "bonus_scale",
+    "exploration": "bonus_scale",
+    "regularization": "lam",
+    "reg": "lam",
+    "n_arms": "arms",
+    "n_features": "dim",
+    "context": "features",
+    "bias": "intercept",
+    "seed": "",
 }
-_MAY_BE_MISSING = (
-    "dim",
-    "window",
-    "discount",
-    "horizon",
-    "changes",
-    "path_length",
-    "lam",
-    "intercept",
-    "false_alarm_rate",
-    "tolerance",
-    "reward",
-    "outside",
-    "features",
-)
+"""Words of other libraries, and the arguments that they mean; a seed belongs to the agent."""
 
 
-def checked(given: Mapping[str, Any]) -> Arguments:
-    """The arguments, each as what it should be; the name of an alias is that of its row."""
-    values: dict[str, Any] = {}
-    for label, value in given.items():
-        missing = value is None and label in _MAY_BE_MISSING
-        values[label] = None if missing else _CHECKS[label](label, value)
-    values["name"] = ALIASES.get(values["name"], values["name"])
+def row_of(name: str) -> Row:
+    """The row of a name or of an alias."""
+    return ROWS[ALIASES.get(name, name)]
+
+
+def uses(name: str, argument: str) -> bool:
+    """Say whether a policy has a use for an argument.
+
+    >>> uses("auto", "discount"), uses("D-GLUCB", "discount")
+    (False, True)
+    """
+    return argument not in ARGUMENTS or ARGUMENTS[argument].used_by(row_of(name))
+
+
+def takes(name: str, argument: str) -> bool:
+    """Say whether a policy may be given an argument.
+
+    One that tunes itself refuses what would tune it. The others are compared with each other, and
+    one dictionary may be given to all of them.
+    """
+    return uses(name, argument) or argument in OF_ANY_WORLD or not row_of(name).believes
+
+
+# -- from arguments to a policy --------------------------------------------------------------------
+
+
+def policy(name: str, **given: Unpack[Given]) -> Policy:
+    arguments = _checked(name, given)
+    if given.get("features") is not None and given.get("dim") is not None:
+        raise ValueError(
+            f"dim must not be given beside features, from which it follows; got {given['dim']!r}"
+        )
+    _refuse_without_effect(arguments)
+    return _made(arguments)
+
+
+def policy_from(arguments: Mapping[str, Any]) -> Policy:
+    """The policy whose `arguments` these are."""
+    given = dict(arguments)
+    return _made(_checked(given.pop("name"), given))
+
+
+def _signature() -> inspect.Signature:
+    name = inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=str)
+    keywords = [
+        inspect.Parameter(
+            label,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=argument.default,
+            annotation=get_args(_HINTS[label])[0],
+        )
+        for label, argument in ARGUMENTS.items()
+    ]
+    return inspect.Signature([name, *keywords], return_annotation=Policy)
+
+
+def _help() -> str:
+    def group(label: str) -> Iterable[str]:
+        for name, argument in ARGUMENTS.items():
+            if argument.group == label:
+                yield textwrap.fill(
+                    f"{name:<18}{argument.says}", width=98, subsequent_indent=" " * 18
+                )
+
+    return "\n".join(
+        (
+            "A policy by its name, see `policy_names`.",
+            "",
+            *group(PRODUCT),
+            "",
+            "What the theory asks for:",
+            "",
+            *group(THEORY),
+            "",
+            "`driftbandits policies` lists which arguments a policy refuses or ignores.",
+            "",
+            '>>> policy("SW-GLUCB", dim=2, horizon=6000, changes=3).window',
+            "252",
+        )
+    )
+
+
+_SIGNATURE = _signature()
+policy.__doc__ = _help()
+policy.__signature__ = _SIGNATURE  # type: ignore[attr-defined]
+policy.__annotations__ = {
+    **{name: parameter.annotation for name, parameter in _SIGNATURE.parameters.items()},
+    "return": Policy,
+}
+
+
+def _checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """All arguments, each as what it should be; the name of an alias is that of its row."""
+    _refuse_unknown(given)
+    name = checks.choice("name", name, policy_names())
+    values: dict[str, Any] = {"name": ALIASES.get(name, name)}
+    for label, argument in ARGUMENTS.items():
+        value = given.get(label, argument.default)
+        missing = value is None and argument.default is None
+        values[label] = None if missing else argument.check(label, value)
+    row = ROWS[values["name"]]
     if values["false_alarm_rate"] is None:
-        values["false_alarm_rate"] = ROWS[values["name"]].false_alarm_rate
-    has_features = values["features"] is not None
+        values["false_alarm_rate"] = row.false_alarm_rate
     if values["intercept"] is None:
-        believes = ROWS[values["name"]].adaptation == "belief"
-        values["intercept"] = believes or has_features or values["arms"] == SEPARATE
+        by_itself = row.believes or values["features"] is not None
+        values["intercept"] = by_itself or values["arms"] == SEPARATE
     values["dim"] = _dimension(values)
-    return Arguments(**values)
+    return values
+
+
+def _refuse_unknown(given: Mapping[str, Any]) -> None:
+    for label in given:
+        if label in ARGUMENTS:
+            continue
+        if label == "seed":
+            raise TypeError("policy has no argument seed; give it to Agent(policy, seed=...)")
+        meant = _COMMON_WORDS.get(label.casefold()) or checks.nearest(label, ARGUMENTS)
+        known = f"perhaps {meant}: {ARGUMENTS[meant].says}" if meant else ", ".join(ARGUMENTS)
+        raise TypeError(f"policy has no argument {label}; {known}")
+
+
+def _refuse_without_effect(values: Mapping[str, Any]) -> None:
+    """Refuse what would be ignored; a value that is the default is none that was given."""
+    name = values["name"]
+    for label, argument in ARGUMENTS.items():
+        ordinary = (argument.default, getattr(ROWS[name], label, argument.default))
+        if values[label] not in ordinary and not takes(name, label):
+            raise ValueError(
+                f"{label} has no effect on {name} and must not be given; got {values[label]!r}. "
+                "`driftbandits policies` shows what each policy uses."
+            )
 
 
 def _dimension(values: Mapping[str, Any]) -> int:
@@ -150,94 +488,70 @@ def room_for(coordinates: int, features: Features, *, intercept: bool) -> int:
     return max(_LEAST_ROOM - intercept, min(room - intercept, features.limit))
 
 
-# -- which policy uses what ------------------------------------------------------------------------
-
-
-def _pooled(row: Row) -> bool:
-    return row.memory == POOL
-
-
-def _informed(row: Row) -> bool:
-    return row.score != CONSTANT
-
-
-def _with_bonus(row: Row) -> bool:
-    return row.score not in (CONSTANT, GREEDY)
-
-
-def _by_count(row: Row) -> bool:
-    return row.radius == "count"
-
-
-def _confident(row: Row) -> bool:
-    """An index of counts or a posterior needs no bound on the parameter, and no confidence."""
-    return not _pooled(row) and row.radius not in ("count", "posterior")
-
-
-def _tests_arms(row: Row) -> bool:
-    return row.adaptation == "arm tests"
-
-
-def _window_given(row: Row) -> bool:
-    return row.memory in (WINDOW, None) and row.adaptation != "bandit over windows"
-
-
-USED_BY: Mapping[str, Callable[[Row], bool]] = {
-    "link": lambda row: not row.linear,
-    "window": _window_given,
-    "discount": lambda row: row.memory in (DISCOUNT, None),
-    "path_length": lambda row: (
-        row.periodic or (row.one_matrix and row.memory == DISCOUNT and not _by_count(row))
-    ),
-    "horizon": lambda row: row.memory in (WINDOW, DISCOUNT) or _tests_arms(row),
-    "changes": lambda row: (
-        (row.memory in (WINDOW, DISCOUNT) and row.adaptation == "none") or _tests_arms(row)
-    ),
-    "lam": _informed,
-    "S": lambda row: _informed(row) and _confident(row),
-    "L": lambda row: not _pooled(row),
-    "delta": lambda row: _with_bonus(row) and _confident(row),
-    "bonus_scale": _with_bonus,
-    "intercept": _informed,
-    "centre": _informed,
-    "epsilon": _informed,
-    "projection": lambda row: row.projected,
-    "too_long": lambda row: not _pooled(row),
-    "false_alarm_rate": lambda row: row.false_alarm_rate > 0.0,
-}
-"""The rows that an argument has an effect on; one that is not listed has it on all."""
-OF_ANY_WORLD = ("horizon", "changes", "projection")
-"""Accepted by every policy, whether or not it has a use for them."""
-
-
-def uses(name: str, argument: str) -> bool:
-    """Whether a policy has a use for an argument.
-
-    >>> uses("auto", "discount"), uses("D-GLUCB", "discount")
-    (False, True)
-    """
-    row = ROWS[ALIASES.get(name, name)]
-    return argument not in USED_BY or USED_BY[argument](row)
-
-
-def takes(name: str, argument: str) -> bool:
-    """Whether a policy may be given an argument.
-
-    One that tunes itself refuses what would tune it. The others are compared with each other, and
-    one dictionary may be given to all of them.
-    """
-    row = ROWS[ALIASES.get(name, name)]
-    return uses(name, argument) or argument in OF_ANY_WORLD or not _pooled(row)
-
-
-def refuse_without_effect(given: Arguments, defaults: Mapping[str, Any]) -> None:
-    """Refuse what would be ignored; a value that is the default is none that was given."""
-    for argument, value in given._asdict().items():
-        if value == defaults.get(argument, value) or takes(given.name, argument):
-            continue
-        if argument == "false_alarm_rate" and value == ROWS[given.name].false_alarm_rate:
-            continue
+def _made(values: Mapping[str, Any]) -> Policy:
+    name, features, horizon = values["name"], values["features"], values["horizon"]
+    row = ROWS[name]
+    if values["arms"] == SEPARATE and not row.separable:
+        what = "draws" if row.score >= SCALED else "adapts"
         raise ValueError(
-            f"{argument} has no effect on {given.name} and must not be given; got {value!r}. "
-            "`driftbandits policies` shows what each policy uses."
+            f"arms must be {SHARED} for {name}, which {what} by one model of all actions; "
+            f"got {SEPARATE!r}"
         )
+    if features is not None and not features.is_fitted and not row.believes:
+        raise ValueError(
+            f"features must be fitted for {name}, whose bonus follows from the dimension and the "
+            "length L of the actions: give features.fit(frame); auto takes them as they are"
+        )
+    S, L = (1.0, 1.0) if row.believes else (values["S"], values["L"])  # a belief uses neither
+    reward = _reward(values, row)
+    if reward is None:
+        link = links.link("identity" if row.linear else values["link"], m=values["m"])
+    else:
+        link = reward.link
+    model_L = math.sqrt(L**2 + 1.0) if values["intercept"] else L
+    setting = Setting(
+        d=values["dim"] + values["intercept"],
+        k=link.k_mu(L=model_L, S=S),
+        c=link.c_mu(L=model_L, S=S),  # refuses an L * S where it vanishes
+        S=S,
+        horizon=horizon,
+        changes=values["changes"],
+        path_length=values["path_length"],
+    )
+    tau, gamma = tuned_memory(name, row, setting, values["window"], values["discount"])
+    lam = tuned_penalty(row, setting) if values["lam"] is None else values["lam"]
+    resolved = {
+        **{"link": link, "reward": reward, "S": S, "L": L},
+        **{"lam": float(lam), "window": tau, "discount": gamma},
+    }
+    return Policy(**{field: {**values, **resolved}[field] for field in Policy.__dataclass_fields__})
+
+
+def _reward(values: Mapping[str, Any], row: Row) -> rewards.Reward | None:
+    text = values["reward"]
+    if text is None:
+        if values["outside"] is not None:
+            raise ValueError(
+                f"outside is about the range of a reward: give reward too, as in "
+                f"reward='amount:0..500'; got {values['outside']!r}"
+            )
+        return None
+    for label in ("link", "m"):
+        if values[label] != ARGUMENTS[label].default:
+            raise ValueError(
+                f"{label} must not be given with reward={text!r}, from which it follows; "
+                f"got {values[label]!r}"
+            )
+    reward = rewards.reward(
+        text,
+        outside=values["outside"],
+        linear=row.linear,
+        any_number=row.believes,
+        name=values["name"],
+    )
+    if values["centre"] and not reward.link.linear:
+        raise ValueError(
+            f"centre must be 0 for reward={text!r}, whose model is {reward.link.name}; "
+            f"got {values['centre']!r}"
+        )
+    return reward

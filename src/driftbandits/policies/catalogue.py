@@ -1,19 +1,42 @@
-"""The catalogue: every policy of the field as a row of data."""
+"""The catalogue: every policy of the field as a row of data, and a policy made of a row.
+
+A row says which memory, reward model and score a policy has. Its source says how to tune it. A
+`Policy` is a row with every choice made, and the numbers that follow for the kernels.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import ModuleType
+from typing import Any, NamedTuple
 
-from driftbandits.estimator.model import (
+from driftbandits.core import RADII, Buffers, Model, links, new_buffers, theory
+from driftbandits.core.estimator.model import (
+    BELIEF,
     DISCOUNT,
     EVERYTHING,
     MEMORIES,
-    POOL,
     SINCE_RESTART,
     WINDOW,
+    Floats,
+    as_numbers,
+    estimator_model,
 )
-from driftbandits.policies.adaptations import ADAPTATIONS, arm_tests
+from driftbandits.features import Features, rewards
+from driftbandits.policies import auto
+from driftbandits.policies.adaptations import (
+    arm_tests,
+    change_test,
+    dlinucb,
+    exponential,
+    fixed,
+    online,
+    windows,
+)
+from driftbandits.policies.auto import Hypothesis
 from driftbandits.policies.scoring import (
     AUGMENTED,
     CONSTANT,
@@ -25,8 +48,20 @@ from driftbandits.policies.scoring import (
     SCORES,
     UCB,
     WEIGHTED,
+    Scoring,
 )
-from driftbandits.theory import RADII
+
+ADAPTATIONS: Mapping[str, ModuleType] = {
+    "none": fixed,
+    "change test": change_test,
+    "bandit over windows": windows,
+    "judged models": dlinucb,
+    "arm tests": arm_tests,
+    "belief": auto,
+    "online Newton": online,
+    "exponential weights": exponential,
+}
+"""Modules that adapt a memory, see policies/adaptations; `auto` is an engine of its own."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +72,13 @@ class Row:
     linear: bool  # always the identity; otherwise the link that the caller gives
     score: int
     citation: str
-    radius: str = "deviation"  # see theory/radii.py
+    radius: str = "deviation"  # see core/theory.py
     one_matrix: bool = False  # W alone, without W~ and without a term for the bias; for drift
     periodic: bool = False  # the window is emptied when it is full, instead of sliding
     votes: int = 0  # see sampling.py
     adaptation: str = "none"  # what changes the memory as it goes, see policies/adaptations
     test: str = ""  # of single arms, see policies/adaptations/arm_tests.py
-    kl: bool = False  # widths by the divergence of chances, instead of a norm
+    kl: bool = False  # widths by the divergence of two probabilities, instead of a norm
     false_alarm_rate: float = 0.0  # unless the caller gives one; 0: no change is looked for
 
     def __post_init__(self) -> None:
@@ -58,8 +93,18 @@ class Row:
                 raise ValueError(f"{label} of a row must be one of {known}; got {code!r}")
 
     @property
+    def believes(self) -> bool:
+        """The engine of `auto` plays such a row, and the estimator's all others."""
+        return self.memory == BELIEF
+
+    @property
+    def separable(self) -> bool:
+        """Each arm can have a model of its own: nothing is drawn or tested over all of them."""
+        return self.score < SCALED and self.adaptation in ("none", "belief")
+
+    @property
     def projected(self) -> bool:
-        """Whether theta-hat is projected: not where the theory does without, or samples."""
+        """Theta-hat is projected, unless the theory does without or samples."""
         deterministic = self.score in (UCB, GREEDY)
         without = self.radius == "self-concordant" or self.adaptation == "online Newton"
         return not self.linear and deterministic and not without
@@ -85,7 +130,7 @@ _RESTART = "Zhao, Zhang, Jiang, Zhou (2020), A Simple Approach for Non-stationar
 _FIXED_ARMS = (
     "Garivier, Moulines (2011), On Upper-Confidence Bound Policies for Switching Bandit Problems"
 )
-_CHANGE_TEST = "forgets what is before a detected change, docs/decisions/0007"
+_CHANGE_TEST = "forgets what is before a detected change, docs/decisions/07"
 
 _VOTES = 64
 _REFITTED_VOTES = 8  # each costs a fit, or a pass over all rows
@@ -277,16 +322,8 @@ ROWS: Mapping[str, Row] = {
         f"bandit over bandit; base of {_PAPER}, Algorithm 1",
         adaptation="bandit over windows",
     ),
-    "mixture": Row(
-        POOL,
-        False,
-        OPTIMISTIC,
-        "a mixture of discounts, docs/decisions/0008; after McCormick, Raftery, Madigan, Burd "
-        "(2012), Dynamic Logistic Regression and Dynamic Model Averaging",
-        adaptation="pool of memories",
-    ),
     "auto": Row(
-        POOL,
+        BELIEF,
         False,
         OPTIMISTIC,
         "a belief over segments and drifts, docs/auto.md; after Adams, MacKay (2007), Bayesian "
@@ -295,26 +332,347 @@ ROWS: Mapping[str, Row] = {
         adaptation="belief",
         false_alarm_rate=3e-4,
     ),
-    "pool": Row(
-        POOL,
-        False,
-        OPTIMISTIC,
-        "the mixture, which forgets what is before a detected change, docs/decisions/0008; what "
-        "`auto` was in 0.1",
-        adaptation="pool of memories",
-        false_alarm_rate=3e-4,
-    ),
     "greedy": Row(None, False, GREEDY, "the mean alone, without a bonus"),
     "random": Row(EVERYTHING, True, CONSTANT, "uniform over the actions"),
 }
 ALIASES: Mapping[str, str] = {"GLM-UCB": "LogisticUCB"}
-RECORDED_AS: Mapping[str, tuple[str, str | None]] = {
-    "auto": ("auto", "0.2"),
-    "pool": ("auto", None),
-}
-"""The name and the release by which records know a row, where that is not its name alone."""
 
 
 def policy_names() -> tuple[str, ...]:
     """Every name that `policy` takes, aliases last."""
     return (*ROWS, *ALIASES)
+
+
+# -- the rules of the sources ---------------------------------------------------------------------
+
+
+class Setting(NamedTuple):
+    """Problem and world, as far as the rules of the sources need them."""
+
+    d: int
+    k: float
+    c: float
+    S: float
+    horizon: int | None
+    changes: int | None
+    path_length: float | None
+
+    @property
+    def drift(self) -> float:
+        """P_T as given, or the longest path of so many changes; 1 where nothing is known."""
+        if self.path_length is not None:
+            return float(self.path_length)
+        return 1.0 if self.changes is None else 2.0 * self.S * self.changes
+
+
+FIXED_ARMS_PENALTY = 1e-3
+"""Sources of fixed arms have none. This one is a thousandth of a reward."""
+
+
+def tuned_penalty(row: Row, setting: Setting) -> float:
+    """The penalty that the source of a row asks for; 1 where it does not, or not without T."""
+    if row.radius == "count":
+        return FIXED_ARMS_PENALTY
+    if row.radius in ("local", "self-concordant"):
+        T = setting.horizon
+        return 1.0 if T is None else theory.self_concordant_penalty(dim=setting.d, horizon=T)
+    return theory.drift_penalty(dim=setting.d, slope=setting.c) if row.one_matrix else 1.0
+
+
+def tuned_memory(
+    name: str, row: Row, setting: Setting, window: int | None, discount: float | None
+) -> tuple[int | None, float | None]:
+    """The window or discount that a row works with; the rule of its source where none is given."""
+    if row.adaptation == "bandit over windows":
+        if setting.horizon is None:
+            raise ValueError(f"{name} needs horizon=...: it is what its windows follow from")
+        return None, None
+    if row.memory == WINDOW:
+        return (_window(name, row, setting) if window is None else int(window)), None
+    if row.memory == DISCOUNT:
+        return None, (_discount(name, row, setting) if discount is None else float(discount))
+    if row.memory in (EVERYTHING, SINCE_RESTART, BELIEF):
+        return None, None
+    if window is not None and discount is not None:
+        raise ValueError(f"give window or discount, not both; got {window!r} and {discount!r}")
+    return (
+        None if window is None else int(window),
+        None if discount is None else float(discount),
+    )
+
+
+def _window(name: str, row: Row, setting: Setting) -> int:
+    T = _horizon(name, "window", row, setting)
+    if row.score == WEIGHTED:
+        known = setting.changes if setting.path_length is None else setting.path_length
+        variation = 1.0 if known is None else float(known)
+        return theory.restart_batch(arms=setting.d, horizon=T, variation=variation)
+    if row.radius == "count":
+        return theory.fixed_arms_window(horizon=T, changes=setting.changes)
+    if row.periodic:
+        return theory.restart_period(dim=setting.d, horizon=T, path_length=setting.drift)
+    slope = setting.c if row.radius == "self-concordant" else 1.0
+    return theory.tuned_window(dim=setting.d, horizon=T, changes=setting.changes, slope=slope)
+
+
+def _discount(name: str, row: Row, setting: Setting) -> float:
+    T = _horizon(name, "discount", row, setting)
+    if row.radius == "count":
+        return theory.fixed_arms_discount(horizon=T, changes=setting.changes)
+    if row.one_matrix:
+        slope = setting.k if row.radius == "local" else setting.k * setting.c
+        return theory.drift_discount(
+            dim=setting.d, horizon=T, path_length=setting.drift, slope=slope
+        )
+    slope = setting.c if row.radius == "self-concordant" else 1.0
+    return theory.tuned_discount(dim=setting.d, horizon=T, changes=setting.changes, slope=slope)
+
+
+def _horizon(name: str, label: str, row: Row, setting: Setting) -> int:
+    if setting.horizon is None:
+        drifts = (row.one_matrix and row.radius != "count") or row.periodic
+        helpful = "path_length" if drifts else "changes"
+        raise ValueError(
+            f"{name} needs {label}=..., or horizon=... (and {helpful}=... if known) to tune it"
+        )
+    return int(setting.horizon)
+
+
+# -- a policy --------------------------------------------------------------------------------------
+
+ARMS = SHARED, SEPARATE = "shared", "separate"
+"""One model serves all actions, or each arm has its own."""
+LENGTH_TOLERANCE = 1e-9
+"""An action is too long only if it exceeds L by more than rounding does."""
+LONGEST_AT_ALL = 1e150
+LARGE = 16
+"""Models of this many dimensions are computed in ways that pay off for large ones."""
+_ALWAYS_SMALL = ("arm tests", "exponential weights")
+"""Adaptations that change V as they like, or have no use for its inverse."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy with every choice made. Make it with `policy`."""
+
+    name: str
+    dim: int
+    link: links.Link
+    window: int | None
+    discount: float | None
+    horizon: int | None
+    changes: int | None
+    path_length: float | None
+    lam: float
+    S: float
+    L: float
+    delta: float
+    bonus_scale: float
+    intercept: bool
+    centre: float
+    projection: str
+    epsilon: float
+    too_long: str
+    false_alarm_rate: float
+    exact: bool = False
+    arms: str = SHARED
+    reward: rewards.Reward | None = None
+    features: Features | None = None
+
+    @property
+    def separate(self) -> bool:
+        """Each arm has a model of its own."""
+        return self.arms == SEPARATE
+
+    @property
+    def row(self) -> Row:
+        return ROWS[self.name]
+
+    @property
+    def model_dim(self) -> int:
+        """Dimension of the parameter: the intercept counts."""
+        return self.dim + self.intercept
+
+    @property
+    def model_L(self) -> float:
+        """Bound of the actions as the model sees them."""
+        return math.sqrt(self.L**2 + 1.0) if self.intercept else self.L
+
+    @property
+    def longest(self) -> float:
+        """The longest action that is accepted; a belief takes any whose square is a number."""
+        return LONGEST_AT_ALL if self.row.believes else self.L
+
+    @property
+    def forgets_after(self) -> int | None:
+        """Age from which a reward changes nothing; None if it always counts."""
+        return self.model.span or None
+
+    @cached_property
+    def problem(self) -> theory.Problem:
+        """The constants that the theory needs."""
+        L = self.model_L
+        return theory.Problem(
+            d=self.model_dim,
+            k=self.link.k_mu(L=L, S=self.S),
+            c=self.link.c_mu(L=L, S=self.S),
+            lam=self.lam,
+            L=L,
+            S=self.S,
+            m=self.link.m,
+            delta=self.delta,
+        )
+
+    @property
+    def fast(self) -> bool:
+        """The algorithms for large models are used."""
+        large = self.model_dim >= LARGE and self.row.adaptation not in _ALWAYS_SMALL
+        return large and not self.exact
+
+    @property
+    def adaptation(self) -> ModuleType:
+        """The module that changes the memory as it goes."""
+        return ADAPTATIONS[self.row.adaptation]
+
+    @cached_property
+    def model(self) -> Model:
+        made = estimator_model(
+            self.link,
+            dim=self.model_dim,
+            lam=self.lam,
+            S=self.S,
+            L=self.model_L,
+            window=self.adaptation.window_for(self),
+            discount=self.discount,
+            projection=self.projection if self.row.projected and not self._in_curvature else "none",
+        )
+        memory = self.row.memory if self.row.memory in (SINCE_RESTART, BELIEF) else made.memory
+        if self.row.adaptation == "online Newton":  # a ridge regression on what it predicts
+            made = made._replace(linear=1, c=1.0, order=1)
+        order = 0 if self.fast and not made.linear else made.order
+        return made._replace(memory=memory, order=order, fast=int(self.fast))
+
+    @property
+    def _in_curvature(self) -> bool:
+        """An exact projection is one in H^-1, which for a linear model is V^-1."""
+        local = self.row.radius == "local" and not self.link.linear
+        return local and self.projection == "exact"
+
+    @cached_property
+    def confidence(self) -> theory.Confidence:
+        return self.confidence_for(self.problem)
+
+    def confidence_for(self, p: theory.Problem) -> theory.Confidence:
+        """The numbers of the radius, for the problem of this policy or a larger one."""
+        row = self.row
+        # A sample must be as spread as the confidence set is wide, A J^-1/2 or A J^-1 C^1/2 against
+        # V^-1/2/c, and J <= k V; nothing is projected, so nothing is doubled
+        scales = {POSTERIOR: p.k * math.sqrt(p.k) / p.c, PERTURBED: p.k * p.k / p.c}
+        return theory.confidence_of(
+            p,
+            radius=row.radius,
+            window=self.adaptation.window_for(self),
+            discount=self.discount,
+            horizon=self.horizon,
+            linear=row.linear,
+            biased=not row.one_matrix,
+            scale=scales.get(row.score),
+        )
+
+    @property
+    def _exploration(self) -> float:
+        """Epsilon, or where it is 0 what the source of a row explores by."""
+        rule = getattr(self.adaptation, "exploration_for", None)
+        return self.epsilon if rule is None or self.epsilon > 0.0 else float(rule(self))
+
+    @cached_property
+    def scoring(self) -> Scoring:
+        row = self.row
+        return Scoring(
+            dim=self.dim,
+            adaptation=list(ADAPTATIONS).index(row.adaptation),
+            score=row.score,
+            bonus_scale=self.bonus_scale,
+            epsilon=self._exploration,
+            centre=self.centre,
+            longest=self.longest,
+            longest_square=(self.longest * (1.0 + LENGTH_TOLERANCE)) ** 2,
+            rescale=int(self.too_long == "rescale"),
+            sandwiched=int(row.linear and self.discount is not None and not row.one_matrix),
+            one_matrix=int(row.one_matrix),
+            project_in_curvature=int(self._in_curvature),
+            period=(self.window or 0) if row.periodic else 0,
+            votes=row.votes,
+            measured=int(row.adaptation in ("judged models", "arm tests")),
+            kl=int(row.kl),
+            radius_given=int(row.adaptation == "online Newton"),
+        )
+
+    @cached_property
+    def numbers(self) -> Floats:
+        """Everything that the kernels read, packed for them."""
+        own = self.adaptation.numbers_for(self)
+        return as_numbers(self.model, self.scoring, self.confidence, own)
+
+    def new_buffers(self, capacity: int) -> Buffers:
+        """An empty memory with room for so many rows."""
+        return new_buffers(self.numbers, capacity, self.adaptation.sizes_for(self))
+
+    def weights_of_ages(self, buffers: Buffers, ages: Floats) -> Floats:
+        """The weights of remembered rows of these ages."""
+        weights: Floats = self.adaptation.weights_of_ages(self, buffers, ages)
+        return weights
+
+    def size_of_change(self, buffers: Buffers) -> float | None:
+        """The size of the last detected change in units of rewards; None: not measured."""
+        measured = getattr(self.adaptation, "size_of_change", None)
+        unit = 1.0 if self.reward is None else self.reward.unit
+        return None if measured is None else unit * float(measured(buffers))
+
+    def hypotheses(self, buffers: Buffers) -> list[Hypothesis]:
+        """The hypotheses of `auto` and their probabilities; other policies have none."""
+        found = getattr(self.adaptation, "hypotheses", None)
+        return [] if found is None else list(found(self, buffers))
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that `policy_from` makes this policy of again."""
+        own = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        del own["reward"]
+        if self.reward is None:
+            own["link"], own["m"] = self.link.name, self.link.m
+        else:
+            del own["link"]  # which follows, as m does
+            own["reward"], own["outside"] = self.reward.text, self.reward.outside
+        own["false_alarm_rate"] = self.false_alarm_rate or None
+        if not self.exact:
+            del own["exact"]
+        if not self.separate:
+            del own["arms"]
+        if self.features is None:
+            del own["features"]
+        else:
+            own["features"] = self.features.to_dict()
+        return own
+
+    def with_dim(self, dim: int, *, features: Features | None = None) -> Policy:
+        """Return this policy with room for more coordinates, or for those of other features."""
+        if features is None:
+            return replace(self, dim=max(dim, self.dim))
+        return replace(self, dim=dim, features=features)
+
+    def reward_range(self) -> tuple[float, float]:
+        """The closed interval of rewards that an agent takes as they are."""
+        return self.model_range() if self.reward is None else self.reward.range
+
+    def model_range(self) -> tuple[float, float]:
+        """The closed interval of rewards that kernels are given.
+
+        The mean is centre + mu. A bounded mu moves with the centre; the identity has no range of
+        its own, so there the rewards stay in [0, m].
+        """
+        if self.reward is not None:
+            return self.reward.model_range
+        low, high = self.link.reward_range()
+        shift = 0.0 if self.link.linear else self.centre
+        return low + shift, high + shift

@@ -16,18 +16,32 @@ import math
 
 import numpy as np
 
-from driftbandits import links
-from driftbandits.estimator import Model, State
-from driftbandits.estimator.expansion import weight_of_age
-from driftbandits.estimator.memory import load_row
-from driftbandits.estimator.model import Floats
-from driftbandits.estimator.solve import (
+from driftbandits.core import (
+    Model,
+    State,
+    add_outer,
+    add_scaled,
+    cholesky,
+    copy,
+    distance,
+    dot,
+    inverse,
+    links,
+    multiply,
+    norm,
+    sandwich,
+    set_to_identity,
+)
+from driftbandits.core.estimator.expansion import weight_of_age
+from driftbandits.core.estimator.memory import load_row
+from driftbandits.core.estimator.model import Floats
+from driftbandits.core.estimator.solve import (
     KKT_TOLERANCE,
     measure_pull,
     minimise_quadratic,
     step_back,
 )
-from driftbandits.estimator.state import (
+from driftbandits.core.estimator.state import (
     DESCENT_STEPS,
     HEAD,
     KKT_RESIDUAL,
@@ -38,19 +52,6 @@ from driftbandits.estimator.state import (
     N,
 )
 from driftbandits.jit import allocating, inlined, internal
-from driftbandits.linalg import (
-    add_outer,
-    add_scaled,
-    cholesky,
-    copy,
-    distance,
-    dot,
-    inverse,
-    multiply,
-    norm,
-    sandwich,
-    set_to_identity,
-)
 
 _MOST_STEPS = 100
 _SPHERE_TOLERANCE = 1e-13

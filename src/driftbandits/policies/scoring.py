@@ -1,4 +1,4 @@
-"""From an estimate to scores: actions as the model sees them, their means and their widths.
+"""Make scores from an estimate: actions as the model sees them, their means and widths.
 
 Notation (beyond estimator/state.py)
 --------
@@ -16,9 +16,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from driftbandits import links
-from driftbandits.estimator import Model
-from driftbandits.estimator.inverse import (
+from driftbandits.core import (
+    Confidence,
+    Model,
+    bonus_radius,
+    cholesky,
+    confidence_reader,
+    copy,
+    depends_on_inside,
+    dot_large,
+    inverse,
+    links,
+    multiply_rows,
+    norm,
+    rows_that_count,
+    sandwich,
+)
+from driftbandits.core.estimator.inverse import (
     BLOCK,
     FOR_DIRECTIONS,
     FOR_SOLUTIONS,
@@ -27,33 +41,25 @@ from driftbandits.estimator.inverse import (
     solve_design,
     solve_design_and_last,
 )
-from driftbandits.estimator.model import DISCOUNT, MODEL_SIZE, Floats, for_large
-from driftbandits.estimator.solve import take_ridge
-from driftbandits.estimator.state import BEGUN, FITTED, RADIUS, SPAN, N, State
+from driftbandits.core.estimator.model import DISCOUNT, MODEL_SIZE, Floats, for_large
+from driftbandits.core.estimator.solve import take_ridge
+from driftbandits.core.estimator.state import BEGUN, FITTED, RADIUS, SPAN, N, State
 from driftbandits.jit import allocating, compiled, inlined, internal, place, reader_of
-from driftbandits.linalg import cholesky, copy, dot_large, inverse, multiply_rows, norm, sandwich
-from driftbandits.theory import (
-    Confidence,
-    bonus_radius,
-    confidence_reader,
-    depends_on_inside,
-    rows_that_count,
-)
 
 UCB, GREEDY, CONSTANT, OPTIMISTIC = 0, 1, 2, 3
 SCALED, POSTERIOR, PERTURBED, WEIGHTED, AUGMENTED = 4, 5, 6, 7, 8
 SCORES = (UCB, GREEDY, CONSTANT, OPTIMISTIC, SCALED, POSTERIOR, PERTURBED, WEIGHTED, AUGMENTED)
-"""How a score is made of an estimate. From SCALED on they draw at random, see sampling.py."""
+"""Ways to make a score of an estimate. From SCALED on they draw at random, see sampling.py."""
 SAMPLED = (POSTERIOR, PERTURBED, AUGMENTED)
-"""Those that draw a parameter."""
+"""The scores that draw a parameter."""
 
 ACCEPTED, NOT_FINITE, TOO_LONG = map(place, range(3))
-"""What is said of a set of actions."""
+"""Answers to whether a set of actions may be used."""
 
 TABLE_ROWS = 5
 _NONE = 0  # of ADAPTATIONS
 CLOSE = 1e-4
-"""Of its width: how near a score of a large model is to the exact one."""
+"""Largest error of a score of a large model, as a share of its width."""
 
 
 class Scoring(NamedTuple):
@@ -67,7 +73,7 @@ class Scoring(NamedTuple):
     centre: float
     longest: float  # L of the actions as they come
     longest_square: float  # with the tolerance
-    rescale: int  # shrink longer actions instead of refusing them
+    rescale: int  # factor longer actions instead of refusing them
     sandwiched: int  # the bonus norm is W^-1 W~ W^-1
     one_matrix: int  # W~ is W
     project_in_curvature: int
@@ -75,28 +81,38 @@ class Scoring(NamedTuple):
     votes: int  # samples of a parameter, see sampling.py
     measured: int  # the rows that count are measured, whatever the clock counts
     kl: int  # the width is that of a mean of rewards in [0, m], by their divergence
-    told: int  # the radius is what the adaptation has found, in the gauge RADIUS
+    radius_given: int  # by the adaptation, in the gauge RADIUS
+
+
+class Opened(NamedTuple):
+    """The numbers and arrays behind a handle, by name."""
+
+    numbers: Floats
+    model: Model
+    scoring: Scoring
+    confidence: Confidence
+    state: State
 
 
 scoring_of = reader_of(Scoring, first=MODEL_SIZE)
 _BEFORE_CONFIDENCE = MODEL_SIZE + len(Scoring._fields)
 confidence_of = confidence_reader(_BEFORE_CONFIDENCE)
 OWN_NUMBERS = _BEFORE_CONFIDENCE + len(Confidence._fields)
-"""From here on stand the numbers of what adapts the memory."""
+"""The place of the first number of what adapts the memory."""
 
 
 @inlined
 def bonus_factor(
     model: Model, scoring: Scoring, confidence: Confidence, state: State, number: int
 ) -> float:
-    """What the next decision multiplies a norm with; `number` as in `decide`.
+    """Return the factor of the norm in the next decision's widths; `number` as in `decide`.
 
     Where the clock counts no decisions it cannot say how many rows count. Their squared weights
     are then measured: the deviation needs them only to bound a determinant by the trace.
     """
     if scoring.score in (GREEDY, CONSTANT, WEIGHTED):
         return 0.0
-    if scoring.told:
+    if scoring.radius_given:
         return scoring.bonus_scale * float(state.gauges[RADIUS])
     counters = state.counters
     t = float(number)
@@ -111,7 +127,7 @@ def bonus_factor(
 
 @inlined
 def _of_large(model: Model, scoring: Scoring, confidence: Confidence, state: State) -> float:
-    """How far theta may be from the exact one in the norm of V, so that scores are as near.
+    """Return how far theta may be from the exact one in the norm of V, for scores as near.
 
     A mean is off by at most k ||a||_{V^-1} ||theta - exact||_V. The radius is bounded from below:
     a reward counts as much as its action is long. Without a bonus it counts as 1. Widths of samples
@@ -160,10 +176,10 @@ def make_bonus_matrix(scoring: Scoring, state: State) -> None:
 
 
 @inlined
-def shrinkage(scoring: Scoring, actions: Floats, i: int) -> float:
-    """What action i is multiplied with: 1, or less where longer actions are rescaled.
+def scale_factor(scoring: Scoring, actions: Floats, i: int) -> float:
+    """Return the factor of action i: 1, or less where longer actions are rescaled.
 
-    Below 0: the verdict on an action that may not be used.
+    Below 0: why an action may not be used.
     """
     total = 0.0
     for j in range(scoring.dim):
@@ -184,27 +200,27 @@ def shrinkage(scoring: Scoring, actions: Floats, i: int) -> float:
 
 
 @inlined
-def verdict_on(scoring: Scoring, actions: Floats) -> int:
-    """Whether a set of actions may be used."""
+def validity(scoring: Scoring, actions: Floats) -> int:
+    """ACCEPTED, or why a set of actions may not be used."""
     for i in range(actions.shape[0]):
-        shrink = shrinkage(scoring, actions, i)
-        if shrink < 0.0:
-            return int(-shrink)
+        factor = scale_factor(scoring, actions, i)
+        if factor < 0.0:
+            return int(-factor)
     return ACCEPTED
 
 
 @inlined
-def feature(scoring: Scoring, actions: Floats, i: int, j: int, shrink: float) -> float:
+def feature(scoring: Scoring, actions: Floats, i: int, j: int, factor: float) -> float:
     """Coordinate j of action i as the model sees it."""
-    return shrink * float(actions[i, j]) if j < scoring.dim else 1.0
+    return factor * float(actions[i, j]) if j < scoring.dim else 1.0
 
 
 @inlined
 def set_row(scoring: Scoring, actions: Floats, i: int, state: State) -> None:
     """scratch.row := action i as the model sees it."""
-    shrink = shrinkage(scoring, actions, i)
+    factor = scale_factor(scoring, actions, i)
     for j in range(state.scratch.row.shape[0]):
-        state.scratch.row[j] = feature(scoring, actions, i, j, shrink)
+        state.scratch.row[j] = feature(scoring, actions, i, j, factor)
 
 
 @inlined
@@ -218,14 +234,14 @@ def score(
         if scoring.score == CONSTANT:
             table[0, i] = table[1, i] = table[2, i] = 0.0
         else:
-            shrink = shrinkage(scoring, actions, i)
+            factor = scale_factor(scoring, actions, i)
             z, square = 0.0, 0.0
             for j in range(model.d):
-                a = feature(scoring, actions, i, j, shrink)
+                a = feature(scoring, actions, i, j, factor)
                 z += a * theta[j]
                 along = 0.5 * a * bonus[j, j]
                 for k in range(j):
-                    along += feature(scoring, actions, i, k, shrink) * bonus[j, k]
+                    along += feature(scoring, actions, i, k, factor) * bonus[j, k]
                 square += 2.0 * a * along
             set_score(model, scoring, wide, z, square, table, i)
 
@@ -315,9 +331,9 @@ def load_block(scoring: Scoring, actions: Floats, start: int, rows: Floats) -> i
     """rows := the next actions as the model sees them; says how many."""
     n = int(min(BLOCK, actions.shape[0] - start))
     for i in range(n):
-        shrink = shrinkage(scoring, actions, start + i)
+        factor = scale_factor(scoring, actions, start + i)
         for j in range(rows.shape[1]):
-            rows[i, j] = feature(scoring, actions, start + i, j, shrink)
+            rows[i, j] = feature(scoring, actions, start + i, j, factor)
     return n
 
 
@@ -325,13 +341,13 @@ def load_block(scoring: Scoring, actions: Floats, start: int, rows: Floats) -> i
 def score_measured(
     model: Model, scoring: Scoring, state: State, wide: float, actions: Floats, table: Floats
 ) -> None:
-    """As `score`, from the squared norms in row 3 of `table`."""
+    """Score as `score` does, from the squared norms in row 3 of `table`."""
     state.gauges[RADIUS] = wide
     for i in range(actions.shape[0]):
-        shrink = shrinkage(scoring, actions, i)
+        factor = scale_factor(scoring, actions, i)
         z = 0.0
         for j in range(model.d):
-            z += feature(scoring, actions, i, j, shrink) * state.theta[j]
+            z += feature(scoring, actions, i, j, factor) * state.theta[j]
         set_score(model, scoring, wide, z, table[3, i], table, i)
 
 
@@ -358,14 +374,14 @@ _LEAST, _HALVINGS = 1e-15, 40
 
 @inlined
 def bernoulli_divergence(p: float, q: float) -> float:
-    """kl(p, q) of two chances."""
+    """kl(p, q) of two probabilities."""
     p, q = min(max(p, _LEAST), 1.0 - _LEAST), min(max(q, _LEAST), 1.0 - _LEAST)
     return p * math.log(p / q) + (1.0 - p) * math.log((1.0 - p) / (1.0 - q))
 
 
 @internal
 def divergence_width(p: float, level: float) -> float:
-    """How far above p the chance lies whose divergence from p is `level`; 1 - p at most.
+    """Return how far above p a probability lies whose divergence from p is `level`.
 
     By halving; Pinsker's inequality says where to begin.
     """
@@ -385,9 +401,9 @@ def features_of(model: Model, scoring: Scoring, actions: Floats) -> Floats:
     """The actions as the model sees them, (K, d)."""
     features = np.empty((actions.shape[0], model.d))
     for i in range(actions.shape[0]):
-        shrink = shrinkage(scoring, actions, i)
+        factor = scale_factor(scoring, actions, i)
         for j in range(model.d):
-            features[i, j] = feature(scoring, actions, i, j, shrink)
+            features[i, j] = feature(scoring, actions, i, j, factor)
     return features
 
 
@@ -403,17 +419,17 @@ def arm_of(row: Floats, arms: int) -> int:
 
 @internal
 def mean_square(model: Model, scoring: Scoring, actions: Floats) -> float:
-    """Of the lengths of the actions as the model sees them."""
+    """The mean squared length of the actions as the model sees them."""
     total = 0.0
     for i in range(actions.shape[0]):
-        shrink = shrinkage(scoring, actions, i)
+        factor = scale_factor(scoring, actions, i)
         for j in range(model.d):
-            a = feature(scoring, actions, i, j, shrink)
+            a = feature(scoring, actions, i, j, factor)
             total += a * a
     return float(total / max(actions.shape[0], 1))
 
 
 @compiled
 def check_actions(numbers: Floats, actions: Floats) -> int:
-    """Whether a set of actions may be used."""
-    return verdict_on(scoring_of(numbers), actions)
+    """ACCEPTED, or why a set of actions may not be used."""
+    return validity(scoring_of(numbers), actions)

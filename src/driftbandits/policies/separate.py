@@ -1,26 +1,27 @@
-"""What models of separate arms have in common, and the kernels that keep it so.
+"""Models of separate arms: what they have in common, and the kernels that keep it so.
 
 One model of p coefficients for each of K arms is the block-diagonal model of K p coefficients. Its
 blocks learn apart. These couple them: the clock, the radius, which is that of all K p coefficients,
-the choice, and in a pool what the rewards of every arm say of the memories: the weights of the
-forecasts, the dispersion and the test for a change.
+the choice, and in `auto` what the rewards of every arm say of the hypotheses.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
-from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from driftbandits.estimator import Buffers, model_of, state_of
-from driftbandits.estimator.model import FAST, POOL, Floats, as_numbers
-from driftbandits.estimator.state import NUMBERS, N
+from driftbandits.core import Buffers, Model, State, model_of, state_of
+from driftbandits.core.estimator.model import FAST, Floats, as_numbers
+from driftbandits.core.estimator.state import NUMBERS, N
 from driftbandits.jit import (
     LINE,
     Handle,
+    allocating,
     compiled,
     compiled_for,
     floats_of,
@@ -29,148 +30,196 @@ from driftbandits.jit import (
     length_of,
     place,
 )
-from driftbandits.policies.adaptations import belief, pool
-from driftbandits.policies.adaptations.belief import optimism
-from driftbandits.policies.adaptations.belief.segments import align, begin_arm
-from driftbandits.policies.chance import TAKEN, pick
-from driftbandits.policies.kernels import BELIEVING, LARGE_FAMILY, POOLED, kernels_of
-from driftbandits.policies.scoring import TABLE_ROWS, scoring_of
+from driftbandits.policies import auto
+from driftbandits.policies.auto import optimism
+from driftbandits.policies.auto.priors import take_prior
+from driftbandits.policies.auto.record import CHAINS, HYPOTHESES, POPULATION, Belief
+from driftbandits.policies.auto.segments import align, begin_arm, hold
+from driftbandits.policies.engines import BELIEVING, LARGE_FAMILY, kernels_of
+from driftbandits.policies.randomness import choose
+from driftbandits.policies.scoring import TABLE_ROWS, Scoring, scoring_of
 
 if TYPE_CHECKING:
-    from driftbandits.policies.configuration import Policy
+    from driftbandits.policies.catalogue import Policy
 
-_pool_of, _belief_of = pool.LAYOUT.of, belief.LAYOUT.of
-_SHARING = {POOLED: pool, BELIEVING: belief}
-"""What arms share something of, by family."""
+_belief_of = auto.LAYOUT.of
 _BUFFERS = len(Buffers._fields)
 
 
-@cache
-def _places_in_common(adaptation: ModuleType) -> dict[str, slice]:
+def _places_in_common() -> dict[str, slice]:
     """Where in their stores that lies which all arms share: from the first to the last of it."""
-    sizes = adaptation.LAYOUT.sizes
+    sizes = auto.LAYOUT.sizes
     places = SimpleNamespace(**{store: np.arange(size) for store, size in sizes.items()})
-    fields = adaptation.LAYOUT.in_python(places)
+    fields = auto.LAYOUT.in_python(places)
     found = {}
-    for store, names in adaptation.IN_COMMON.items():
+    for store, names in auto.IN_COMMON.items():
         taken = np.concatenate([getattr(fields, name) for name in names])
         assert (np.diff(taken) == 1).all(), "what is held in common must lie in a row"
         found[store] = slice(int(taken[0]), int(taken[-1]) + 1)
     return found
 
 
+_IN_COMMON = _places_in_common()
+_FIRST_COUNTER, _LAST_COUNTER = (
+    place(_IN_COMMON["counters"].start),
+    place(_IN_COMMON["counters"].stop),
+)
+_FIRST_GAUGE, _LAST_GAUGE = place(_IN_COMMON["gauges"].start), place(_IN_COMMON["gauges"].stop)
+
+
 def believes(policy: Policy) -> bool:
-    """Whether arms share a belief, which they measure apart and score together."""
-    return policy.adaptation is belief
+    """Arms share a belief, which they measure apart and score together."""
+    return policy.row.believes
 
 
 def numbers_of_arms(policy: Policy, count: int) -> Floats:
-    """The numbers of the model of one of so many arms, which does not look for changes alone."""
-    own = policy.adaptation.numbers_for(policy)
-    if policy.adaptation is pool:
-        own = own._replace(threshold=0.0)
+    """The numbers of the model of one of so many arms."""
+    own, model = policy.adaptation.numbers_for(policy), policy.model
+    if believes(policy):
+        own = auto.numbers_for_arms(policy, count)
+        # to be the best of K, a . theta must be able to move by log K
+        model = model._replace(lam=model.lam / (1.0 + math.log(count) ** 2))
     problem = policy.problem._replace(d=count * policy.model_dim)
-    return as_numbers(policy.model, policy.scoring, policy.confidence_for(problem), own)
-
-
-def change_threshold(policy: Policy) -> float:
-    """That of the test between the filters of all arms; 0: there is none."""
-    if policy.adaptation is not pool:
-        return 0.0
-    threshold: float = policy.adaptation.numbers_for(policy).threshold
-    return threshold
+    return as_numbers(model, policy.scoring, policy.confidence_for(problem), own)
 
 
 def held_in_common(policy: Policy, buffers: Buffers) -> list[Any]:
     """The arrays among the buffers of an arm that are to be the same for all arms."""
-    if policy.row.memory != POOL:
+    if not believes(policy):
         return []
-    places = _places_in_common(policy.adaptation)
-    return [getattr(buffers, store)[place] for store, place in places.items()]
+    return [getattr(buffers, store)[place] for store, place in _IN_COMMON.items()]
+
+
+class _Arm(NamedTuple):
+    """The model of an arm of `auto`, by name."""
+
+    numbers: Floats
+    model: Model
+    scoring: Scoring
+    state: State
+    belief: Belief
 
 
 @inlined
-def _choose(epsilon: float, seed: int, first: int, table: Floats, picks: Floats) -> None:
-    """Pick distinct arms, best first, as the decisions first, first + 1, ...; see `Kernels.decide`.
-
-    table (TABLE_ROWS, K) and picks (2, n) as there; row 3 is scratch.
-    """
-    for i in range(table.shape[1]):
-        table[3, i] = table[2, i]
-    for rank in range(picks.shape[1]):
-        index, propensity = pick(epsilon, table, seed, first + rank)
-        picks[0, rank] = index
-        picks[1, rank] = propensity
-        table[3, index] = TAKEN
-
-
-@compiled
-def leading_filter(handle: Handle, s: int, threshold: float) -> int:
-    """Which filter says that the world has changed, after a reward of round s; 0: none does."""
-    d = int(floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))[0])
-    return pool.leading_filter(_pool_of(state_of(handle, d).stores), s, threshold)
-
-
-@compiled
-def forget_before_change(handle: Handle, winner: int, threshold: float) -> None:
-    """Report the change that a filter has found, and forget what was before it."""
+def _arm(handle: Handle) -> _Arm:
     numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
     d, fast = int(numbers[0]), int(numbers[FAST])
-    model, state = model_of(numbers, d, fast), state_of(handle, d)
-    pool.report_change(model, state, _pool_of(state.stores), winner, threshold)
+    state = state_of(handle, d)
+    return _Arm(
+        numbers, model_of(numbers, d, fast), scoring_of(numbers), state, _belief_of(state.stores)
+    )
 
 
 @compiled
-def align_with(handle: Handle, common: Handle) -> None:
-    """Let the segments of an arm be those that all arms share, before it takes them over."""
-    numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
-    d, fast = int(numbers[0]), int(numbers[FAST])
-    model, state = model_of(numbers, d, fast), state_of(handle, d)
-    align(model, state, _belief_of(state.stores), _belief_of(state_of(common, d).stores))
+def follow_common(handle: Handle, common: Handle) -> None:
+    """Let an arm that believes have what all arms share: columns, prior, segments, population."""
+    own, shared = _arm(handle), _arm(common)
+    take_prior(own.model, own.belief, shared.belief)
+    align(own.model, own.state, own.belief, shared.belief)
+    for j in range(_FIRST_COUNTER, _LAST_COUNTER):
+        own.state.counters[j] = shared.state.counters[j]
+    for j in range(_FIRST_GAUGE, _LAST_GAUGE):
+        own.state.gauges[j] = shared.state.gauges[j]
 
 
 @compiled
 def begin_as_new(handle: Handle) -> None:
     """Let an arm know the segments that all arms share, and nothing of its own."""
-    numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
-    d, fast = int(numbers[0]), int(numbers[FAST])
-    model, state = model_of(numbers, d, fast), state_of(handle, d)
-    begin_arm(model, state, _belief_of(state.stores))
+    arm = _arm(handle)
+    begin_arm(arm.model, arm.state, arm.belief)
 
 
 @compiled
-def measure_arm(handle: Handle, number: int, row: Floats, table: Floats) -> None:
-    """What an arm believes of its row (1, p); its clock goes on as by `decide`."""
-    numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
-    d, fast = int(numbers[0]), int(numbers[FAST])
-    model, scoring, state = model_of(numbers, d, fast), scoring_of(numbers), state_of(handle, d)
-    belief.estimate(model, scoring, numbers, state, 0, row)
-    optimism.measure(model, scoring, state, _belief_of(state.stores), row, table)
-    if number == 0:
-        belief.advance(model, state, 1)
+def show_rows(handle: Handle, rows: Floats) -> None:
+    """Let the prior that all arms share follow the rows of a decision."""
+    common = _arm(handle)
+    auto.see(common.model, common.scoring, common.state, rows)
+    shared = common.belief
+    if shared.base_variance[0] == 0.0:
+        for h in range(HYPOTHESES):
+            shared.base_variance[h] = POPULATION
+        for h in range(1, CHAINS):
+            shared.trust[0] += shared.trust[h] * (1.0 - 1.0 / rows.shape[0])
+            shared.trust[h] /= rows.shape[0]
+        hold(shared)
+
+
+class _Steps(NamedTuple):
+    """The steps of a decision among separate arms."""
+
+    see: Callable[..., Floats]
+    """Return the rows as the models are given them."""
+    measure: Callable[..., None]
+    """Let one arm write what it knows of its row (1, p) into a column of the table."""
+    score: Callable[..., None]
+    """Make means, widths and scores of what the arms have written."""
+
+
+@allocating
+def _see(common: Handle, rows: Floats) -> Floats:
+    arm = _arm(common)
+    return auto.see(arm.model, arm.scoring, arm.state, rows)
 
 
 @inlined
-def _score_together(handle: Handle, table: Floats) -> None:
-    """Means, widths and scores of arms that share a belief, from what each has measured."""
-    numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
-    d, fast = int(numbers[0]), int(numbers[FAST])
-    model, scoring, state = model_of(numbers, d, fast), scoring_of(numbers), state_of(handle, d)
-    optimism.score(model, scoring, _belief_of(state.stores).offset[0], table)
+def _measure(
+    handle: Handle,
+    common: Handle,
+    seed: int,
+    number: int,
+    row: Floats,
+    table: Floats,
+    picks: Floats,
+) -> None:
+    follow_common(handle, common)
+    arm = _arm(handle)
+    auto.estimate(arm.model, arm.scoring, arm.numbers, arm.state, seed, row)
+    optimism.measure(arm.model, arm.scoring, arm.state, arm.belief, row, table)
+    if number == 0:
+        auto.advance(arm.model, arm.state, 1)
+
+
+@inlined
+def _score(common: Handle, table: Floats) -> None:
+    arm = _arm(common)
+    optimism.score(arm.model, arm.scoring, arm.belief.offset[0], table)
+
+
+_STEPS_OF_AUTO = _Steps(_see, _measure, _score)
+
+
+def _steps_of_the_estimator(decide: Callable[..., int]) -> _Steps:
+    """Every arm decides alone, among its own row."""
+
+    @allocating  # so that the array that is handed back is counted
+    def see(common: Handle, rows: Floats) -> Floats:
+        return rows
+
+    @inlined
+    def measure(
+        handle: Handle,
+        common: Handle,
+        seed: int,
+        number: int,
+        row: Floats,
+        table: Floats,
+        picks: Floats,
+    ) -> None:
+        decide(handle, seed, number, row, table, picks)
+
+    @inlined
+    def score(common: Handle, table: Floats) -> None:
+        pass
+
+    return _Steps(see, measure, score)
 
 
 @cache
 def decider_of(family: str) -> Callable[..., None]:
     """The kernel that decides among arms that have a model each, in one call."""
     label, decide, _, tick = kernels_of(family)
-    adaptation = _SHARING.get(family.removeprefix(LARGE_FAMILY))
-    believing, sharing = adaptation is belief, adaptation is not None
-    places = {} if adaptation is None else _places_in_common(adaptation)
-    nothing = slice(0, 0)
-    counters, gauges = places.get("counters", nothing), places.get("gauges", nothing)
-    first_counter, last_counter = place(counters.start), place(counters.stop)
-    first_gauge, last_gauge = place(gauges.start), place(gauges.stop)
-    assert places.keys() <= {"counters", "gauges"}
+    is_auto = family.removeprefix(LARGE_FAMILY) == BELIEVING
+    see, measure, score = _STEPS_OF_AUTO if is_auto else _steps_of_the_estimator(decide)
 
     @compiled_for(f"arms-{label}", lets_others_run=family.startswith(LARGE_FAMILY))
     def decide_among(
@@ -190,33 +239,21 @@ def decider_of(family: str) -> Callable[..., None]:
         in `Kernels.decide`, and shown (K, 2, p) receives theta_hat and theta.
         """
         d = int(floats_of(common, NUMBERS, (length_of(common, NUMBERS, 0),))[0])
-        held = state_of(common, d)
-        clock = held.counters[N]
+        clock = state_of(common, d).counters[N]
         one, alone = np.empty((TABLE_ROWS, 1)), np.empty((2, 1))
+        features = see(common, rows)
         for i in range(rows.shape[0]):
             handle = ints_of(handles, i, (_BUFFERS, LINE))
             state = state_of(handle, d)
             if state.counters[N] < clock:
                 tick(handle, clock - state.counters[N])
-            if sharing:
-                if believing:
-                    align_with(handle, common)
-                for j in range(first_counter, last_counter):
-                    state.counters[j] = held.counters[j]
-                for j in range(first_gauge, last_gauge):
-                    state.gauges[j] = held.gauges[j]
-            row = rows[i : i + 1]
-            if believing:
-                measure_arm(handle, number, row, one)
-            else:
-                decide(handle, seed, number, row, one, alone)
+            measure(handle, common, seed, number, features[i : i + 1], one, alone)
             for k in range(TABLE_ROWS):
                 table[k, i] = one[k, 0]
             for j in range(d):
                 shown[i, 0, j] = state.theta_hat[j]
                 shown[i, 1, j] = state.theta[j]
-        if believing:
-            _score_together(common, table)
-        _choose(epsilon, seed, number if number > 0 else clock + 1, table, picks)
+        score(common, table)
+        choose(epsilon, seed, number if number > 0 else clock + 1, table, picks)
 
     return decide_among

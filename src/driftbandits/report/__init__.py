@@ -16,7 +16,7 @@ def write_report(directory: str | Path, *, title: str | None = None) -> Path:
 
     Beside the page it writes `figures/` (PNG and SVG) and `tables/` (CSV).
     """
-    for package in ("polars", "jinja2", "matplotlib", "plotly", "scipy"):
+    for package in ("polars", "jinja2", "matplotlib", "plotly"):
         try:
             importlib.import_module(package)
         except ImportError:

@@ -8,9 +8,6 @@ from collections.abc import Sequence
 NONE = "–"
 """Stands where there is no number."""
 
-BETTER, EVEN, WORSE = (110, 175, 215), (253, 253, 251), (238, 150, 90)
-"""Colours at a half, at one and from eight on; dark ink stays readable on all of them."""
-
 
 def number(value: float | None, form: str = ",.1f") -> str:
     """Written as the form says, a percent sign set off by a space that does not break."""
@@ -45,23 +42,8 @@ def plus_minus(mean: float, se: float) -> str:
     return f"{own}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{se:,.{digits}f}"
 
 
-def ratio(value: float) -> str:
-    """Three digits at most, so that many columns have room."""
-    return number(value, ".2f" if value < 9.995 else ".0f")
-
-
-def shade(ratio: float) -> str:
-    """The colour of a ratio; none where there is no ratio."""
-    if not math.isfinite(ratio) or ratio <= 0:
-        return ""
-    log = math.log2(ratio)
-    end, part = (BETTER, min(1.0, -log)) if log < 0 else (WORSE, min(1.0, log / 3.0))
-    mixed = (round(a + part * (b - a)) for a, b in zip(EVEN, end, strict=True))
-    return f"rgb({','.join(map(str, mixed))})"
-
-
 def rounds(stretch: tuple[int, int]) -> str:
-    """From the first to the last of them, not to be broken at the dash."""
+    """Format a range from first to last that does not break at the dash."""
     first, last = stretch
     return f"rounds {first:,}–\N{WORD JOINER}{last:,}"
 

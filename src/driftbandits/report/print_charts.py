@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
+from pathlib import Path as File
 from typing import Any
 
 import matplotlib as mpl
@@ -12,14 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from driftbandits.report.charts import (
-    CORNERS,
-    Chart,
-    EstimatePath,
-    Figure,
-    Line,
-    nice_logarithmic_ticks,
-)
+from driftbandits.report.charts import Chart, Figure, Line, Path
 from driftbandits.report.style import (
     FAINT,
     INK,
@@ -30,7 +23,6 @@ from driftbandits.report.style import (
 )
 
 WIDTH = 7.0  # inches: the text width of most papers
-ENTRY = 0.17  # inches that an entry of a legend is high
 SETTINGS: Any = {
     "font.size": 8.5,
     "axes.edgecolor": QUIET,
@@ -54,63 +46,44 @@ SETTINGS: Any = {
     "ytick.color": QUIET,
     "ytick.labelcolor": INK,
 }
+_THOUSANDS = FuncFormatter(lambda value, _: f"{value:,g}")
 
 
-def save(figure: Figure, directory: Path) -> tuple[Path, Path]:
-    """Draw a figure; gives back its PNG and its SVG."""
+def save(figure: Figure, directory: File) -> File:
+    """Draw a figure as PNG and as SVG; the path of the PNG is returned."""
     with mpl.rc_context(SETTINGS):
-        canvas = draw(figure)
+        canvas = _draw(figure)
         png, svg = (directory / f"{figure.name}.{ending}" for ending in ("png", "svg"))
         canvas.savefig(png, metadata={"Software": None})
         canvas.set_layout_engine("none")  # what it found for the first file holds for the second
         canvas.savefig(svg, metadata={"Date": None, "Creator": None})
-    return png, svg
+    return png
 
 
-def draw(figure: Figure) -> Canvas:
+def _draw(figure: Figure) -> Canvas:
     columns = min(figure.columns, len(figure.charts))
     rows = math.ceil(len(figure.charts) / columns)
-    of_paths = isinstance(figure.charts[0], EstimatePath)
-    height = WIDTH / columns + 0.1 if of_paths else 3.5 if columns == 1 else 2.5
+    height = WIDTH / columns + 0.1 if figure.of_paths else 3.5 if columns == 1 else 2.9
     canvas = Canvas(figsize=(WIDTH, rows * height), layout="constrained")
     FigureCanvasAgg(canvas)
-    grid = canvas.subplots(rows, columns, squeeze=False, sharey="none" if of_paths else "row")
-    for axes in grid.flat[len(figure.charts) :]:
+    grid = canvas.subplots(rows, columns, squeeze=False).flat
+    for axes in grid[len(figure.charts) :]:
         axes.set_visible(False)
-    for axes, chart in zip(grid.flat, figure.charts, strict=False):
-        if isinstance(chart, EstimatePath):
-            draw_path(axes, chart)
+    for axes, chart in zip(grid, figure.charts, strict=False):
+        if isinstance(chart, Path):
+            _draw_path(axes, chart)
         else:
-            draw_chart(axes, chart, narrow=columns > 1)
-        if columns == 1 and not of_paths:
-            entries = _legend_beside(axes)
-            canvas.set_figheight(max(canvas.get_figheight(), rows * (entries * ENTRY + 0.5)))
-    if columns > 1 and not of_paths:
-        handles, labels = grid.flat[0].get_legend_handles_labels()
-        _legend_above(canvas, handles, labels)
+            _draw_chart(axes, chart, ticks=6 if columns == 1 else 4)
+    if figure.of_paths:
+        return canvas
+    handles, labels = grid[0].get_legend_handles_labels()
+    if columns > 1:
+        canvas.legend(handles, labels, loc="outside upper left", ncols=3)
+    else:  # in the order in which the curves end, so that the eye goes straight across
+        order = sorted(range(len(labels)), key=lambda i: -_height_at_end(handles[i]))
+        handles, labels = [handles[i] for i in order], [labels[i] for i in order]
+        canvas.legend(handles, labels, loc="outside right upper")
     return canvas
-
-
-def _legend_above(canvas: Canvas, handles: list[Any], labels: list[str]) -> None:
-    """In as few rows as the width allows."""
-    points = sum(34 + 5 * len(label) for label in labels)  # about what the entries take
-    rows = math.ceil(points / (70 * WIDTH))
-    columns = math.ceil(len(labels) / rows)
-    canvas.legend(handles, labels, loc="outside upper left", ncols=columns, columnspacing=1.0)
-
-
-def _legend_beside(axes: Axes) -> int:
-    """In the order in which the curves end, so that the eye goes straight across; how many."""
-    handles, labels = axes.get_legend_handles_labels()
-    order = sorted(range(len(labels)), key=lambda i: -_height_at_end(handles[i]))
-    axes.legend(
-        [handles[i] for i in order],
-        [labels[i] for i in order],
-        loc="upper left",
-        bbox_to_anchor=(1.01, 1.0),
-        borderaxespad=0.0,
-    )
-    return len(labels)
 
 
 def _height_at_end(handle: Any) -> float:
@@ -118,73 +91,67 @@ def _height_at_end(handle: Any) -> float:
     return float(line.get_ydata()[-1])
 
 
-def draw_chart(axes: Axes, chart: Chart, *, narrow: bool) -> None:
-    axes.set_title(chart.title)
-    axes.set_xlabel(chart.x_title)
-    axes.set_ylabel(chart.y_title)
+def _draw_chart(axes: Axes, chart: Chart, *, ticks: int) -> None:
+    axes.set(title=chart.title, xlabel=chart.x_title, ylabel=chart.y_title)
     axes.grid(axis="both" if chart.logarithmic else "y")
     axes.set_axisbelow(True)
     for change in chart.changes:
         axes.axvline(change, color=QUIET, linewidth=0.9, dashes=(3, 3), zorder=1)
     for reference in chart.references:
-        axes.plot(
-            reference.x,
-            reference.y,
-            color=QUIET,
-            linewidth=0.9,
-            linestyle=":",
-            label=reference.label or None,
-        )
-    for i, line in enumerate(chart.lines):
-        draw_line(axes, line, whiskers=chart.logarithmic, first_marker=i / len(chart.lines))
+        label = reference.label or None
+        axes.plot(reference.x, reference.y, color=QUIET, linewidth=0.9, linestyle=":", label=label)
+    for number, line in enumerate(chart.lines):
+        if chart.logarithmic:
+            _draw_whiskers(axes, line)
+        elif len(line.x):
+            # Markers are shifted, so that those of two lines do not coincide.
+            _draw_curve(axes, line, first_marker=number / len(chart.lines))
+    axes.xaxis.set_major_formatter(_THOUSANDS)
     if chart.logarithmic:
-        _logarithmic(axes, chart)
+        axes.set(xscale="log", yscale="log", xticks=chart.x_ticks, yticks=chart.y_ticks)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_minor_locator(NullLocator())
+            axis.set_major_formatter(_THOUSANDS)
     else:
-        end = max((float(line.x[-1]) for line in chart.lines if len(line.x)), default=1.0)
-        axes.set_xlim(0, end)
-        axes.xaxis.set_major_locator(MaxNLocator(4 if narrow else 6, integer=True))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        if chart.y_range is not None:
-            axes.set_ylim(chart.y_range)
+        axes.set_xlim(0, chart.end)
+        axes.xaxis.set_major_locator(MaxNLocator(ticks, integer=True))
         if not chart.share:
             axes.set_ylim(bottom=0)
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+            axes.yaxis.set_major_formatter(_THOUSANDS)
+    if chart.y_range is not None:
+        axes.set_ylim(chart.y_range)
 
 
-def draw_line(axes: Axes, line: Line, *, whiskers: bool, first_marker: float) -> None:
-    """`first_marker` (0 to 1) shifts the markers, so that those of two lines do not coincide."""
-    if not len(line.x):
-        return
-    style = marker_of(line.look)
-    if whiskers:
-        axes.errorbar(
-            line.x,
-            line.y,
-            yerr=(line.y - line.low, line.high - line.y),
-            color=line.look.colour,
-            linestyle=MATPLOTLIB_DASH[line.look.dash],
-            label=line.label,
-            capsize=2,
-            elinewidth=0.8,
-            **style,
-        )
-        return
+def _draw_whiskers(axes: Axes, line: Line) -> None:
+    axes.errorbar(
+        line.x,
+        line.y,
+        yerr=(line.y - line.low, line.high - line.y),
+        linestyle=MATPLOTLIB_DASH[line.look.dash],
+        label=line.label,
+        capsize=2,
+        elinewidth=0.8,
+        **_drawn_as(line.look),
+    )
+
+
+def _draw_curve(axes: Axes, line: Line, *, first_marker: float) -> None:
     axes.fill_between(line.x, line.low, line.high, color=line.look.colour, alpha=0.14, linewidth=0)
     step = max(1, len(line.x) // 8)
     axes.plot(
         line.x,
         line.y,
-        color=line.look.colour,
         linestyle=MATPLOTLIB_DASH[line.look.dash],
         label=line.label,
         markevery=(int(first_marker * step), step),
-        **style,
+        **_drawn_as(line.look),
     )
 
 
-def marker_of(look: Look) -> dict[str, Any]:
+def _drawn_as(look: Look) -> dict[str, Any]:
     is_open = look.marker.endswith("-open")
     return {
+        "color": look.colour,
         "marker": MATPLOTLIB_MARKER[look.marker.removesuffix("-open")],
         "markersize": 4.5,
         "markerfacecolor": "white" if is_open else look.colour,
@@ -192,42 +159,25 @@ def marker_of(look: Look) -> dict[str, Any]:
     }
 
 
-def _logarithmic(axes: Axes, chart: Chart) -> None:
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    ticks = sorted({float(x) for line in chart.lines for x in line.x})
-    axes.set_xticks(ticks)
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    assert chart.y_range is not None
-    axes.set_yticks(nice_logarithmic_ticks(*chart.y_range))
-    axes.set_ylim(chart.y_range)
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-
-
-def draw_path(axes: Axes, path: EstimatePath) -> None:
+def _draw_path(axes: Axes, path: Path) -> None:
     axes.set_title(path.title)
     axes.set_aspect("equal")
-    axes.set_xlim(-path.reach, path.reach)
-    axes.set_ylim(-path.reach, path.reach)
+    axes.set(xlim=(-path.reach, path.reach), ylim=(-path.reach, path.reach))
     if path.reach < 2:
-        axes.set_xticks([-1, 0, 1])
-        axes.set_yticks([-1, 0, 1])
+        axes.set(xticks=[-1, 0, 1], yticks=[-1, 0, 1])
     axes.axhline(0, color=FAINT, linewidth=0.6, zorder=0)
     axes.axvline(0, color=FAINT, linewidth=0.6, zorder=0)
     for estimate, target in zip(path.estimates, path.targets, strict=True):
         axes.plot(*zip(estimate, target, strict=True), color=QUIET, linewidth=0.7, linestyle=":")
     axes.plot(*path.targets.T, "^", color="white", markeredgecolor=INK, markersize=8)
-    axes.plot(*path.estimates.T, color=path.look.colour, linewidth=1.0, **marker_of(path.look))
-    for label, place, point in zip(path.labels, path.places, path.estimates, strict=True):
-        right, up = CORNERS[place]
+    axes.plot(*path.estimates.T, linewidth=1.0, **_drawn_as(path.look))
+    for label, point, (right, above) in zip(path.labels, path.estimates, path.corners, strict=True):
         axes.annotate(
             label,
             point,
             textcoords="offset points",
-            xytext=(5 * right, 4 * up),
-            ha="left" if right > 0 else "right",
-            va="bottom" if up > 0 else "top",
+            xytext=(5 if right else -5, 4 if above else -4),
+            ha="left" if right else "right",
+            va="bottom" if above else "top",
             fontsize=7.5,
         )

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from numpy.typing import NDArray
 
-from driftbandits.report.recordings import Recording
+from driftbandits.report.recordings import REGRET, Recording
 
 LOW, HIGH = 0.05, 0.95
 """The quantiles over runs that are shown."""
-LEVEL = 0.95
-"""Of the intervals."""
+
+Floats = NDArray[np.float64]
 
 
 class Estimate(NamedTuple):
@@ -31,79 +29,61 @@ class Estimate(NamedTuple):
     se: float
     runs: int
 
-    @property
-    def clear(self) -> bool:
-        """Zero lies outside the interval of the mean."""
-        return abs(self.mean) > float(half_width(self.se, self.runs))
-
 
 NO_ESTIMATE = Estimate(math.nan, math.nan, 0)
 
 
-def estimate(values: NDArray[np.float64]) -> Estimate:
-    """A standard error needs two runs; with one it is not a number."""
-    se = float(stats.sem(values)) if len(values) > 1 else math.nan
-    return Estimate(float(np.mean(values)), se, len(values))
+def estimate(values: Floats) -> Estimate:
+    """The mean of some runs. A standard error needs two of them; with one it is not a number."""
+    count = len(values)
+    se = float(np.std(values, ddof=1)) / math.sqrt(count) if count > 1 else math.nan
+    return Estimate(float(np.mean(values)), se, count)
 
 
-def half_width(se: ArrayLike, runs: ArrayLike) -> NDArray[np.float64]:
-    """Of the interval of a mean over runs, by Student's t: few runs know their error badly.
-
-    >>> [round(float(half_width(1.0, runs)), 2) for runs in (6, 40, 500)]
-    [2.57, 2.02, 1.96]
-    """
-    quantile = stats.t.ppf((1.0 + LEVEL) / 2.0, np.asarray(runs) - 1)
-    return np.asarray(quantile * np.asarray(se), dtype=np.float64)
+def values_of(recording: Recording, label: str, measure: str) -> Floats:
+    """The final values of one policy in each run, in the order of the replicates."""
+    mine = recording.runs.filter(pl.col("policy") == label).sort("replicate")
+    if measure == REGRET:
+        return mine["final_regret"].to_numpy()
+    return (mine["total_reward"] / mine["rounds"]).to_numpy()
 
 
-def outcome(recording: Recording) -> pl.DataFrame:
-    """policy, replicate, value: the final regret, or else the reward a round."""
-    by_regret = recording.measure == "final regret"
-    value = pl.col("final_regret") if by_regret else pl.col("total_reward") / pl.col("rounds")
-    return recording.runs.select("policy", "replicate", value.cast(pl.Float64).alias("value"))
-
-
-def values_of(recording: Recording, label: str) -> NDArray[np.float64]:
-    """What one policy reached in each run, in the order of the replicates."""
-    mine = outcome(recording).filter(pl.col("policy") == label).sort("replicate")
-    return mine["value"].to_numpy()
-
-
-def difference(recording: Recording, one: str, other: str) -> Estimate:
-    """`one` less `other`, run by run."""
-    frame = outcome(recording)
-    pairs = frame.filter(pl.col("policy") == one).join(
-        frame.filter(pl.col("policy") == other), on="replicate"
-    )
-    return estimate((pairs["value"] - pairs["value_right"]).to_numpy())
+def ranked(recording: Recording) -> list[tuple[str, Estimate]]:
+    """All policies with what they reached, the best first."""
+    measure = recording.measure
+    found = [
+        (label, estimate(values_of(recording, label, measure))) for label in recording.policies
+    ]
+    return sorted(found, key=lambda one: one[1].mean, reverse=measure != REGRET)
 
 
 def summary(recording: Recording) -> pl.DataFrame:
-    """One row a policy: what it reached and what that cost."""
-    costs = recording.runs.group_by("policy").agg(
-        (1e6 * pl.col("seconds").sum() / pl.col("rounds").sum()).alias("microseconds_per_round"),
-        (pl.col("projections").sum() / pl.col("rounds").sum()).alias("projections_per_round"),
-        (pl.col("passes").sum() / pl.col("rounds").sum()).alias("passes_per_round"),
-    )
+    """One row a policy: what it reached, how far that is from the best one, and what it cost."""
+    measure = recording.measure
+    values = {label: values_of(recording, label, measure) for label in recording.policies}
+    best = values[ranked(recording)[0][0]]
     rows = []
-    for label in recording.policies:
-        values = values_of(recording, label)
-        mean, se, runs = estimate(values)
-        low, high = np.quantile(values, (LOW, HIGH))
-        rows.append((label, runs, mean, se, float(low), float(high)))
-    table = pl.DataFrame(rows, schema=["policy", "runs", "mean", "se", "q05", "q95"], orient="row")
-    chance = recording.at_random
-    if chance is not None:
-        worst = table.filter(pl.col("policy") == chance)["mean"].item()
-        table = table.with_columns((1.0 - pl.col("mean") / worst).alias("share_of_the_way"))
-    return table.join(costs, on="policy", how="left", maintain_order="left")
-
-
-def ordering(recording: Recording) -> list[str]:
-    """The labels, best first: least regret, or most reward."""
-    more_is_better = recording.measure != "final regret"
-    ranked = summary(recording).sort("mean", descending=more_is_better)
-    return [str(label) for label in ranked["policy"]]
+    for label, own in values.items():
+        mine = recording.runs.filter(pl.col("policy") == label)
+        rounds = int(mine["rounds"].sum())
+        behind = own - best if measure == REGRET else best - own
+        covered = mine["covered"].drop_nulls()
+        rows.append(
+            {
+                "policy": label,
+                "runs": len(own),
+                "mean": float(own.mean()),
+                "se": estimate(own).se,
+                "q05": float(np.quantile(own, LOW)),
+                "q95": float(np.quantile(own, HIGH)),
+                "behind": float(behind.mean()),
+                "behind_se": estimate(behind).se,
+                "microseconds_per_round": 1e6 * float(mine["seconds"].sum()) / rounds,
+                "projections_per_round": int(mine["projections"].sum()) / rounds,
+                "intervals_held": float(covered.sum()) / covered.len() if covered.len() else None,
+            }
+        )
+    return pl.DataFrame(rows, schema_overrides={"intervals_held": pl.Float64})
 
 
 def over_time(frame: pl.DataFrame, column: str) -> pl.DataFrame:
@@ -120,14 +100,13 @@ def over_time(frame: pl.DataFrame, column: str) -> pl.DataFrame:
     )
 
 
-def shares(recording: Recording, window: int) -> pl.DataFrame:
-    """The curves with the share of positives found so far, and in the last `window` rounds."""
+def shares(curves: pl.DataFrame, window: int) -> pl.DataFrame:
+    """The share of rewarded rounds so far, and in the last `window` rounds, of every run."""
     pieces = []
-    curves = recording.curves.sort("policy", "replicate", "round")
-    for _, run in curves.group_by("policy", "replicate", maintain_order=True):
-        rounds = run["round"].to_numpy()
-        reward = run["reward"].to_numpy()
-        before = reward_at(rounds, reward, rounds - window)
+    by_run = curves.sort("round").group_by("policy", "replicate", maintain_order=True)
+    for _, run in by_run:
+        rounds, reward = run["round"].to_numpy(), run["reward"].to_numpy()
+        before = _reward_at(rounds, reward, rounds - window)
         recent = np.where(rounds >= window, (reward - before) / window, np.nan)
         pieces.append(
             run.select("policy", "replicate", "round").with_columns(
@@ -137,71 +116,51 @@ def shares(recording: Recording, window: int) -> pl.DataFrame:
     return pl.concat(pieces)
 
 
-def reward_at(
-    rounds: NDArray[np.int64], reward: NDArray[np.float64], wanted: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Cumulative reward at other rounds than the recorded ones, along straight lines."""
-    at: NDArray[np.float64] = np.interp(wanted, np.r_[0, rounds], np.r_[0.0, reward])
-    return at
+def recovery(recording: Recording, window: int) -> pl.DataFrame:
+    """Mean share before the only change and in the last `window` rounds, by policy.
 
-
-class Stretches(NamedTuple):
-    """The stretches of a paired run that are compared, as first and last round."""
-
-    segment: tuple[int, int]  # before the change
-    before: tuple[int, int]  # its last rounds, as many as in `after`
-    after: tuple[int, int]  # the last eighth of the run
-
-
-def recovery_stretches(recording: Recording) -> Stretches | None:
-    """None unless there is exactly one change, with room on both sides."""
-    if len(recording.changes) != 1:
-        return None
-    last, length = recording.changes[0] - 1, recording.horizon // 8
-    if not 0 < length <= min(last, recording.horizon - last):
-        return None
-    return Stretches(
-        (1, last), (last - length + 1, last), (recording.horizon - length + 1, recording.horizon)
-    )
-
-
-@cache
-def recovery(recording: Recording) -> pl.DataFrame:
-    """Shares of positives found: whole run, before the change and at the end, by policy."""
-    stretches = recovery_stretches(recording)
-    if stretches is None:
+    The frame is empty unless there is exactly one change, with room on both sides.
+    """
+    changes, T = recording.changes, recording.horizon
+    if len(changes) != 1 or not window <= min(changes[0] - 1, T - changes[0] + 1):
         return pl.DataFrame()
-    curves = recording.curves.sort("replicate", "round")
+    last = changes[0] - 1
+    edges = np.array([0, last, T - window, T])
+    curves = recording.results.curves.sort("round")
     rows = []
     for label in recording.policies:
-        found: list[list[float]] = []
         mine = curves.filter(pl.col("policy") == label)
-        for _, run in mine.group_by("replicate", maintain_order=True):
-            rounds, reward = run["round"].to_numpy(), run["reward"].to_numpy()
-            edges = np.array([(0, recording.horizon), *((a - 1, b) for a, b in stretches)])
-            at = reward_at(rounds, reward, edges)
-            found.append(list((at[:, 1] - at[:, 0]) / (edges[:, 1] - edges[:, 0])))
-        whole, segment, before, after = np.mean(found, axis=0)
-        rows.append((label, whole, segment, before, after, after / segment, after / before))
-    names = ["policy", "whole_run", "first_segment", "end_of_first_segment", "end_of_run"]
-    names += ["end_over_first_segment", "end_over_end_of_first_segment"]
+        at = np.mean(
+            [
+                _reward_at(run["round"].to_numpy(), run["reward"].to_numpy(), edges)
+                for _, run in mine.group_by("replicate")
+            ],
+            axis=0,
+        )
+        before, end = at[1] / last, (at[3] - at[2]) / window
+        rows.append((label, before, end, end / before))
+    names = ["policy", "before_the_change", "end_of_run", "end_over_before"]
     return pl.DataFrame(rows, schema=names, orient="row")
+
+
+def _reward_at(rounds: Floats, reward: Floats, wanted: Floats) -> Floats:
+    """Cumulative reward at other rounds than the recorded ones, along straight lines."""
+    at: Floats = np.interp(wanted, np.r_[0, rounds], np.r_[0.0, reward])
+    return at
 
 
 def mean_theta(recording: Recording) -> pl.DataFrame:
     """policy, round, theta_hat (list, mean over runs), distance of that mean to the truth."""
     truth = recording.true_theta
+    theta = recording.results.theta.sort("round", "replicate")
     rows = []
-    for label in recording.policies:
-        mine = recording.theta.filter(pl.col("policy") == label).sort("round", "replicate")
-        for (at,), group in mine.group_by("round", maintain_order=True):
-            hats = np.array(group["theta_hat"].to_list(), dtype=np.float64)
-            centre = hats.mean(axis=0)
-            distance = math.nan
-            if truth is not None:
-                # an intercept, if there is one, comes last and has no counterpart
-                distance = float(np.linalg.norm(centre[: truth.shape[1]] - truth[int(at) - 1]))
-            rows.append((label, int(at), centre.tolist(), distance))
+    for (label, at), group in theta.group_by("policy", "round", maintain_order=True):
+        centre = np.array(group["theta_hat"].to_list(), dtype=np.float64).mean(axis=0)
+        distance = math.nan
+        if truth is not None:
+            # an intercept, if there is one, comes last and has no counterpart
+            distance = float(np.linalg.norm(centre[: truth.shape[1]] - truth[int(at) - 1]))
+        rows.append((label, int(at), centre.tolist(), distance))
     schema: dict[str, Any] = {
         "policy": pl.String,
         "round": pl.Int64,
@@ -211,42 +170,40 @@ def mean_theta(recording: Recording) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def coverage(recording: Recording) -> pl.DataFrame:
-    """Runs in which every interval held, of the policies for which that was recorded."""
+def growth(recordings: Sequence[Recording], by: str) -> pl.DataFrame:
+    """policy, x, mean, se over a sweep; x is the horizon or the number of changes."""
+    at = {_swept(recording, by): recording for recording in recordings}
+    rows = [
+        (label, x, *estimate(values_of(at[x], label, REGRET)))
+        for label in recordings[0].policies
+        for x in sorted(at)
+        if x > 0 and label in at[x].policies  # no changes at all have no logarithm
+    ]
+    return pl.DataFrame(rows, schema=["policy", by, "mean", "se", "runs"], orient="row")
+
+
+def swept_by(recordings: Sequence[Recording]) -> str:
+    """Return the key in which the variants of a sweep differ: horizon or changes."""
+    horizons = {recording.horizon for recording in recordings}
+    return "horizon" if len(horizons) == len(recordings) else "changes"
+
+
+def _swept(recording: Recording, by: str) -> int:
+    return recording.horizon if by == "horizon" else int(recording.spec["world"]["changes_a_run"])
+
+
+def slopes(points: pl.DataFrame, by: str) -> pl.DataFrame:
+    """The fitted power of each policy that has at least two points."""
     rows = []
-    for label, policy in recording.policies.items():
-        held = recording.runs.filter(pl.col("policy") == label)["covered"].drop_nulls()
-        if held.len():
-            hits, runs = int(held.sum()), held.len()
-            low, high = share_interval(hits, runs)
-            aim = 1.0 - float(policy.get("delta", 0.01))
-            rows.append((label, hits, runs, hits / runs, low, high, aim))
-    names = ["policy", "held", "runs", "share", "low", "high", "aim"]
-    return pl.DataFrame(rows, schema=names, orient="row")
+    for (label,), group in points.group_by("policy", maintain_order=True):
+        if group.height >= 2 and (group["mean"] > 0).all():
+            x, mean, se = (group[c].cast(pl.Float64).to_numpy() for c in (by, "mean", "se"))
+            rows.append((label, *log_log_slope(x, mean, se)))
+    return pl.DataFrame(rows, schema=["policy", "slope", "se"], orient="row")
 
 
-def share_interval(hits: int, runs: int) -> tuple[float, float]:
-    """The exact (Clopper-Pearson) interval of a share.
-
-    >>> [round(end, 4) for end in share_interval(99, 100)]
-    [0.9455, 0.9997]
-    """
-    interval = stats.binomtest(hits, runs).proportion_ci(LEVEL, method="exact")
-    return float(interval.low), float(interval.high)
-
-
-class Slope(NamedTuple):
-    """A straight line through log y against log x."""
-
-    slope: float
-    se: float
-    intercept: float
-
-
-def log_log_slope(
-    x: NDArray[np.float64], mean: NDArray[np.float64], se: NDArray[np.float64]
-) -> Slope:
-    """Least squares with the weights that the standard errors ask for.
+def log_log_slope(x: Floats, mean: Floats, se: Floats) -> tuple[float, float]:
+    """The slope of log y against log x and its standard error, weighted by the errors of y.
 
     Where the points lie further from the line than their errors explain, the standard error of the
     slope is widened by that factor, so that a curve is not sold as a precise power.
@@ -258,31 +215,4 @@ def log_log_slope(
     residual = weight * (log_y - intercept - slope * log_x)
     misfit = float(residual @ residual) / (len(x) - 2) if len(x) > 2 else math.nan
     widening = np.fmax(1.0, misfit) if errors_known else misfit
-    return Slope(float(slope), math.sqrt(widening * covariance[0, 0]), float(intercept))
-
-
-def growth(recordings: Sequence[Recording], by: str) -> pl.DataFrame:
-    """policy, x, mean, se over a sweep; x is the horizon or the number of changes."""
-    at = {
-        (recording.horizon if by == "horizon" else recording.change_count): recording
-        for recording in recordings
-    }
-    rows = [
-        (label, x, *estimate(values_of(at[x], label)))
-        for label in recordings[0].policies
-        for x in sorted(at)
-        if x > 0 and label in at[x].policies  # no changes at all have no logarithm
-    ]
-    return pl.DataFrame(rows, schema=["policy", by, "mean", "se", "runs"], orient="row")
-
-
-def slopes(points: pl.DataFrame, by: str) -> pl.DataFrame:
-    """The fitted power of each policy that has at least two points."""
-    rows = []
-    for (label,), group in points.group_by("policy", maintain_order=True):
-        if group.height >= 2 and (group["mean"] > 0).all():
-            fit = log_log_slope(
-                *(group[name].cast(pl.Float64).to_numpy() for name in (by, "mean", "se"))
-            )
-            rows.append((label, *fit))
-    return pl.DataFrame(rows, schema=["policy", "slope", "se", "intercept"], orient="row")
+    return float(slope), math.sqrt(widening * covariance[0, 0])

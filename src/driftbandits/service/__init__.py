@@ -1,5 +1,28 @@
-"""The decision service: HTTP over a durable log."""
+"""The decision service: HTTP over a durable log, as an ASGI application.
 
-from driftbandits import extras
+`app(Settings("sqlite:///driftbandits.db"))` is the application.
+"""
 
-extras.needed("Servers", "apsw", "httptools", "msgspec", "prometheus_client", extra="service")
+from typing import TYPE_CHECKING, Any
+
+from driftbandits import checks
+
+checks.needed(
+    "Servers", "apsw", "msgspec", "prometheus_client", "starlette", "uvicorn", extra="service"
+)
+
+if TYPE_CHECKING:
+    from driftbandits.service.application import app
+    from driftbandits.service.limits import Limits
+    from driftbandits.service.serving import Settings
+
+__all__ = ["Limits", "Settings", "app"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import late: commands that only look at a store need no application."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from driftbandits.service import application
+
+    return getattr(application, name)

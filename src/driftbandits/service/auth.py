@@ -1,16 +1,18 @@
-"""Who may do what: keys, roles, tenants, and how fast."""
+"""Keys, roles and tenants: who may do what, and how often."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, get_args
+from urllib.parse import urlsplit
 
-from driftbandits.operations import Role
-from driftbandits.service.refusals import Refused
+from driftbandits.api.operations import Role
+from driftbandits.service.refusals import Refused, unavailable
 from driftbandits.store import Key, Store
 
 ROLES = READER, WRITER, ADMIN = get_args(Role)
@@ -23,7 +25,7 @@ _OLD_S = 10.0
 
 
 class Caller(NamedTuple):
-    """Who a request comes from."""
+    """The key that a request came with, and what it may do."""
 
     key: str
     role: str
@@ -71,28 +73,20 @@ class Keyring:
     """The keys in use, read again from the store every second."""
 
     def __init__(self, store: Store) -> None:
-        self.edition = 0  # of the keys, which may change
         self._store = store
         self._keys: dict[str, Key] = {}
         self._read_at = -_OLD_S
 
-    @property
-    def is_old(self) -> bool:
-        return time.monotonic() - self._read_at >= _OLD_S
-
     def refresh(self) -> None:
         """Read the keys; blocks."""
         with self._store.read() as session:
-            self._hold(session.api_keys())
+            self._keys = {key.id: key for key in session.api_keys() if not key.revoked_ns}
         self._read_at = time.monotonic()
 
-    def _hold(self, keys: Iterable[Key]) -> None:
-        held = {key.id: key for key in keys if not key.revoked_ns}
-        if held != self._keys:
-            self._keys = held
-            self.edition += 1
-
     def caller(self, authorization: str) -> Caller:
+        """Return the caller whose key this header has."""
+        if time.monotonic() - self._read_at >= _OLD_S:
+            raise unavailable("storage_unavailable", "the keys cannot be read at present")
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise _unauthorized("give a key: Authorization: Bearer dbk_...")
@@ -110,7 +104,7 @@ def _unauthorized(message: str) -> Refused:
 
 
 class RateLimit:
-    """So many requests a second for each key, a second's worth at once."""
+    """A limit of requests a second for each key; a second's worth may come at once."""
 
     def __init__(self, rate: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -131,3 +125,29 @@ class RateLimit:
                 retry_after_s=max(1, round((1.0 - left) / self._rate)),
             )
         self._left[key] = (left - 1.0, now)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether the address is reachable from this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_local(headers: Sequence[tuple[bytes, bytes]]) -> None:
+    """Refuse what a page of another site may have sent; a service without keys trusts the rest."""
+    named = {name: value.decode("latin-1") for name, value in headers if name != b"host"}
+    hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
+    host, origin = hosts[0] if len(hosts) == 1 else "", named.get(b"origin")
+    try:
+        name = urlsplit(f"//{host}").hostname
+        site = host if origin is None else urlsplit(origin).netloc
+    except ValueError as error:
+        raise Refused(400, "malformed", f"Host or Origin is no address: {error}") from None
+    if not is_loopback(name or ""):
+        raise Refused(403, "other_host", "without keys only a loopback address is answered")
+    if site != host:
+        raise Refused(403, "other_origin", "without keys no other site's page is answered")

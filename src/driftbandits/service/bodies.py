@@ -1,33 +1,38 @@
-"""From the bytes of a request to a checked struct, and what is wrong where they differ.
+"""Decode the bytes of a request to a checked struct, or refuse with the field at fault.
 
-msgspec decodes fast and names the path of a bad field, with two gaps: it lets the last of two equal
-keys win, and it cannot say where NaN stands, which is no JSON. Both are looked for by the slow
-decoder of the standard library, which is asked only when there is a reason to.
+msgspec decodes fast and names the path of a bad field, with three gaps: nothing limits how deep a
+free-form field may be nested, the last of two equal keys wins, and the place of NaN, which is no
+JSON, is not named. Depth is limited before anything is built. Two equal keys show in a count of
+strings: the text has more than the decoded value. What is wrong is then looked for by a slow
+decoder, in short bodies only: one caller's mistake must not cost the others their time.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from driftbandits.service.refusals import Refused
 
+MOST_DEPTH = 32
+"""Objects and lists within one another; a request of ours has nine at most."""
+
+_MOST_EXPLAINED = 64 * 1024
+"""Bytes of a body in which the slow decoder looks for what is wrong."""
+
 _AT_PATH = re.compile(r"^(?P<message>.*?)(?: - at `(?P<path>.*)`)?$", re.DOTALL)
-
-
-class _Flaw:
-    """Stands in a decoded tree where the text had something that is refused."""
-
-    def __init__(self, message: str, key: str = "") -> None:
-        self.message = message
-        self.key = key
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z)', re.DOTALL)
+_ESCAPED = re.compile(rb"\\.", re.DOTALL)
 
 
 def decoded(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
     """The struct, or a refusal that names the field at fault."""
+    _check_depth(raw)
     try:
         value = decoder.decode(raw)
     except msgspec.ValidationError as error:
@@ -38,22 +43,61 @@ def decoded(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         _refuse_flaws(raw)
         raise Refused(400, "malformed", f"the body is not JSON: {error}", path="$") from None
-    # Every key is known to the struct, so strings can be counted: more of them, or escapes, are
-    # looked at closely.
-    if b"\\" in raw or raw.count(b'"') != 2 * value.strings:
+    text = _ESCAPED.sub(b"", raw) if b"\\" in raw else raw
+    strings = text.count(b'"') // 2
+    if strings != value.strings and strings != _strings_of(msgspec.json.decode(raw)):
         _refuse_flaws(raw)
+        raise Refused(400, "malformed", "a key stands twice in one object", path="$")
     return value
 
 
+def _check_depth(raw: bytes) -> None:
+    """Refuse what is nested too deep; nothing but a few numbers a byte is made for it."""
+    if raw.count(b"[") + raw.count(b"{") <= MOST_DEPTH:
+        return
+    bare = np.frombuffer(_STRING.sub(b"", raw), dtype=np.uint8)
+    steps = np.zeros(len(bare), dtype=np.int8)
+    steps[(bare == ord("[")) | (bare == ord("{"))] = 1
+    steps[(bare == ord("]")) | (bare == ord("}"))] = -1
+    if np.cumsum(steps, dtype=np.int32).max(initial=0) > MOST_DEPTH:
+        raise Refused(400, "malformed", f"a body may be nested {MOST_DEPTH} deep", path="$")
+
+
+def _strings_of(tree: Any) -> int:
+    """Count the strings in decoded JSON, keys and texts."""
+    count, left = 0, [tree]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            count += 1
+        elif isinstance(value, dict):
+            count += len(value)
+            left.extend(value.values())
+        elif isinstance(value, list):
+            left.extend(value)
+    return count
+
+
+class _Flaw:
+    """Stands in a decoded tree where the text had something that is refused."""
+
+    def __init__(self, message: str, key: str | None = None) -> None:
+        self.message = message
+        self.key = key
+
+
 def _refuse_flaws(raw: bytes) -> None:
+    if len(raw) > _MOST_EXPLAINED:
+        return
     try:
         tree = json.loads(raw, object_pairs_hook=_object, parse_constant=_constant)
     except (ValueError, RecursionError):
         return
-    found = _first_flaw(tree, "$")
-    if found is not None:
-        path, flaw = found
-        raise Refused(400, "malformed", flaw.message, path=path)
+    path: list[str | int] = []
+    flaw = _first_flaw(tree, path)
+    if flaw is not None:
+        steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in path]
+        raise Refused(400, "malformed", flaw.message, path="$" + "".join(steps))
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Any:
@@ -69,17 +113,20 @@ def _constant(text: str) -> _Flaw:
     return _Flaw(f"{text} is not a JSON number")
 
 
-def _first_flaw(tree: Any, path: str) -> tuple[str, _Flaw] | None:
+def _first_flaw(tree: Any, path: list[str | int]) -> _Flaw | None:
+    """The first flaw; `path` holds the way to it."""
     if isinstance(tree, _Flaw):
-        return (f"{path}.{tree.key}" if tree.key else path), tree
+        path += [] if tree.key is None else [tree.key]
+        return tree
+    places: Iterable[tuple[str | int, Any]] = ()
     if isinstance(tree, dict):
-        places = [(f"{path}.{key}", value) for key, value in tree.items()]
+        places = tree.items()
     elif isinstance(tree, list):
-        places = [(f"{path}[{i}]", value) for i, value in enumerate(tree)]
-    else:
-        return None
-    for place, value in places:
-        found = _first_flaw(value, place)
+        places = enumerate(tree)
+    for step, value in places:
+        path.append(step)
+        found = _first_flaw(value, path)
         if found is not None:
             return found
+        path.pop()
     return None

@@ -1,22 +1,20 @@
-"""What the writer does for a request. A command works on folds and returns an answer."""
+"""Commands of decisions, rewards and views. A command works on states and returns an answer."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from driftbandits import wire
+from driftbandits import api
+from driftbandits.features import CLIP
 from driftbandits.policies import Policy
-from driftbandits.rewards import CLIP
-from driftbandits.service.fold import Fold
-from driftbandits.service.offering import check_offer
-from driftbandits.service.offers import Offer, offer_of, place_ids
+from driftbandits.service.offers import Offer, check_offer, offer_of, place_ids
 from driftbandits.service.refusals import Refused, gone, invalid, unknown_decision
-from driftbandits.service.unit_of_work import UnitOfWork
+from driftbandits.service.state import State
+from driftbandits.service.transactions import Command, Unfinished, UnitOfWork, attempt
 from driftbandits.store import (
     CONFLICT,
     CORRECTED,
@@ -40,31 +38,6 @@ _SMALL_OFFER = 20_000
 """Numbers of a decision that is made within some milliseconds."""
 
 
-class Command(ABC):
-    """Work for the writer. `event_ids` are looked up together before a batch begins."""
-
-    writes = True
-    is_quick = False
-
-    def __init__(self, policy: str) -> None:
-        self.policy = policy  # "" where it is about no single one
-        self.chain = ""  # of the policy that it has begun with, if it has
-
-    @property
-    def event_ids(self) -> Sequence[str]:
-        return ()
-
-    @abstractmethod
-    def run(self, work: UnitOfWork) -> Any: ...
-
-
-class Unfinished(NamedTuple):
-    """What a command gives back whose work has to go on in another transaction."""
-
-    command: Command  # that goes on
-    has_begun: bool = True
-
-
 # -- decisions -----------------------------------------------------------------------------------
 
 
@@ -85,7 +58,7 @@ class Decide(Command):
     def event_ids(self) -> Sequence[str]:
         return place_ids(self.event_id, self.offer.n)
 
-    def run(self, work: UnitOfWork) -> wire.DecisionAnswer | Refused:
+    def run(self, work: UnitOfWork) -> api.DecisionAnswer | Refused:
         fold = work.fold(self.policy)
         if self._unit:
             self.offer = self.offer._replace(unit=fold.tag_of(self._unit))
@@ -111,8 +84,8 @@ class Decide(Command):
                 )
 
     def _answer_again(
-        self, work: UnitOfWork, fold: Fold, event: Event
-    ) -> wire.DecisionAnswer | Refused:
+        self, work: UnitOfWork, fold: State, event: Event
+    ) -> api.DecisionAnswer | Refused:
         if event.is_erased:
             raise gone(event, self.event_id)
         record: Decided = unpacked(DECISION, event.body)
@@ -138,14 +111,14 @@ class Decide(Command):
             return _conflict(f"event_id {self.event_id!r} has {other}")
         return decision_answer(self.event_id, record, event.seq)
 
-    def _correct(self, work: UnitOfWork, fold: Fold, record: Decided) -> wire.DecisionAnswer:
+    def _correct(self, work: UnitOfWork, fold: State, record: Decided) -> api.DecisionAnswer:
         """The answer never came, or came too late: what was shown is what the caller says."""
         work.touched.add(self.policy)
         made = fold.correct(self.event_id, self.offer, record, work.time_for(fold))
         work.append(fold, CORRECTED, self.event_id, made)
         return decision_answer(self.event_id, made, fold.seq)
 
-    def _check(self, fold: Fold) -> None:
+    def _check(self, fold: State) -> None:
         offer = self.offer
         check_offer(fold.playing, offer)
         if fold.version.record.mode == "apprentice" and offer.told < 0:
@@ -169,13 +142,13 @@ class Decide(Command):
             )
 
 
-def decision_answer(event_id: str, record: Decided, seq: int) -> wire.DecisionAnswer:
+def decision_answer(event_id: str, record: Decided, seq: int) -> api.DecisionAnswer:
     ids = place_ids(event_id, len(record.ranking))
     ranking = [
-        wire.Place(id, record.arms[index], index, record.number + place, propensity)
+        api.Place(id, record.arms[index], index, record.number + place, propensity)
         for place, (id, (index, propensity)) in enumerate(zip(ids, record.ranking, strict=False))
     ]
-    return wire.DecisionAnswer(
+    return api.DecisionAnswer(
         event_id=event_id,
         arm=record.arms[record.index],
         index=record.index,
@@ -204,7 +177,7 @@ class Reward(Command):
         self.value = value
         self.key = key
 
-    def run(self, work: UnitOfWork) -> wire.RewardAnswer | Refused:
+    def run(self, work: UnitOfWork) -> api.RewardAnswer | Refused:
         fold = work.fold(self.policy)
         if fold.is_open(self.event_id):
             work.learn_default_if_due(fold, self.event_id)
@@ -226,11 +199,11 @@ class Reward(Command):
             return self._learn(work, fold)
         if reported == self.value:
             _note(work, fold, DUPLICATE, self.event_id, told)
-            return wire.RewardAnswer("duplicate")
+            return api.RewardAnswer("duplicate")
         _note(work, fold, CONFLICT, self.event_id, told)
         return _conflict(f"event_id {self.event_id!r} has another reward, {reported!r}")
 
-    def _learn(self, work: UnitOfWork, fold: Fold) -> wire.RewardAnswer | Refused:
+    def _learn(self, work: UnitOfWork, fold: State) -> api.RewardAnswer | Refused:
         learns = fold.is_open(self.event_id) and fold.learns_from(self.event_id)
         if not _is_accepted(self.value, fold.playing.policy if learns else None):
             return self._refuse(work, fold)
@@ -238,11 +211,11 @@ class Reward(Command):
         kind = fold.reward(self.event_id, self.value, work.time_for(fold))
         work.append(fold, kind, self.event_id, Rewarded(self.value, self.key))
         if kind == LATE:
-            return wire.RewardAnswer("late")
-        return wire.RewardAnswer("learned" if learns else "recorded")
+            return api.RewardAnswer("late")
+        return api.RewardAnswer("learned" if learns else "recorded")
 
-    def _refuse(self, work: UnitOfWork, fold: Fold) -> Refused:
-        """As an answer: that a default is no longer waited for has to be committed."""
+    def _refuse(self, work: UnitOfWork, fold: State) -> Refused:
+        """Return the refusal, so that the event which ends the wait for a default is committed."""
         if self.event_id in fold.awaited:
             _note(work, fold, REFUSED, self.event_id, Conflicted("reward", self.value, self.key))
         policy = fold.playing.policy
@@ -255,13 +228,13 @@ class Reward(Command):
 
 
 def _out_of_range(value: float, low: float = -math.inf, high: float = math.inf) -> str:
-    low, high = max(low, -wire.LARGEST_MAGNITUDE), min(high, wire.LARGEST_MAGNITUDE)
+    low, high = max(low, -api.LARGEST_MAGNITUDE), min(high, api.LARGEST_MAGNITUDE)
     return f"value must be in [{low:g}, {high:g}] for this policy; got {value!r}"
 
 
 def _is_accepted(value: float, policy: Policy | None) -> bool:
-    """Whether a value may be learned by a policy, or recorded where there is none."""
-    if abs(value) > wire.LARGEST_MAGNITUDE:
+    """Return True if a policy may learn a value, or if it may be recorded where there is none."""
+    if abs(value) > api.LARGEST_MAGNITUDE:
         return False
     if policy is None or (policy.reward is not None and policy.reward.outside == CLIP):
         return True
@@ -282,7 +255,7 @@ def _reported(known: Known) -> float | None:
     return None
 
 
-def _note(work: UnitOfWork, fold: Fold, kind: str, event_id: str, record: Conflicted) -> None:
+def _note(work: UnitOfWork, fold: State, kind: str, event_id: str, record: Conflicted) -> None:
     work.touched.add(fold.policy)
     fold.note(kind, event_id, work.time_for(fold))
     work.append(fold, kind, event_id, record)
@@ -307,7 +280,7 @@ class Withdraw(Command):
     def event_ids(self) -> Sequence[str]:
         return [self.event_id]
 
-    def run(self, work: UnitOfWork) -> wire.WithdrawalAnswer | Refused:
+    def run(self, work: UnitOfWork) -> api.WithdrawalAnswer | Refused:
         fold = work.fold(self.policy)
         known = work.known(self.policy, self.event_id)
         if known.decision is None:
@@ -317,14 +290,14 @@ class Withdraw(Command):
         told = Conflicted("withdrawal", None, self.key)
         if _is_withdrawn(known):
             _note(work, fold, DUPLICATE, self.event_id, told)
-            return wire.WithdrawalAnswer("duplicate")
+            return api.WithdrawalAnswer("duplicate")
         if known.outcome is not None or known.late is not None:
             _note(work, fold, CONFLICT, self.event_id, told)
             return _conflict(f"event_id {self.event_id!r} has a reward, so it was shown")
         work.touched.add(self.policy)
         fold.withdraw(self.event_id, work.time_for(fold))
         work.append(fold, WITHDRAWN, self.event_id, Withdrawn(self.key))
-        return wire.WithdrawalAnswer("withdrawn")
+        return api.WithdrawalAnswer("withdrawn")
 
 
 class Many(Command):
@@ -352,14 +325,6 @@ class Many(Command):
         return results
 
 
-def attempt(command: Command, work: UnitOfWork) -> Any:
-    """The answer, or the refusal as a value."""
-    try:
-        return command.run(work)
-    except Refused as refused:
-        return refused
-
-
 # -- reading -------------------------------------------------------------------------------------
 
 
@@ -369,7 +334,7 @@ class View(Command):
     writes = False
     is_quick = True
 
-    def __init__(self, policy: str, answer: Callable[[Fold], Any]) -> None:
+    def __init__(self, policy: str, answer: Callable[[State], Any]) -> None:
         super().__init__(policy)
         self._answer = answer
 
@@ -382,7 +347,7 @@ class ViewAll(Command):
 
     writes = False
 
-    def __init__(self, answer: Callable[[Fold], Any], *, may_see: Callable[[str], bool]) -> None:
+    def __init__(self, answer: Callable[[State], Any], *, may_see: Callable[[str], bool]) -> None:
         super().__init__("")
         self._answer = answer
         self._may_see = may_see
@@ -412,14 +377,3 @@ class KeepSnapshot(Command):
         fold = work.fold(self.policy)
         work.flush(self.policy)
         work.keep_snapshot(fold)
-
-
-class HandOver(Command):
-    """A policy goes to another process, with a snapshot to go on from."""
-
-    def __init__(self, policy: str, to: str) -> None:
-        super().__init__(policy)
-        self._to = to
-
-    def run(self, work: UnitOfWork) -> None:
-        work.hand_over(self.policy, self._to)

@@ -1,470 +1,256 @@
-"""From a request to its handler: key, role, limits, body; and from its result to a reply."""
+"""One path of the service as an ASGI application.
+
+An endpoint checks key, role, limits and body once, calls the route of the request's method, and
+sends its response. Every refusal has the same form, whoever raises it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
-from functools import partial
-from typing import Any, NamedTuple
-from urllib.parse import parse_qs, urlsplit
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qs
 
 import msgspec
+from starlette.types import Receive, Scope, Send
 
-from driftbandits.service.auth import NOBODY, READER, Caller, Keyring, RateLimit
+from driftbandits.api import ID_PATTERN, NAME_PATTERN, ErrorAnswer
+from driftbandits.api.operations import Role
+from driftbandits.service.auth import NOBODY, READER, Caller
 from driftbandits.service.bodies import decoded
-from driftbandits.service.commands import Command
-from driftbandits.service.engine import Engine
-from driftbandits.service.exports import Exports
-from driftbandits.service.forwarding import FORWARDED, Forwarding, head_for, was_moved
-from driftbandits.service.hosts import is_loopback
-from driftbandits.service.journal import ACCESS, new_request_id
-from driftbandits.service.limits import Limits, Room
-from driftbandits.service.metrics import Metrics
-from driftbandits.service.refusals import Elsewhere, Refused, too_large, unavailable
-from driftbandits.service.replies import Reply, refusal
+from driftbandits.service.journal import new_request_id
+from driftbandits.service.limits import Place
+from driftbandits.service.refusals import Refused, unavailable
 from driftbandits.store import StoreError
-from driftbandits.store.leases import Peer
-from driftbandits.wire import ID_PATTERN, NAME_PATTERN
+
+if TYPE_CHECKING:
+    from driftbandits.service.serving import Service
 
 logger = logging.getLogger("driftbandits.service")
 
-_NAME, _ID = re.compile(NAME_PATTERN), re.compile(ID_PATTERN)
+BODY_TIMEOUT_S = 30.0
+"""The longest time that a body may take to arrive."""
+
+LARGE_BODY = 64 * 1024
+"""A body above this size is decoded in a thread, one at a time."""
+
+JSON = b"application/json"
+
+_PATTERNS = {
+    "policy": re.compile(NAME_PATTERN),
+    "shadow": re.compile(NAME_PATTERN),
+    "version": re.compile(r"[0-9]{1,9}\Z"),
+    "event_id": re.compile(ID_PATTERN),
+}
+"""Patterns of the names that a path fills in."""
+
+_REQUEST_ID = b"x-request-id"
+_encode = msgspec.json.Encoder().encode
 
 
-_LARGE_BODY = 64 * 1024
-REQUEST_ID = b"x-request-id"
-_LONGEST_SEARCH_S = 8.0
-_SEARCH_EVERY_S = 0.05
+class Request:
+    """A request, as its route sees it."""
 
+    __slots__ = ("body", "caller", "headers", "id", "method", "names", "policy", "query", "scope")
 
-class Call(NamedTuple):
-    """What a handler is given."""
-
-    caller: Caller
-    policy: str  # "" where the path names none
-    item: str  # the event, version or shadow that it names, likewise
-    path: str
-    query: Mapping[str, str]
-    accept: str
-    body: Any
-    envelope: Envelope
-
-
-Handler = Callable[["Gate", Call], Awaitable[Reply]]
-Answer = Callable[[Reply], None]
-
-
-class Action:
-    """A handler with what it asks for; or only a command, whose result is the reply."""
-
-    def __init__(
-        self,
-        handler: Handler | None = None,
-        *,
-        command: Callable[[Gate, Call], Command] | None = None,
-        role: str | None = READER,
-        request: type | None = None,
-        query: Collection[str] = (),
-        limited: bool = True,
-        anywhere: bool = False,
-    ) -> None:
-        self.handler = handler
-        self.command = command
-        self.role = role  # None: open to all
-        self.query = query  # the names of its parameters
-        self.limited = limited
-        self.anywhere = anywhere  # whether any process may answer, and not only the owner
-        self.decoder: msgspec.json.Decoder[Any] | None = (
-            None if request is None else msgspec.json.Decoder(request)
-        )
-
-
-class Envelope:
-    """What comes before the body of a request. A caller may repeat it, and is known then."""
-
-    __slots__ = (
-        "accept",
-        "action",
-        "admitted",
-        "endpoint",
-        "headers",
-        "item",
-        "method",
-        "path",
-        "policy",
-        "query_string",
-        "request_id",
-        "sent_on",
-        "target",
-    )
-
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        *,
-        method: str,
-        path: str,
-        policy: str,
-        item: str,
-        query_string: bytes,
-        target: bytes,
-        headers: Mapping[bytes, bytes],
-    ) -> None:
-        self.endpoint = endpoint
-        self.action = endpoint.action(method)
-        self.method = method
-        self.path = path
-        self.policy = policy  # "" where the path names none
-        self.item = item  # likewise
-        self.query_string = query_string
-        self.target = target  # path and query as they came
-        self.headers = headers
-        given = headers.get(REQUEST_ID, b"").decode("latin-1")
-        self.request_id = given if _ID.match(given) else ""
-        self.accept = headers.get(b"accept", b"").decode("latin-1")
-        self.admitted: tuple[int, Caller] | None = None  # by which edition of the keys
-        self.sent_on: tuple[str, bytes] | None = None  # to whom, and what comes before the length
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.method: str = scope["method"]
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.names: Mapping[str, str] = scope.get("path_params", {})
+        self.policy = self.names.get("policy", "")
+        self.query: Mapping[str, str] = {}
+        self.caller: Caller = NOBODY
+        self.body: Any = None  # the struct that the operation asks for
+        given = self.headers.get(_REQUEST_ID, b"").decode("latin-1")
+        self.id = given if given and _PATTERNS["event_id"].match(given) else ""
 
     @property
-    def wants_body(self) -> bool:
-        return self.action is not None and self.action.decoder is not None
-
-    @property
-    def was_sent_on(self) -> bool:
-        """Whether it comes from another process: then it is answered, and not sent on again."""
-        return FORWARDED in self.headers
-
-    @property
-    def wants_redirect(self) -> bool:
-        """Whether the caller goes to the owner by itself."""
-        return self.headers.get(b"prefer", b"").lower() == b"redirect"
-
-    def request_to(self, peer: Peer, raw: bytes) -> bytes:
-        """The same request for another process."""
-        if self.sent_on is None or self.sent_on[0] != peer.id:
-            method = "GET" if self.method == "HEAD" else self.method
-            head = head_for(peer, method=method, target=self.target, headers=self.headers)
-            self.sent_on = peer.id, head
-        return b"%b%d\r\n\r\n%b" % (self.sent_on[1], len(raw), raw)
+    def announced(self) -> int:
+        """Bytes of the body as its head says; 0 where only its end will tell."""
+        size = self.headers.get(b"content-length", b"")
+        return int(size) if size.isdigit() and len(size) < 19 else 0
 
 
-class Gate:
-    """What all endpoints share."""
+class Response(NamedTuple):
+    """The answer to a request."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        *,
-        keyring: Keyring | None,
-        limits: Limits,
-        metrics: Metrics,
-        access_log: bool = False,
-    ) -> None:
-        self.engine = engine
-        self.keyring = keyring
-        self.limits = limits
-        self.metrics = metrics
-        self.access = logging.getLogger(ACCESS) if access_log else None
-        self.tasks: set[asyncio.Task[None]] = set()  # the loop itself does not hold them
-        self.room = Room(limits.waiting_bytes)
-        self.exports = Exports()
-        self.owners = engine.owners
-        self.forwarding = Forwarding(lives=lambda id: id in engine.owners.peers)
-        engine.when_given_up = self.forwarding.drop
-        rate = limits.rate_per_key
-        self.rate = RateLimit(rate) if rate is not None and keyring is not None else None
-
-    @property
-    def edition(self) -> int:
-        """Changes when a caller who was let in may no longer be."""
-        return 0 if self.keyring is None else self.keyring.edition
-
-    def check_keys_are_fresh(self) -> None:
-        if self.keyring is not None and self.keyring.is_old:
-            raise unavailable("storage_unavailable", "the keys cannot be read at present")
-
-    def caller(self, headers: Mapping[bytes, bytes]) -> Caller:
-        if self.keyring is None:
-            _check_local(headers)
-            return NOBODY
-        return self.keyring.caller(headers.get(b"authorization", b"").decode("latin-1"))
+    body: Any  # a struct, or bytes
+    status: int = 200
+    media_type: bytes = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-def _check_local(headers: Mapping[bytes, bytes]) -> None:
-    """Without keys, pages of other sites must not reach the service through a browser."""
-    host = headers.get(b"host", b"").decode("latin-1")
-    origin = headers.get(b"origin")
-    try:
-        name = urlsplit(f"//{host}").hostname
-        site = host if origin is None else urlsplit(origin.decode("latin-1")).netloc
-    except ValueError as error:
-        raise Refused(400, "malformed", f"Host or Origin is no address: {error}") from None
-    if not is_loopback(name or ""):
-        raise Refused(403, "other_host", "without keys only a loopback address is answered")
-    if site != host:
-        raise Refused(403, "other_origin", "without keys no other site's page is answered")
+Serve = Callable[["Service", Request], Awaitable[Any]]
+
+
+class Route(NamedTuple):
+    """A function that answers with a struct or a response, and what it asks of a request."""
+
+    serve: Serve
+    role: Role | None = READER  # None: open to all
+    decoder: msgspec.json.Decoder[Any] | None = None
+    query: Collection[str] = ()
+    limited: bool = True  # whether it counts against the rate of a key
+
+
+_COUNTED = ("GET", "HEAD", "POST", "PUT", "DELETE")
+"""Methods that metrics tell apart; a caller may invent others."""
 
 
 class Endpoint:
-    """One path: an action for each method, and perhaps one for whatever method comes."""
+    """Serve one path; without routes there is nothing at it."""
 
-    def __init__(
-        self,
-        gate: Gate,
-        route: str,
-        actions: Mapping[str, Action],
-        *,
-        otherwise: Action | None = None,
-    ) -> None:
-        self._gate = gate
-        self._route = route
-        self._actions = actions
-        self._otherwise = otherwise
-        self._allow = ", ".join(actions).encode()
-        self.most = gate.limits.body_bytes
+    def __init__(self, service: Service, path: str, routes: Mapping[str, Route]) -> None:
+        self._service = service
+        self._path = path
+        self._routes = routes
 
-    def action(self, method: str) -> Action | None:
-        return self._actions.get("GET" if method == "HEAD" else method, self._otherwise)
-
-    def admit(self, envelope: Envelope, size: int) -> None:
-        """Let a request in, before its body of this size is here, or raise why not."""
-        action, gate = envelope.action, self._gate
-        if action is None:
-            raise Refused(405, "no_such_method", f"allowed here: {self._allow.decode()}")
-        if action.role is not None:
-            gate.check_keys_are_fresh()
-        if envelope.admitted is None or envelope.admitted[0] != gate.edition:
-            envelope.admitted = gate.edition, self._caller(action, envelope)
-        if gate.rate is not None and action.limited and action.role is not None:
-            gate.rate.take(envelope.admitted[1].key)
-        if size > self.most and action.decoder is not None:
-            raise too_large(self.most)
-
-    def take_room(self, envelope: Envelope, size: int) -> None:
-        """Have room for so much of an admitted request's body, or raise why not."""
-        assert envelope.admitted is not None
-        self._gate.room.take(envelope.admitted[1].key, size)
-
-    def give_room_back(self, envelope: Envelope, size: int) -> None:
-        assert envelope.admitted is not None
-        self._gate.room.give_back(envelope.admitted[1].key, size)
-
-    def _caller(self, action: Action, envelope: Envelope) -> Caller:
-        if envelope.policy and not _NAME.match(envelope.policy):
-            raise Refused(422, "invalid", f"policy must match {NAME_PATTERN}", path="policy")
-        if envelope.item and not _ID.match(envelope.item):
-            raise Refused(422, "invalid", f"event_id must match {ID_PATTERN}", path="event_id")
-        if action.role is None:
-            return NOBODY
-        caller = self._gate.caller(envelope.headers)
-        caller.check(action.role, envelope.policy or None)
-        return caller
-
-    def begin(self, envelope: Envelope, raw: bytes, answer: Answer) -> None:
-        """Do what an admitted request asks for, or let the owner of its policy do it.
-
-        `answer` is called with the reply.
-        """
-        if self._gate.owners.peers and not envelope.was_sent_on:
-            peer = self._owner_elsewhere(envelope)
-            if peer is not None:
-                self._send_on(peer, envelope, raw, answer)
-                return
-        self._begin_here(envelope, raw, answer, partial(self._search, envelope, raw, answer))
-
-    def _begin_here(
-        self, envelope: Envelope, raw: bytes, answer: Answer, moved: Callable[[], None]
-    ) -> None:
-        action = envelope.action
-        assert action is not None
-        if action.decoder is not None and len(raw) > _LARGE_BODY:
-            self._start(self._begin_large(action, envelope, raw, answer, moved))
-            return
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = time.perf_counter()
+        request = Request(scope)
+        place = Place(self._service.room)
         try:
-            self._go_on(action, envelope, _call(action, envelope, raw), answer, moved)
-        except Exception as error:
-            answer(self.refusal(envelope, error))
-
-    async def _begin_large(
-        self,
-        action: Action,
-        envelope: Envelope,
-        raw: bytes,
-        answer: Answer,
-        moved: Callable[[], None],
-    ) -> None:
-        """To look at a large body takes time, above all where something is wrong with it."""
-        try:
-            call = await asyncio.to_thread(_call, action, envelope, raw)
-            self._go_on(action, envelope, call, answer, moved)
-        except Exception as error:
-            answer(self.refusal(envelope, error))
-
-    def _go_on(
-        self,
-        action: Action,
-        envelope: Envelope,
-        call: Call,
-        answer: Answer,
-        moved: Callable[[], None],
-    ) -> None:
-        def give(result: Any) -> None:
-            if not isinstance(result, Refused):
-                answer(Reply(result))
-            elif isinstance(result, Elsewhere) and not envelope.was_sent_on:
-                moved()
-            else:
-                answer(self.refusal(envelope, result))
-
-        if action.command is not None:
-            self._gate.engine.begin(action.command(self._gate, call), give)
-        else:
-            self._start(self._handle(action, envelope, call, answer, give))
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._gate.tasks.add(task)
-        task.add_done_callback(self._gate.tasks.discard)
-
-    async def _handle(
-        self,
-        action: Action,
-        envelope: Envelope,
-        call: Call,
-        answer: Answer,
-        give: Callable[[Any], None],
-    ) -> None:
-        assert action.handler is not None
-        try:
-            reply = await action.handler(self._gate, call)
+            route = self._admit(request)
+            if route.decoder is not None:
+                place.take(request.caller.key, request.announced)
+                body = await self._received(request, receive, place)
+                if body is None:  # the caller went away
+                    return
+                if len(body) <= LARGE_BODY:
+                    request.body = decoded(body, route.decoder)
+                else:
+                    request.body = await self._service.decoded(body, route.decoder)
+            answer = await route.serve(self._service, request)
+            response = answer if isinstance(answer, Response) else Response(answer)
         except Refused as refused:
-            give(refused)
+            response = self._refusal(refused)
         except Exception as error:
-            answer(self.refusal(envelope, error))
-        else:
-            answer(reply)
+            response = self._failure(request, error)
+        finally:
+            place.give_back()
+        await self._send(request, response, send, began)
 
-    # -- to the owner ----------------------------------------------------------------------------
+    def _admit(self, request: Request) -> Route:
+        """Return the route of a request whose caller may use it; its body has not come yet."""
+        service = self._service
+        if not self._routes:
+            raise Refused(404, "not_found", "there is nothing at this path; see /openapi.json")
+        route = self._routes.get("GET" if request.method == "HEAD" else request.method)
+        if route is None:
+            raise Refused(405, "no_such_method", f"allowed here: {', '.join(self._routes)}")
+        _check_names(request)
+        if route.role is not None:
+            request.caller = service.caller(request.scope, request.headers)
+            request.caller.check(route.role, request.policy or None)
+            if route.limited and service.rate is not None:
+                service.rate.take(request.caller.key)
+        if request.scope["query_string"]:
+            request.query = _query(request.scope["query_string"], route.query)
+        if route.decoder is not None and request.announced > service.limits.body_bytes:
+            raise _too_large(service.limits.body_bytes)
+        return route
 
-    def _owner_elsewhere(self, envelope: Envelope) -> Peer | None:
-        action = envelope.action
-        if not envelope.policy or (action is not None and action.anywhere):
-            return None
-        return self._gate.owners.elsewhere(envelope.policy)
+    async def _received(self, request: Request, receive: Receive, place: Place) -> bytes | None:
+        """The body, for which there is room; None if its caller went away."""
+        body, most = bytearray(), self._service.limits.body_bytes
+        try:
+            async with asyncio.timeout(BODY_TIMEOUT_S):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        return None
+                    body += message.get("body", b"")
+                    if len(body) > most:
+                        raise _too_large(most)
+                    place.take(request.caller.key, len(body))
+                    if not message.get("more_body", False):
+                        return bytes(body)
+        except TimeoutError:
+            late = f"the body did not come within {BODY_TIMEOUT_S:g} s"
+            raise Refused(408, "too_slow", late, is_last=True) from None
+        except Refused as refused:
+            refused.is_last = True  # the rest of the body is not wanted
+            raise
 
-    def _send_on(self, peer: Peer, envelope: Envelope, raw: bytes, answer: Answer) -> None:
-        def done(reply: Reply | None) -> None:
-            if reply is None or was_moved(reply):
-                self._search(envelope, raw, answer)
-            else:
-                answer(reply)
+    def _refusal(self, refused: Refused) -> Response:
+        headers: list[tuple[bytes, bytes]] = []
+        if refused.retry_after_s is not None:
+            headers.append((b"retry-after", b"%d" % refused.retry_after_s))
+        if refused.status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        if refused.status == 405:
+            headers.append((b"allow", ", ".join(self._routes).encode()))
+        if refused.is_last:
+            headers.append((b"connection", b"close"))
+        return Response(ErrorAnswer(refused.problem), refused.status, headers=tuple(headers))
 
-        if envelope.wants_redirect:
-            location = peer.address.encode() + envelope.target
-            answer(Reply(b"", 307, headers=((b"location", location),)))
-        else:
-            self._gate.metrics.forwarded += 1
-            self._gate.forwarding.send(peer, envelope.request_to(peer, raw), done)
-
-    def _search(self, envelope: Envelope, raw: bytes, answer: Answer) -> None:
-        """The owner has changed, or does not answer."""
-        self._start(self._ask_until_answered(envelope, raw, answer))
-
-    async def _ask_until_answered(self, envelope: Envelope, raw: bytes, answer: Answer) -> None:
-        """Ask who owns the policy by now; this process, where it can take it.
-
-        What was done before the owner was lost is not done again: it is as if the caller had sent
-        its request a second time.
-        """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _LONGEST_SEARCH_S
-        while loop.time() < deadline:
-            await asyncio.sleep(_SEARCH_EVERY_S)
-            found: asyncio.Future[Reply | None] = loop.create_future()
-            peer = self._owner_elsewhere(envelope)
-            if peer is None:
-                self._begin_here(envelope, raw, found.set_result, partial(found.set_result, None))
-            else:
-                request = envelope.request_to(peer, raw)
-                self._gate.forwarding.send(peer, request, found.set_result)
-            reply = await found
-            if reply is not None and not was_moved(reply):
-                answer(reply)
-                return
-        answer(self.refusal(envelope, Elsewhere(envelope.policy)))
-
-    def refusal(self, envelope: Envelope, error: Exception) -> Reply:
-        """What to answer where something was raised."""
-        if isinstance(error, Refused):
-            return refusal(error, allow=self._allow)
-        id = envelope.request_id or new_request_id()
-        about = {"request_id": id}
+    def _failure(self, request: Request, error: Exception) -> Response:
+        request.id = request.id or new_request_id()
+        about = {"request_id": request.id}
         if isinstance(error, StoreError):
             logger.error("%s", error, extra=about)
             refused = unavailable("storage_unavailable", "the log cannot be read at present")
         else:
-            logger.error("%s %s failed", envelope.method, self._route, exc_info=error, extra=about)
+            place = f"{request.method} {self._path}"
+            logger.error("%s failed", place, exc_info=error, extra=about)
             refused = Refused(500, "internal", "the request failed")
-        return refusal(refused).with_header(REQUEST_ID, id.encode())
+        return self._refusal(refused)
 
-    def finish(self, envelope: Envelope, reply: Reply, seconds: float) -> Reply:
-        """Count and log an answer; the reply as it leaves, with the id of its request if any."""
-        method = envelope.method if envelope.method in self._actions else "other"
-        self._gate.metrics.request(method, self._route, reply.status, seconds)
-        access = self._gate.access
-        if access is None and not envelope.request_id:
-            return reply
-        known = dict(reply.headers).get(REQUEST_ID, b"").decode()
-        id = known or envelope.request_id or new_request_id()
-        if access is not None:
+    async def _send(self, request: Request, response: Response, send: Send, began: float) -> None:
+        """Send, count and log a response; it has the id of its request, if that has one."""
+        content = response.body if isinstance(response.body, bytes) else _encode(response.body)
+        headers = [
+            (b"content-type", response.media_type),
+            (b"content-length", b"%d" % len(content)),
+            *response.headers,
+        ]
+        service, seconds = self._service, time.perf_counter() - began
+        method = request.method if request.method in _COUNTED else "other"
+        service.metrics.request(method, self._path, response.status, seconds)
+        if service.access is not None:
+            request.id = request.id or new_request_id()
+            policy = request.policy if _PATTERNS["policy"].match(request.policy) else ""
             about = {
-                "request_id": id,
+                "request_id": request.id,
                 "method": method,
-                "route": self._route,
-                "status": reply.status,
+                "route": self._path,
+                "status": response.status,
                 "ms": round(1e3 * seconds, 3),
-                "policy": envelope.policy if _NAME.match(envelope.policy) else "",
-                "key": envelope.admitted[1].key if envelope.admitted else "",
+                "policy": policy,
+                "key": request.caller.key,
             }
-            access.info("%s %s %d", method, self._route, reply.status, extra=about)
-        return reply if known else reply.with_header(REQUEST_ID, id.encode())
+            service.access.info("%s %s %d", method, self._path, response.status, extra=about)
+        if request.id:
+            headers.append((_REQUEST_ID, request.id.encode()))
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        await send({"type": "http.response.body", "body": content})
 
 
-def _call(action: Action, envelope: Envelope, raw: bytes) -> Call:
-    assert envelope.admitted is not None
-    body = None if action.decoder is None else decoded(raw, action.decoder)
-    query = _query(envelope.query_string, action.query) if envelope.query_string else {}
-    return Call(
-        envelope.admitted[1],
-        envelope.policy,
-        envelope.item,
-        envelope.path,
-        query,
-        envelope.accept,
-        body,
-        envelope,
-    )
+def _check_names(request: Request) -> None:
+    """Refuse what names nothing; an encoded slash is part of a name, and only ids have one."""
+    path: bytes = request.scope.get("raw_path") or b""
+    if b"%" in path and b"%2f" in path.partition(b"/explanations/")[0].lower():
+        raise Refused(404, "not_found", "an encoded slash is no part of a path or a name")
+    for kind, name in request.names.items():
+        if not _PATTERNS[kind].match(name):
+            message = f"{kind} must match {_PATTERNS[kind].pattern}; got {name!r}"
+            raise Refused(422, "invalid", message, path=kind)
 
 
 def _query(raw: bytes, known: Collection[str]) -> dict[str, str]:
-    query = {}
+    """The parameters of a query, each of them known and given once."""
+    found = {}
     for name, values in parse_qs(raw.decode("latin-1"), keep_blank_values=True).items():
         if name not in known or len(values) > 1:
             allowed = ", ".join(known) or "none"
             raise Refused(422, "invalid", f"query parameters here, once each: {allowed}", path=name)
-        query[name] = values[0]
-    return query
+        found[name] = values[0]
+    return found
 
 
-def whole_number(query: Mapping[str, str], name: str, *, default: int, most: int) -> int:
-    """A query parameter that counts."""
-    text = query.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit()) or len(text) > 18 or int(text) > most:
-        raise Refused(
-            422, "invalid", f"{name} must be an integer from 0 to {most}; got {text!r}", path=name
-        )
-    return int(text)
+def _too_large(most: int) -> Refused:
+    return Refused(413, "too_large", f"a body may have {most} bytes", is_last=True)

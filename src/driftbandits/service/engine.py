@@ -3,10 +3,12 @@
 Requests gather while a commit is on its way to the disk; the next transaction takes them all. An
 answer is given after the commit.
 
-One transaction at a time, in the event loop's thread or in one of its own. The thread does what may
-take long. Decisions and rewards are made in the loop where the store is at hand, because threads
-that both want the interpreter wait for one another most of the time; if the disk is slow, or
-anything goes wrong, the thread does it after all. Both call the same function.
+One transaction at a time, in the event loop's thread or in one of its own. The thread does what
+may take long. Decisions and rewards are made in the loop where the store is at hand, because
+threads that both want the interpreter wait for one another most of the time; if the disk is slow,
+or anything goes wrong, the thread does it after all. Both call the same function. `Upkeep` adds
+what nobody asks for: recovery, defaults and changes that fall due, maintenance, and snapshots at
+the end.
 """
 
 from __future__ import annotations
@@ -24,20 +26,170 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-import msgspec
-
-from driftbandits.service import snapshots
-from driftbandits.service.commands import Command, HandOver, Unfinished
-from driftbandits.service.fold import Fold
+from driftbandits.service.commands import KeepSnapshot, LearnDefaults
+from driftbandits.service.erasure import Erase, Task
+from driftbandits.service.kernels import USUAL_FAMILIES, make_ready
 from driftbandits.service.metrics import Metrics
-from driftbandits.service.owners import Listener, Owners
 from driftbandits.service.refusals import Refused, unavailable
 from driftbandits.service.relearning import Followers
-from driftbandits.service.transactions import Transactions
-from driftbandits.service.upkeep import DUE_EVERY_S, Upkeep
-from driftbandits.store import Store, StoreError, leases
+from driftbandits.service.state import CHANGE, State
+from driftbandits.service.transactions import Command, Transactions, Unfinished, load
+from driftbandits.service.versions import Promote
+from driftbandits.store import Session, Store, StoreBusy, StoreError, StoreUnavailable
 
 logger = logging.getLogger("driftbandits.service")
+
+DUE_EVERY_S = 0.2
+_MAINTENANCE_EVERY_S = 5.0
+_RETENTION_EVERY_S = 3600.0
+_DAY_NS = 86_400_000_000_000
+_LEFT_AFTER_NS = 10_000_000_000
+"""So long after its last event a policy is seen to by processes that did not serve it."""
+
+
+class Upkeep:
+    """Commands that come with time, and a thread that keeps the store in order."""
+
+    def __init__(self, transactions: Transactions, *, retention_days: float | None) -> None:
+        self._transactions = transactions
+        self._retention_days = retention_days
+        self._next_look = 0.0
+        self._next_retention = 0.0
+        self._under_way = 0
+        self._left: set[str] = set()  # policies that another process has served and left
+        self._ending = threading.Event()
+
+    def end(self) -> None:
+        self._ending.set()
+
+    # -- at the beginning ------------------------------------------------------------------------
+
+    def recover(self, open_store: Callable[[], Store]) -> bool:
+        """Open the store and fold its logs, as soon as it can; False if never."""
+        while not self._ending.is_set():
+            try:
+                self._transactions.store = open_store()
+                self._fold_logs()
+            except (StoreBusy, StoreUnavailable) as error:
+                logger.warning("the store is not ready: %s", error)
+                self._ending.wait(1.0)
+            else:
+                threading.Thread(target=self._maintain, name="maintenance", daemon=True).start()
+                threading.Thread(target=self._relearn, name="candidates", daemon=True).start()
+                return True
+        return False
+
+    def _fold_logs(self) -> None:
+        with self._transactions.store.read() as session:
+            names = session.policies()
+            if not names:
+                make_ready(USUAL_FAMILIES)
+            for name in names:
+                self._fold_log(session, name)
+
+    def _fold_log(self, session: Session, name: str) -> None:
+        try:
+            self._transactions.folds[name] = fold = load(session, name)
+        except Exception as error:  # this policy answers 500, the others go on
+            logger.error("policy %s cannot be brought back: %s", name, error)
+            return
+        if fold.differences:
+            logger.warning("%d replayed events of %s differ", fold.differences, name)
+
+    # -- all the time ----------------------------------------------------------------------------
+
+    def _maintain(self) -> None:
+        while not self._ending.wait(_MAINTENANCE_EVERY_S):
+            try:
+                self._transactions.store.maintain()
+                self._left |= self._find_left()
+            except StoreError as error:
+                logger.warning("will be tried again: %s", error)
+
+    def _find_left(self) -> set[str]:
+        """Policies whose logs go on beyond what is known here, and have stood still for a while."""
+        before_ns, folds = self._transactions.clock() - _LEFT_AFTER_NS, self._transactions.folds
+        with self._transactions.store.read() as session:
+            heads = {name: session.head(name) for name in session.policies()}
+        return {
+            name
+            for name, head in heads.items()
+            if head is not None and head.at_ns < before_ns
+            if name not in folds or folds[name].seq < head.seq
+        }
+
+    def _relearn(self) -> None:
+        transactions = self._transactions
+        transactions.followers.live(transactions.store, transactions.folds, self._ending)
+
+    def take_due(self) -> Sequence[Command]:
+        """Default rewards and changes that fall due, and retention; when the last ones are done.
+
+        Only for who may use the folds.
+        """
+        now = time.monotonic()
+        if now < self._next_look or self._under_way:
+            return ()
+        self._next_look = now + DUE_EVERY_S
+        left, self._left = self._left, set()
+        commands: list[Command] = [LearnDefaults(name) for name in left]
+        commands += self._due_defaults() + self._due_changes()
+        if self._retention_days is not None and now >= self._next_retention:
+            self._next_retention = now + _RETENTION_EVERY_S
+            commands += self._retention(self._retention_days)
+        self._under_way = len(commands)
+        return commands
+
+    def look_now(self) -> None:
+        """See at the next turn what is due."""
+        self._next_look = 0.0
+
+    def note_done(self, result: Any) -> None:
+        """Note that a command has ended; one that failed was logged, and is due again."""
+        self._under_way -= 1
+
+    def _due_defaults(self) -> list[Command]:
+        now_ns = self._transactions.clock()
+        return [
+            LearnDefaults(name)
+            for name, fold in self._transactions.folds.items()
+            if fold.versions and fold.due(max(now_ns, fold.at_ns)) is not None
+        ]
+
+    def _due_changes(self) -> list[Command]:
+        """Configurations that have learned what their logs hold."""
+        followers = self._transactions.followers
+        return [
+            Promote(name, CHANGE, begun=candidate.seq)
+            for name, fold in self._transactions.folds.items()
+            if (candidate := fold.candidates.get(CHANGE)) is not None
+            and not fold.is_change_held
+            and followers.is_near(fold.policy, CHANGE, candidate)
+        ]
+
+    def _retention(self, days: float) -> list[Command]:
+        age = int(days * _DAY_NS)
+        return [
+            Erase(name, Task(older_than_ns=age), reason="retention", key="")
+            for name, _ in self._transactions.folds.items()
+        ]
+
+    # -- at the end ------------------------------------------------------------------------------
+
+    def retire(self) -> None:
+        """Keep a snapshot of every policy that has none of its last event, and close the store."""
+        self.end()
+        folds = self._transactions.folds
+        self._transactions.followers.keep_all()
+        changed = [
+            name for name, fold in folds.items() if fold.candidates or fold.seq > fold.snapshot_seq
+        ]
+        try:
+            self._transactions.perform([KeepSnapshot(name) for name in changed])
+        except Exception as error:
+            logger.warning("the next start will take longer: %s", error)
+        self._transactions.store.close()
+
 
 MOST_IN_A_TRANSACTION = 256
 LONGEST_WAIT_S = 10.0
@@ -67,7 +219,6 @@ class Engine:
         self,
         open_store: Callable[[], Store],
         *,
-        me: leases.Peer | None = None,
         clock: Callable[[], int] = time.time_ns,
         queue_limit: int = 2000,
         snapshot_every: int = 20_000,
@@ -75,29 +226,26 @@ class Engine:
         metrics: Metrics | None = None,
         on_death: Callable[[], None] = lambda: None,
     ) -> None:
-        self.when_given_up: Callable[[leases.Peer], None] = lambda peer: None  # another process
         self.ready = False
         self.dead = False
         self.recovered = threading.Event()
         self.metrics = metrics or Metrics()
-        self.owners = Owners(open_store, me or leases.this_process(""))
         self._open_store = open_store
-        self._transactions = Transactions(
-            self.owners, self.metrics, clock=clock, snapshot_every=snapshot_every
-        )
+        self._transactions = Transactions(self.metrics, clock=clock, snapshot_every=snapshot_every)
         self._transactions.is_awaited = self._do_quick_ones_wait
+        self._transactions.followers.notify = lambda: self._in_loop(self._look_at_candidates)
         self._upkeep = Upkeep(self._transactions, retention_days=retention_days)
         self._on_death = on_death
         self._queue_limit = queue_limit
         self._lanes = [deque[Job]() for _ in range(4)]  # who wait; see `_lane_of`
         self._last_lane = 0
         self._jobs: list[Job] = []  # those at work
-        self._given: set[str] = set()  # policies on their way to another process
         self._at_work = False
         self._slow_in_a_row = 0
         self._quick_in_a_row = 0  # in the thread
         self._loop_may_work_from = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._turned = asyncio.Event()  # set and replaced when a turn ends, or a candidate is done
         self._for_thread: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._live, name="writer", daemon=True)
         self._timer: asyncio.TimerHandle
@@ -110,12 +258,17 @@ class Engine:
         return self._transactions.store
 
     @property
-    def folds(self) -> Mapping[str, Fold]:
+    def folds(self) -> Mapping[str, State]:
         return self._transactions.folds
 
     @property
     def followers(self) -> Followers:
         return self._transactions.followers
+
+    def failed(self) -> dict[str, int]:
+        """Count the failed candidates of each policy that has some."""
+        found = {name: len(self.followers.failed(fold)) for name, fold in list(self.folds.items())}
+        return {name: count for name, count in found.items() if count}
 
     @property
     def waiting(self) -> int:
@@ -151,6 +304,20 @@ class Engine:
         self.begin(command, answer)
         return future
 
+    async def settled(self, policy: str, seconds: float) -> None:
+        """Come back when no change of a policy is on its way any more, or after so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._has_change_under_way(policy):
+                    await self._turned.wait()
+
+    def _has_change_under_way(self, policy: str) -> bool:
+        fold = self.folds.get(policy)
+        if fold is None or CHANGE not in fold.candidates or fold.is_change_held:
+            return False
+        place = self.followers.of(policy, CHANGE, fold.candidates[CHANGE])
+        return place.failure is None
+
     def begin(self, command: Command, answer: Callable[[Any], None]) -> None:
         """Like `do`; `answer` will be called in the loop."""
         if self.dead:
@@ -167,11 +334,11 @@ class Engine:
         self._lane_of(command).append(Job(command, answer, time.monotonic()))
 
     def _lane_of(self, command: Command) -> deque[Job]:
-        """Who reads needs no lock, and who is quick shall not wait for a row of who is not."""
+        """Fast commands have a queue of their own, and so have those that only read."""
         return self._lanes[2 * command.writes + self._transactions.is_quick(command)]
 
     def _do_quick_ones_wait(self) -> bool:
-        """Whether they do while others have their turn; in any thread."""
+        """Return True if fast commands wait while others have their turn; for any thread."""
         is_quick = self._last_lane % 2 == 1
         return not is_quick and any(self._lanes[1::2])
 
@@ -188,6 +355,17 @@ class Engine:
         if self.ready:
             self._wake()
         self._timer = self._loop.call_later(DUE_EVERY_S, self._look_at_the_clock)
+
+    def _look_at_candidates(self) -> None:
+        """One of them has come to the end of its log, or failed."""
+        self._upkeep.look_now()
+        self._tell()
+        if self.ready:
+            self._wake()
+
+    def _tell(self) -> None:
+        turned, self._turned = self._turned, asyncio.Event()
+        turned.set()
 
     def _turn(self) -> None:
         """Do what waits at once, or leave it to the thread."""
@@ -253,13 +431,14 @@ class Engine:
             if len(done) < len(jobs):
                 self._put_back(jobs, results)
             _give([jobs[k] for k in done], [results[k] for k in done])
+            self._tell()
         if self.waiting:
             self._loop.call_soon(self._turn)
         else:
             self._at_work = False
 
     def _put_back(self, jobs: Sequence[Job], results: Sequence[Any]) -> None:
-        """Those that had no turn yet are the next ones; who had one waits behind the others."""
+        """Put commands without a turn in front, and unfinished ones behind the others."""
         untouched = []
         for job, result in zip(jobs, results, strict=True):
             if not isinstance(result, Unfinished):
@@ -277,7 +456,6 @@ class Engine:
         self.dead = True
         self.ready = False
         self._upkeep.end()
-        self.owners.end()
         self.recovered.set()
         self._in_loop(self._refuse_waiting)
         self._on_death()
@@ -289,44 +467,11 @@ class Engine:
             waiting.clear()
         _give(jobs, [_died()] * len(jobs))
 
-    # -- in the thread that looks after owners ---------------------------------------------------
-
-    def _give(self, policy: str, to: str) -> None:
-        self._in_loop(self._begin_giving, policy, to)
-
-    def _begin_giving(self, policy: str, to: str) -> None:
-        if self.ready and policy not in self._given:
-            self._given.add(policy)
-            with suppress(Refused):  # too many wait: the next time
-                self.begin(HandOver(policy, to), lambda result: self._given.discard(policy))
-                return
-            self._given.discard(policy)
-
-    def _fold_beside(self, policies: Sequence[str]) -> None:
-        """Make folds that are missing, in a thread of their own: nobody waits for them."""
-        missing = [policy for policy in policies if policy not in self._transactions.folds]
-        if missing:
-            threading.Thread(target=self._fold, args=(missing,), name="folds", daemon=True).start()
-
-    def _fold(self, policies: Sequence[str]) -> None:
-        for policy in policies:
-            try:
-                with self._transactions.store.read() as session:
-                    fold = snapshots.load(session, policy)
-            except (StoreError, Refused, msgspec.MsgspecError) as error:
-                logger.warning("policy %s will be folded when it is asked for: %s", policy, error)
-            else:
-                self._in_loop(self._transactions.folds.setdefault, policy, fold)
-
-    def _give_up(self, peer: leases.Peer) -> None:
-        self._in_loop(self.when_given_up, peer)
-
     # -- in the thread ---------------------------------------------------------------------------
 
     def _live(self) -> None:
         try:
-            listener = Listener(self._give, self._fold_beside, self._give_up)
-            if not self._upkeep.recover(self._open_store, listener):
+            if not self._upkeep.recover(self._open_store):
                 return
             gc.collect()  # before anybody is served: it keeps the interpreter
             gc.freeze()  # what recovery has made stays, and is not looked at again and again

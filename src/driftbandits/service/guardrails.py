@@ -1,21 +1,31 @@
-"""What is played: the policy's choice, within the limits that were set for it.
+"""Limits on what is played: exclusions, a budget, shares of arms, and a control.
 
-A policy has a law, the probability with which it chooses each arm. A limit makes another law of it,
-and what is played is drawn from that one: the policy's own choice as often as both laws allow, and
-otherwise an arm that the limit raises. So every probability that is recorded is the one the arm
-really had. In this order:
+A policy chooses each arm with some probability. A limit makes other probabilities of these, and
+what is played is drawn from them: the policy's own choice as often as both allow, otherwise an arm
+that the limit raises. So every recorded probability is the one the arm really had. In this order:
 
-excluded   arms of the request that must not be played; the law is that among the others
+excluded   arms of the request that must not be played
 budget     where the account does not afford anything beside the baseline, that is played
 share      probabilities are moved between the limits that the shares of arms leave
 control    a share of the decisions, in which the policy has no say
 
-Which decisions are controls is decided by a hash of the unit or the event, so one unit is always on
-the same side, and a larger share keeps those that a smaller one had. Of a list, budget and shares
-rule the first place.
+A hash of the unit or the event decides which decisions are controls, so one unit is always on the
+same side, and a larger share keeps those that a smaller one had. In a list, budget and shares rule
+the first place. Everything is a function of the offer, the choice, the accounts and the salt of
+the policy, so a replay comes to the same.
 
-Everything is a function of the offer, of the choice, of the accounts and of the salt of the policy:
-a replay comes to the same.
+Shares. An arm with the shares [min, max] has a credit of each. In a decision in which it can be
+played with probability q, the first grows by q - min and the second by max - q, up to those of
+`window` decisions; the limits of q are such that neither falls below 0. So over any n decisions of
+this kind the sum of q is at least min (n - window) and at most max (n + window), and from the
+first decision on at least min n and at most max n.
+
+Budget. Every decision puts `budget` into the account, up to that of `window` decisions. Playing
+anything else than the baseline takes out what the baseline is expected to earn at most, above the
+least that there can be, and puts in what came of it, above the same. The balance does not fall
+below 0, so over any n decisions the plays beside the baseline have earned less than the baselines'
+upper bounds by budget (n + window) at most, from the first decision on by budget n. Only that the
+upper bound is one, of what the baseline earns on average, rests on the model.
 """
 
 from __future__ import annotations
@@ -24,15 +34,82 @@ import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from driftbandits.agent import Decision
-from driftbandits.agent.laws import law_of
+from driftbandits.agent import Decision, probabilities_of
 from driftbandits.policies import Policy
-from driftbandits.service.accounts import Accounts, Shares
 
 Floats = NDArray[np.float64]
+Shares = dict[str, tuple[float, float]]
+
+
+class Accounts(msgspec.Struct, array_like=True):
+    """The credits of a policy; part of its state."""
+
+    balance: float = 0.0
+    charged: dict[str, float] = {}  # what open decisions have taken out
+    credits: dict[str, tuple[float, float]] = {}  # of an arm: of its min, and of its max
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self.balance or self.charged or self.credits)
+
+    # -- shares ----------------------------------------------------------------------------------
+
+    def limits(
+        self, arms: tuple[str, ...], free: NDArray[np.bool_], shares: Shares
+    ) -> tuple[Floats, Floats]:
+        """The least and the largest probability of each arm that is free."""
+        low, high = np.zeros(len(arms)), np.where(free, 1.0, 0.0)
+        for i, arm in enumerate(arms):
+            if free[i] and arm in shares:
+                least, most = shares[arm]
+                of_least, of_most = self.credits.get(arm, (0.0, 0.0))
+                low[i] = max(least - of_least, 0.0)
+                high[i] = min(most + of_most, 1.0)
+        return low, high
+
+    def count(
+        self,
+        arms: tuple[str, ...],
+        free: NDArray[np.bool_],
+        law: Floats,
+        shares: Shares,
+        window: int,
+    ) -> None:
+        """A decision was made by this law."""
+        for i, arm in enumerate(arms):
+            if free[i] and arm in shares:
+                least, most = shares[arm]
+                of_least, of_most = self.credits.get(arm, (0.0, 0.0))
+                chance = float(law[i])
+                self.credits[arm] = (
+                    min(max(of_least + chance - least, 0.0), least * window),
+                    min(max(of_most + most - chance, 0.0), most * window),
+                )
+
+    def keep_credits(self, shares: Shares) -> None:
+        """Drop the credits of arms that have no share any more."""
+        self.credits = {arm: own for arm, own in self.credits.items() if arm in shares}
+
+    # -- the budget ------------------------------------------------------------------------------
+
+    def balance_after(self, budget: float, window: int) -> float:
+        """Return the balance once a decision has put its part in."""
+        return min(self.balance + budget, budget * window)
+
+    def charge(self, event_id: str, price: float) -> None:
+        """Something else than the baseline is played."""
+        self.balance -= price
+        self.charged[event_id] = price
+
+    def put_in(self, amount: float, budget: float, window: int) -> None:
+        """Put in the outcome of a play beside the baseline, or the price of a withdrawn one."""
+        self.balance = min(self.balance + amount, max(budget * window, self.balance))
+
+
 Free = NDArray[np.bool_]
 
 BY_CONTROL, BY_EXCLUSION, BY_BUDGET, BY_SHARE = "control", "excluded", "budget", "share"
@@ -42,7 +119,7 @@ _ROUNDING = 1e-12
 
 
 class Play(NamedTuple):
-    """What is played in a place, and why."""
+    """The arm that is played in a place, and the reason."""
 
     played: int  # index of the arm
     propensity: float  # of this arm, before it is known on which side the decision is
@@ -51,7 +128,7 @@ class Play(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What was configured."""
+    """The limits of a configuration."""
 
     control: float = 0.0
     shares: Shares | None = None
@@ -64,7 +141,7 @@ class Limits(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a request says of it."""
+    """The part of a request that limits depend on."""
 
     event_id: str
     arms: tuple[str, ...]
@@ -88,9 +165,9 @@ class Draws:
         return int(tag(self._salt, f"{what} {place}", self._event_id), 16) / 2.0**64
 
 
-def salt_of(chain: str, seed: int) -> bytes:
-    """What makes the draws of a policy its own."""
-    return hashlib.blake2b(f"{seed} {chain}".encode(), digest_size=32).digest()
+def salt_of(policy: str, seed: int) -> bytes:
+    """Return the key that makes the draws of a policy its own."""
+    return hashlib.blake2b(f"{seed} {policy}".encode(), digest_size=32).digest()
 
 
 def tag(salt: bytes, what: str, text: str) -> str:
@@ -111,7 +188,7 @@ class Guard:
         self._draws = draws
 
     def plays(self, choices: Sequence[Decision]) -> list[Play]:
-        """What is played in each place of a list, or of a decision, which has one; once.
+        """Return the play for each place of a list; a decision has one. Call it once.
 
         In the control the first place has the baseline, if there is one, and the others arms that
         are drawn evenly. The accounts are kept.
@@ -123,14 +200,14 @@ class Guard:
         of_control, of_policy = control, 1.0 - control  # of either side, and of what it has played
         plays = []
         for place, choice in enumerate(choices):
-            law, limited = law_of(self._policy, choice, free), ""
+            law, limited = probabilities_of(self._policy, choice, free), ""
             if place == 0:
                 law, limited = self._limited(choice, law, free)
             plain = _control_law(free, self._asked.baseline if place == 0 else -1)
             if is_control:
                 played, reason = _drawn(plain, self._draws.number("control", place)), BY_CONTROL
             else:
-                chosen_by = law_of(self._policy, choice, unchosen)
+                chosen_by = probabilities_of(self._policy, choice, unchosen)
                 played, reason = self._coupled(choice.index, chosen_by, law, place), ""
                 if played != choice.index:
                     reason = limited if free[choice.index] and limited else BY_EXCLUSION
@@ -194,7 +271,7 @@ def within(low: Floats, high: Floats, law: Floats, policy: Policy, choice: Decis
     for _ in range(len(law)):
         if rest <= _ROUNDING:
             break
-        given = np.minimum(rest * law_of(policy, choice, moved < high), high - moved)
+        given = np.minimum(rest * probabilities_of(policy, choice, moved < high), high - moved)
         moved = moved + given
         rest -= float(given.sum())
     whole: Floats = moved / moved.sum()
@@ -220,7 +297,7 @@ def _drawn(weights: Floats, number: float) -> int:
 
 
 def worth_range(policy: Policy) -> tuple[float, float]:
-    """What a reward can be worth: as it is, of a cost with a minus."""
+    """Return the range of a reward's worth: its own, or that of a cost with a minus."""
     low, high = policy.reward_range()
     sign = 1.0 if policy.reward is None else policy.reward.sign
     return min(sign * low, sign * high), max(sign * low, sign * high)
@@ -233,7 +310,7 @@ def price_of(policy: Policy, choice: Decision, baseline: int) -> float:
 
 
 def earned(policy: Policy, value: float) -> float:
-    """What a reward is worth, above the least that there can be."""
+    """Return the worth of a reward above the least that there can be."""
     least, most = worth_range(policy)
     sign = 1.0 if policy.reward is None else policy.reward.sign
     return min(max(sign * value, least), most) - least

@@ -1,4 +1,4 @@
-"""What the service says about itself while it runs: a line of JSON for each message, on demand.
+"""Messages of the running service: on demand a line of JSON for each.
 
 No line has content: no features, values, event ids, keys, bodies or messages of exceptions, which
 may quote any of these. A policy's name and the id of a key, which is no secret, are in.
@@ -22,7 +22,7 @@ import msgspec
 ROOT = "driftbandits"
 ACCESS = "driftbandits.access"
 FIELDS = ("request_id", "method", "route", "status", "ms", "policy", "key")
-"""What a message may have beside its text."""
+"""Fields that a message may have beside its text."""
 
 _MOST_WAITING = 10_000
 _LAST_LINES_S = 2.0

@@ -14,32 +14,28 @@ from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
-from driftbandits.agent import Agent
-from driftbandits.agent.separate import SeparateLearner
+from driftbandits.agent import Agent, SeparateLearner
 from driftbandits.jit import is_kept
 from driftbandits.jit.cache import say_that_it_compiles
 from driftbandits.policies import (
     BELIEVING,
+    LARGE,
     LARGE_FAMILY,
     PLAIN,
-    POOLED,
     SPECIAL,
     Policy,
     family_of,
     kernels_of,
     policy,
 )
-from driftbandits.policies.configuration import LARGE
-from driftbandits.policies.separate import change_threshold
 
 logger = logging.getLogger("driftbandits.service")
 
 USUAL_FAMILIES = (PLAIN, BELIEVING)
-"""What a service without policies is ready for."""
+"""Kernels that a service without policies makes ready."""
 
 _EXAMPLES: Mapping[str, str] = {
     PLAIN: "LogisticUCB",
-    POOLED: "pool",
     SPECIAL: "CD-GLUCB",
     BELIEVING: "auto",
 }
@@ -69,9 +65,7 @@ def _rehearse(made: Policy) -> None:
     learner = SeparateLearner(made, seed=0, counts_apart=False)
     rows, arms = np.eye(2, made.dim) * min(made.longest, 1.0), ("a", "b")
     learner.decide(rows, 1, arms)
-    learner.absorb(rows, 0, max(made.model_range()[0], 0.0), 1, "a")
-    if change_threshold(made) > 0.0:
-        learner.forget_before_change(1)
+    learner.learn(rows[:1], max(made.model_range()[0], 0.0), 1, "a")
     _ready.add(family)
 
 

@@ -10,8 +10,9 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
-from driftbandits.service.fold import CARRIED, FRESH, RELEARNED, Version
+from driftbandits.api import Arm, EventAnswer
 from driftbandits.service.offers import offer_of
+from driftbandits.service.state import CARRIED, FRESH, RELEARNED, Version
 from driftbandits.service.views import clock_text, configuration
 from driftbandits.store import (
     ABOUT,
@@ -25,13 +26,11 @@ from driftbandits.store import (
     ERASED,
     PROMOTED,
     REFUSED,
-    RENAMED,
     RETIRED,
     WITHDRAWN,
     Event,
 )
 from driftbandits.store.records import unpacked
-from driftbandits.wire import Arm, EventAnswer
 
 _FRAME_BYTES = 500_000
 _ROW_BYTES = 200
@@ -76,8 +75,6 @@ def event_answer(event: Event) -> EventAnswer:
         answer.name = record.name
     elif event.kind == RETIRED:
         answer.retired = record.retired
-    elif event.kind == RENAMED:
-        answer.before, answer.name = record.before, record.to
     elif event.kind in (DUPLICATE, CONFLICT, REFUSED):
         answer.what, answer.value = record.what, record.value
     elif event.kind == WITHDRAWN:

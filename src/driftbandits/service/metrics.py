@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client.exposition import generate_latest
@@ -21,12 +21,12 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from driftbandits.service.fold import CLIPPED, TOLD, Fold
-from driftbandits.store import CORRECTED, DECISION, DEFAULT, RENAMED, REWARD
+from driftbandits.service.state import CLIPPED, TOLD, State
+from driftbandits.store import CORRECTED, DECISION, DEFAULT, REWARD
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 MOST_ARMS = 30
-"""Of a policy that have a line of their own."""
+"""The number of arms of a policy that have a line of their own."""
 
 BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -44,7 +44,7 @@ class Histogram:
         self.sum += value
 
     def buckets(self) -> list[tuple[str, float]]:
-        """How many were as small as each edge, or smaller."""
+        """Return for each edge the number of values up to it."""
         total, buckets = 0, []
         for edge, count in zip((*self._edges, "+Inf"), self._counts, strict=True):
             total += count
@@ -53,7 +53,7 @@ class Histogram:
 
 
 class Tally:
-    """What this process has committed of one policy: rewards, and what was played.
+    """Counts of what this process has committed for one policy: rewards and plays.
 
     An arm that has a line of its own keeps it, so that no counter ever goes back. While there are
     few arms all of them have one; those that come later share one.
@@ -78,7 +78,7 @@ class Tally:
 
 
 class Metrics:
-    """What the process counts about itself."""
+    """Counters of this process."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str, int]] = Counter()
@@ -89,7 +89,6 @@ class Metrics:
         self.queue = Histogram(BUCKETS_S)
         self.tallies: defaultdict[str, Tally] = defaultdict(Tally)
         self.refused_overload = 0
-        self.forwarded = 0  # requests that were handed to another process
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         self.requests[method, route, status] += 1
@@ -102,8 +101,6 @@ class Metrics:
         """Events by policy, kind and record; the commit itself took so long."""
         self.commits.observe(seconds)
         for policy, kind, record in events:
-            if kind == RENAMED and record.before in self.tallies:
-                self.tallies[policy] = self.tallies.pop(record.before)
             self.tallies[policy].add(kind, record)
 
     def transaction(self, jobs: int, seconds: float) -> None:
@@ -120,13 +117,15 @@ class Scrape(Collector):
     def __init__(
         self,
         metrics: Metrics,
-        folds: Sequence[Fold],
+        folds: Sequence[State],
         *,
         waiting: int,
         ready: bool,
         of_all: bool = True,
+        failed: Mapping[str, int] | None = None,
     ) -> None:
         self._of_all = of_all
+        self._failed = failed or {}  # candidates, by policy
         self._metrics = metrics
         self._folds = folds
         self._waiting = waiting
@@ -225,7 +224,14 @@ class Scrape(Collector):
                 events.add_metric((fold.policy, kind), count)
             pending.add_metric((fold.policy,), len(fold.pending))
             differences.add_metric((fold.policy,), fold.differences)
-        yield from (events, clipped, told, pending, differences)
+        failed = GaugeMetricFamily(
+            "driftbandits_candidates_failed",
+            "changes and shadows that cannot learn the log",
+            labels=("policy",),
+        )
+        for policy, count in self._failed.items():
+            failed.add_metric((policy,), count)
+        yield from (events, clipped, told, pending, differences, failed)
         yield from self._of_what_is_learned()
 
     def _of_what_is_learned(self) -> Iterator[Metric]:
@@ -239,6 +245,11 @@ class Scrape(Collector):
             f"what this process has recorded as played: the first {MOST_ARMS} arms, and (others)",
             labels=("policy", "arm"),
         )
+        limited = CounterMetricFamily(
+            "driftbandits_values_limited",
+            "numbers far beyond what their column had shown, limited by the model in force",
+            labels=("policy",),
+        )
         detections = GaugeMetricFamily(
             "driftbandits_detections",
             "changes that the model in force has detected, up to 1000",
@@ -251,5 +262,7 @@ class Scrape(Collector):
                 arms.add_metric((fold.policy, arm), count)
             if tally.other_arms:
                 arms.add_metric((fold.policy, "(others)"), tally.other_arms)
-            detections.add_metric((fold.policy,), len(fold.history.detected))
-        yield from (rewards, arms, detections)
+            detections.add_metric((fold.policy,), len(fold.observers.history.detected))
+            found = [] if fold.agent is None else fold.agent.limited
+            limited.add_metric((fold.policy,), sum(column.count for column in found))
+        yield from (rewards, arms, limited, detections)

@@ -1,23 +1,29 @@
-"""What a decision chooses from, as it was asked or as the log has it."""
+"""Offers, from which a decision chooses: read from a request or the log, checked by a policy."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 from numpy.typing import NDArray
 
-from driftbandits.agent import Agent
+from driftbandits import api
+from driftbandits.agent import Agent, has_probabilities
 from driftbandits.features import Features
+from driftbandits.policies import ACCEPTED, Policy, check_actions
+from driftbandits.service.refusals import invalid
 from driftbandits.store.records import Decided
 
 Floats = NDArray[np.float64]
 
 
 class Offer(NamedTuple):
-    """What a decision chooses from."""
+    """The arms that a decision chooses from, with their features."""
 
     arms: tuple[str, ...]
     x: Floats  # (arms, dim)
@@ -28,7 +34,7 @@ class Offer(NamedTuple):
     n: int = 0  # places of a ranked list; 0: a decision by itself
     table: bytes = b""  # what the features are to be made of, see `Decided`
     told: int = -1  # what the caller has played by itself; -1: it asks
-    unit: str = ""  # a hash of on whose behalf it is, see `Fold.tag_of`
+    unit: str = ""  # a hash of on whose behalf it is, see `State.tag_of`
     excluded: tuple[int, ...] = ()
 
     @property
@@ -36,7 +42,7 @@ class Offer(NamedTuple):
         return b"" if self.context is None else self.context.tobytes()
 
     def asked_of(self, agent: Agent) -> dict[str, Any]:
-        """What the agent is given."""
+        """Return the arguments of the agent's `decide`."""
         if agent.policy.features is not None:
             context, rows = self.values
             return {"context": context, "arms": dict(zip(self.arms, rows, strict=True))}
@@ -64,12 +70,12 @@ def _columns_of(row: dict[str, Any] | None, known: Mapping[str, str]) -> dict[st
 
 
 def place_ids(event_id: str, n: int) -> list[str]:
-    """Those of the places of a list: the first has the id of the list."""
+    """Return the ids of the places of a list: the first has the id of the list."""
     return [event_id, *(f"{event_id}/{place}" for place in range(2, n + 1))]
 
 
 def offer_of(record: Decided) -> Offer:
-    """What a logged decision chose from; nothing for a place behind the first of a list."""
+    """Return the offer of a logged decision; it is empty for later places of a list."""
     context = _numbers(record.context) if record.context else None
     x = _numbers(record.x).reshape(len(record.arms) if record.x else 0, -1 if record.x else 0)
     n = len(record.ranking)
@@ -90,3 +96,196 @@ def offer_of(record: Decided) -> Offer:
 
 def _numbers(content: bytes) -> Floats:
     return np.array(np.frombuffer(content, dtype="<f8"), dtype=np.float64)
+
+
+_ID = re.compile(api.ID_PATTERN)
+_COLUMN = re.compile(r"column '([^']*)'")
+
+
+def offer_from(request: api.DecisionRequest, key: str) -> Offer:
+    """The offer of a request, whatever the policy will say to it."""
+    arms = [api.OfferedArm(arm) if isinstance(arm, str) else arm for arm in request.arms]
+    ids, context = _ids(arms), request.context
+    return Offer(
+        ids,
+        _rows(arms),
+        _baseline(request.baseline, ids),
+        key,
+        context=np.array(context) if isinstance(context, list) else None,
+        n=_places(request, len(ids)),
+        table=_table(context if isinstance(context, dict) else None, arms),
+        told=_told(request, ids),
+        propensity=1.0 if request.propensity is None else request.propensity,
+        excluded=_excluded(request, ids),
+    )
+
+
+def _table(context: dict[str, Any] | None, arms: list[api.OfferedArm]) -> bytes:
+    rows = [None if arm.features is UNSET else arm.features for arm in arms]
+    if context is None and not any(row is not None for row in rows):
+        return b""
+    return msgspec.json.encode([context, rows])
+
+
+def _ids(arms: list[api.OfferedArm]) -> tuple[str, ...]:
+    ids = tuple([arm.id for arm in arms])
+    if len(set(ids)) < len(ids):
+        twice = next(i for i, id in enumerate(ids) if id in ids[:i])
+        raise invalid(f"the arm {ids[twice]!r} is there twice", f"$.arms[{twice}].id")
+    return ids
+
+
+def _baseline(baseline: str | None, ids: tuple[str, ...]) -> int:
+    """The place of the baseline, or -1 where there is none."""
+    if baseline is None:
+        return -1
+    if baseline not in ids:
+        raise invalid(f"baseline must be the id of an arm; got {baseline!r}", "$.baseline")
+    return ids.index(baseline)
+
+
+def _told(request: api.DecisionRequest, ids: tuple[str, ...]) -> int:
+    """The place of what the caller has played by itself, or -1 where it asks."""
+    played = request.played
+    if played is None:
+        if request.propensity is not None:
+            raise invalid("propensity must not be given without played", "$.propensity")
+        return -1
+    if played not in ids:
+        raise invalid(f"played must be the id of an arm; got {played!r}", "$.played")
+    if request.n is not None:
+        raise invalid("played is one arm: n must not be given", "$.n")
+    return ids.index(played)
+
+
+def _places(request: api.DecisionRequest, arms: int) -> int:
+    n = request.n or 0
+    if n > arms:
+        raise invalid(f"n must be at most the number of arms, {arms}; got {n}", "$.n")
+    if not _ID.match(place_ids(request.event_id, n)[-1]):
+        raise invalid("event_id must leave room for the number of a place", "$.event_id")
+    return n
+
+
+def _excluded(request: api.DecisionRequest, ids: tuple[str, ...]) -> tuple[int, ...]:
+    """The places of arms that must not be played."""
+    for i, id in enumerate(request.exclude or ()):
+        if id not in ids:
+            raise invalid(f"exclude must hold ids of arms; got {id!r}", f"$.exclude[{i}]")
+        if id == request.baseline:
+            raise invalid(f"the baseline, {id!r}, must not be excluded", f"$.exclude[{i}]")
+    wanted = set(request.exclude or ())
+    if len(ids) - len(wanted) < (request.n or 1):
+        raise invalid(
+            f"exclude must leave {request.n or 1} of the {len(ids)} arms; got {len(wanted)} ids",
+            "$.exclude",
+        )
+    return tuple([i for i, id in enumerate(ids) if id in wanted])
+
+
+def _rows(arms: list[api.OfferedArm]) -> Floats:
+    """A row for each arm, or none at all."""
+    sizes = [-1 if arm.x is UNSET else len(arm.x) for arm in arms]
+    size = sizes[0]
+    if sizes.count(size) < len(sizes):
+        i = next(i for i, other in enumerate(sizes) if other != size)
+        if -1 in (size, sizes[i]):
+            raise invalid("x must be given for all arms or for none", f"$.arms[{i}]")
+        raise invalid(
+            f"x must be as long as that of the first arm, {size}; got {sizes[i]} numbers",
+            f"$.arms[{i}].x",
+        )
+    if size < 0:
+        return np.empty((0, 0))
+    numbers = chain.from_iterable([arm.x or () for arm in arms])
+    return np.fromiter(numbers, np.float64, len(arms) * size).reshape(len(arms), size)
+
+
+def check_offer(agent: Agent, offer: Offer) -> None:
+    """Refuse what the agent of a policy would refuse."""
+    policy = agent.policy
+    if offer.excluded and not has_probabilities(policy):
+        raise invalid(
+            f"exclude must not be given to {policy.name}, which samples: it knows the probability "
+            "of its own choice alone. Leave the arms out of the offer instead.",
+            "$.exclude",
+        )
+    if policy.features is not None:
+        _check_no_vectors(offer)
+    elif offer.table:
+        raise invalid(
+            "features must not be given: this policy decides by vectors", _first_table(offer)
+        )
+    elif offer.context is None:
+        _check_rows(policy, offer)
+    else:
+        _check_context(policy, offer)
+    if policy.separate or policy.features is not None:
+        try:
+            agent.check(**offer.asked_of(agent))
+        except ValueError as error:
+            raise invalid(str(error), _place_of(str(error), offer)) from None
+
+
+def _check_no_vectors(offer: Offer) -> None:
+    vector = "$.context" if offer.context is not None else "$.arms[0].x" if len(offer.x) else None
+    if vector is not None:
+        raise invalid(
+            "this policy has features: give context and the features of each arm as objects of "
+            "columns and values, not vectors",
+            vector,
+        )
+
+
+def _first_table(offer: Offer) -> str:
+    context, rows = offer.values
+    if context is not None:
+        return "$.context"
+    return f"$.arms[{next(i for i, row in enumerate(rows) if row is not None)}].features"
+
+
+def _place_of(message: str, offer: Offer) -> str:
+    """Where the arm and the column are that a message names."""
+    column = _COLUMN.search(message)
+    within = f".{column[1]}" if column else ""
+    for i, arm in enumerate(offer.arms):
+        if message.startswith(f"arm {arm!r}: "):
+            return f"$.arms[{i}].features{within}"
+    return f"$.context{within}" if column else "$.arms"
+
+
+def _check_rows(policy: Policy, offer: Offer) -> None:
+    if not len(offer.x):
+        wanted = "context, or x for each arm," if policy.separate else "x"
+        raise invalid(f"{wanted} must be given: this policy decides by vectors", "$.arms[0]")
+    if offer.x.shape[1] != policy.dim:
+        raise invalid(f"x must have {policy.dim} numbers; got {offer.x.shape[1]}", "$.arms[0].x")
+    _check_length("x", policy, offer.x, "$.arms[{row}].x")
+
+
+def _check_context(policy: Policy, offer: Offer) -> None:
+    assert offer.context is not None
+    if not policy.separate:
+        raise invalid(
+            "context must not be given to a policy whose arms share a model: give x for each arm, "
+            "or configure arms = 'separate'",
+            "$.context",
+        )
+    if len(offer.x):
+        raise invalid("give context or x for each arm, not both", "$.context")
+    if len(offer.context) != policy.dim:
+        raise invalid(
+            f"context must have {policy.dim} numbers; got {len(offer.context)}", "$.context"
+        )
+    _check_length("context", policy, offer.context[None, :], "$.context")
+
+
+def _check_length(what: str, policy: Policy, rows: Floats, path: str) -> None:
+    if check_actions(policy.numbers, rows) != ACCEPTED:
+        lengths = np.linalg.norm(rows, axis=1)
+        longest = int(np.argmax(lengths))
+        raise invalid(
+            f"{what} must not be longer than L = {policy.L:g}; its length is "
+            f"{lengths[longest]:.6g}. Configure a larger L, or too_long = 'rescale'.",
+            path.format(row=longest),
+        )

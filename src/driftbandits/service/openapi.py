@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from driftbandits.operations import JSON, Operation
-from driftbandits.wire import ID_PATTERN, NAME_PATTERN, ErrorAnswer
+from driftbandits.api import ID_PATTERN, NAME_PATTERN, ErrorAnswer
+from driftbandits.api.operations import JSON, Operation
 
 _REFERENCE = "#/components/schemas/{name}"
 
 
-def document(operations: Iterable[Operation[Any]]) -> dict[str, Any]:
+def document(operations: Iterable[Operation[Any]], *, root: str = "") -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     structs: set[type] = {ErrorAnswer}
     for operation in operations:
@@ -29,6 +29,7 @@ def document(operations: Iterable[Operation[Any]]) -> dict[str, Any]:
             "version": "1",
             "description": "Decisions now, rewards whenever they come, nothing lost.",
         },
+        "servers": [{"url": root or "/"}],
         "paths": paths,
         "components": {
             "schemas": components,

@@ -1,15 +1,13 @@
-"""What the service says no with."""
+"""Refusals: what the service answers where it does not do what it was asked."""
 
 from __future__ import annotations
 
+from driftbandits.api import Problem
 from driftbandits.store import Event
-from driftbandits.wire import Problem
-
-MOVED = "moved"
 
 
 class Refused(Exception):
-    """An answer other than 2xx. After the last one its connection ends."""
+    """An answer other than 2xx. After one that `is_last` the connection ends."""
 
     def __init__(
         self,
@@ -34,34 +32,21 @@ def invalid(message: str, path: str | None = None) -> Refused:
 
 
 def unavailable(code: str, message: str, *, retry_after_s: int = 1) -> Refused:
-    """Not now: the same request may be sent again, and will not count twice."""
+    """The service cannot do it now; the same request may be sent again and will not count twice."""
     return Refused(503, code, message, retry_after_s=retry_after_s)
 
 
-class Elsewhere(Refused):
-    """Another process owns the policy, and has to be asked."""
-
-    def __init__(self, policy: str) -> None:
-        message = f"another process has taken over policy {policy!r}"
-        super().__init__(503, MOVED, message, retry_after_s=1)
-
-
 def unknown_policy(policy: str) -> Refused:
+    """No policy has this name."""
     return Refused(404, "unknown_policy", f"there is no policy {policy!r}")
 
 
-def too_large(most: int) -> Refused:
-    """The rest of the body is not wanted, so nothing can follow it."""
-    return Refused(413, "too_large", f"a body may have {most} bytes", is_last=True)
-
-
 def unknown_decision(policy: str, event_id: str, path: str) -> Refused:
+    """The policy has made no such decision."""
     message = f"policy {policy!r} made no decision with event_id {event_id!r}"
     return Refused(404, "unknown_decision", message, path=path)
 
 
 def gone(event: Event, event_id: str) -> Refused:
     """The content of an event is not here any more; what it stood for was done, and stays."""
-    if event.is_archived:
-        return Refused(410, "archived", f"the events of event_id {event_id!r} are in an archive")
     return Refused(410, "erased", f"the events of event_id {event_id!r} were erased")

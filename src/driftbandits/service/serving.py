@@ -1,33 +1,51 @@
-"""A server process, from its settings to its end."""
+"""The service behind the routes: settings, start, callers and end."""
 
 from __future__ import annotations
 
-import ipaddress
-import socket
-import sys
+import asyncio
+import logging
 import time
-from collections.abc import Callable
-from typing import NamedTuple
-from urllib.parse import urlsplit
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+import msgspec
+from starlette.types import Scope
 
 from driftbandits import store
-from driftbandits.service.app import Application
-from driftbandits.service.auth import Keyring, make_first_admin_key
+from driftbandits.service.auth import (
+    NOBODY,
+    REFRESH_EVERY_S,
+    Caller,
+    Keyring,
+    RateLimit,
+    check_local,
+    make_first_admin_key,
+)
+from driftbandits.service.bodies import decoded
 from driftbandits.service.engine import Engine
-from driftbandits.service.hosts import is_loopback
-from driftbandits.service.limits import Limits
-from driftbandits.service.server import Server, listen
+from driftbandits.service.journal import ACCESS
+from driftbandits.service.limits import Limits, Room
+from driftbandits.service.metrics import Metrics
+from driftbandits.service.refusals import Refused, unavailable
+from driftbandits.service.transactions import Command
 
-_SWITCH_S = 0.0005
-"""How long the event loop and the writer keep the interpreter from one another."""
+logger = logging.getLogger("driftbandits.service")
+
+LONG_READS = 2
+"""At a time, in threads of their own, so that nobody else waits for them."""
+
+MOST_WAITING_READS = 8
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Settings(NamedTuple):
-    """What a server is started with."""
+    """The settings of a service."""
 
     store: str
-    host: str = "127.0.0.1"
-    port: int = 8080
     with_keys: bool = True
     limits: Limits = Limits()
     queue_limit: int = 2000
@@ -36,83 +54,95 @@ class Settings(NamedTuple):
     access_log: bool = False
     vfs: str | None = None
     clock: Callable[[], int] = time.time_ns
-    advertise: str | None = None
-    """Where other processes of the same store reach this one."""
-
-
-class Announcement(NamedTuple):
-    """What a person has to know once the server listens."""
-
-    address: str
-    store: str
-    first_key: str | None
-
-
-def check_address(host: str, *, with_keys: bool) -> None:
-    """Without keys nobody but this machine may reach the service."""
-    if not with_keys and not is_loopback(host):
-        raise ValueError(
-            f"host must be a loopback address when there are no keys; got {host!r}. "
-            "Leave out --no-auth, or serve on 127.0.0.1."
-        )
-
-
-def check_advertised(address: str | None) -> None:
-    """Where other processes are told to ask must be an address that they can ask."""
-    if address is None:
-        return
-    parts = urlsplit(address)
-    if parts.scheme != "http" or not parts.hostname or parts.path.strip("/") or parts.query:
-        raise ValueError(f"advertise must be like http://HOST:PORT; got {address!r}")
-
-
-def _reachable(host: str, port: int, address: str) -> str:
-    """The address itself, unless it stands for all that this machine has."""
-    is_any = ipaddress.ip_address(host).is_unspecified
-    return f"http://{socket.gethostname()}:{port}" if is_any else address
 
 
 class Service:
-    """A server that listens, and is not yet running."""
+    """The engine with the keys, limits and counts that every request passes."""
 
-    def __init__(self, settings: Settings) -> None:
-        check_address(settings.host, with_keys=settings.with_keys)
-        first_key, keyring = None, None
+    def __init__(self, settings: Settings, *, on_death: Callable[[], None]) -> None:
+        self._release = store.claim(settings.store)
+        self.keyring, self.first_key = None, None
         if settings.with_keys:
             keys = store.open(settings.store, vfs=settings.vfs)
-            first_key = make_first_admin_key(keys, now_ns=settings.clock())
-            keyring = Keyring(keys)
-            keyring.refresh()
-        listener = listen(settings.host, settings.port)
-        host, port = listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        address = f"http://{shown}:{port}"
-        check_advertised(settings.advertise)
-        me = store.leases.this_process(settings.advertise or _reachable(host, port, address))
+            self.first_key = make_first_admin_key(keys, now_ns=settings.clock())
+            self.keyring = Keyring(keys)
+            self.keyring.refresh()
+        self.limits = settings.limits
+        self.room = Room(settings.limits.waiting_bytes)
+        rate = settings.limits.rate_per_key
+        self.rate = RateLimit(rate) if rate is not None and settings.with_keys else None
+        self.access = logging.getLogger(ACCESS) if settings.access_log else None
         self.engine = Engine(
-            lambda: store.open(settings.store, vfs=settings.vfs, process=me.id),
-            me=me,
+            lambda: store.open(settings.store, vfs=settings.vfs),
             clock=settings.clock,
             queue_limit=settings.queue_limit,
             snapshot_every=settings.snapshot_every,
             retention_days=settings.retention_days,
-            on_death=self.stop,
+            on_death=on_death,
         )
-        application = Application(
-            self.engine,
-            keyring=keyring,
-            limits=settings.limits,
-            access_log=settings.access_log,
-        )
-        self._server = Server(application, listener)
-        self.announcement = Announcement(address, settings.store, first_key)
+        self.metrics: Metrics = self.engine.metrics
+        self._bodies = ThreadPoolExecutor(1, thread_name_prefix="bodies")
+        self._reads = ThreadPoolExecutor(LONG_READS, thread_name_prefix="reads")
+        self._reading = 0
 
-    def run(self) -> int:
-        """Serve until a signal or `stop` ends it; the exit code."""
-        sys.setswitchinterval(_SWITCH_S)
-        self._server.run()
-        return 1 if self.engine.dead else 0
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Let the engine run and the keys be read again; at the end finish what waits."""
+        loop = asyncio.get_running_loop()
+        self.engine.start(loop)
+        refreshing = loop.create_task(self._refresh_keys())
+        try:
+            yield
+        finally:
+            refreshing.cancel()
+            self._bodies.shutdown(wait=False, cancel_futures=True)
+            self._reads.shutdown(wait=False, cancel_futures=True)
+            await self.engine.stop()
+            self._release()
 
-    def stop(self) -> None:
-        """Answer what waits, and end."""
-        self._server.stop()
+    async def _refresh_keys(self) -> None:
+        """Read the keys again and again, in a thread that nobody else uses.
+
+        A revoked key is not let in because somebody else reads for long.
+        """
+        if self.keyring is None:
+            return
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(1, thread_name_prefix="keys") as thread:
+            while True:
+                await asyncio.sleep(REFRESH_EVERY_S)
+                try:
+                    await loop.run_in_executor(thread, self.keyring.refresh)
+                except store.StoreError as error:
+                    logger.warning("the keys cannot be read: %s", error)
+
+    def caller(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Caller:
+        """Return the caller of a request, or refuse it."""
+        if self.keyring is None:
+            check_local(scope["headers"])
+            return NOBODY
+        return self.keyring.caller(headers.get(b"authorization", b"").decode("latin-1"))
+
+    async def do(self, command: Command) -> Any:
+        """The answer of a command once it is durable; a refusal is raised."""
+        answer = await self.engine.do(command)
+        if isinstance(answer, Refused):
+            raise answer
+        return answer
+
+    async def decoded(self, raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
+        """The struct of a large body. Only one thread decodes, so the loop waits for no more."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._bodies, decoded, raw, decoder)
+
+    async def read(self, work: Callable[P, R], *arguments: P.args, **more: P.kwargs) -> R:
+        """Return the result of long work in the log; refuse too much of it at a time."""
+        if self._reading >= LONG_READS + MOST_WAITING_READS:
+            waiting = f"{self._reading} exports are under way or wait already"
+            raise unavailable("overloaded", waiting)
+        self._reading += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._reads, lambda: work(*arguments, **more))
+        finally:
+            self._reading -= 1

@@ -1,26 +1,315 @@
-"""The folds, the log that they are folds of, and commands that change both or neither.
+"""States, the log that they are folded from, and transactions that change both or neither.
 
-If anything fails, the folds that were touched are dropped and made again from the log, so memory
-never runs ahead of the disk. What only reads takes no lock: its transaction begins after everything
-that was acknowledged before it, and folds what others have written since.
+If anything fails, the states that were touched are dropped and folded again from the log, so
+memory never runs ahead of the disk. A writer locks the rows of its policies, folds what other
+processes have appended, and names the event that its own follow. A reader takes no lock: its
+transaction begins after everything that was acknowledged before it.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Any, NamedTuple
 
-from driftbandits.service.commands import Command, Unfinished, attempt
-from driftbandits.service.fold import Fold
+import msgspec
+
+from driftbandits.service import snapshots
 from driftbandits.service.metrics import Metrics
-from driftbandits.service.owners import Owners
 from driftbandits.service.refusals import Refused, unavailable, unknown_policy
-from driftbandits.service.relearning import Followers
-from driftbandits.service.unit_of_work import UnitOfWork
-from driftbandits.store import Corrupt, Session, Store, StoreBusy, StoreError, StoreUnavailable
+from driftbandits.service.relearning import Followers, relearned
+from driftbandits.service.state import State
+from driftbandits.store import (
+    CORRECTED,
+    DECISION,
+    DEFAULT,
+    LATE,
+    REWARD,
+    WITHDRAWN,
+    Corrupt,
+    Event,
+    Known,
+    NewEvent,
+    Overtaken,
+    Session,
+    Snapshot,
+    Store,
+    StoreBusy,
+    StoreError,
+    StoreUnavailable,
+    checked,
+)
+from driftbandits.store.records import Record, Rewarded, packed
+
+KEPT_SNAPSHOTS = 2
+PORTION_S = 0.01
+"""After so long a transaction is committed, and what is left to do waits for another turn."""
+SHORT_PORTION_S = 0.003
+"""Limit of a transaction while a fast command waits."""
+
+NOTHING = Known()
+
+_PARTS = {
+    DECISION: "decision",
+    CORRECTED: "decision",
+    REWARD: "outcome",
+    DEFAULT: "outcome",
+    WITHDRAWN: "outcome",
+    LATE: "late",
+}
+
+
+class UnitOfWork:
+    """Gather the events of commands. States change at once; the log is written at the end."""
+
+    def __init__(
+        self,
+        session: Session,
+        folds: dict[str, State],
+        *,
+        followers: Followers,
+        now_ns: int,
+        snapshot_every: int,
+        is_awaited: Callable[[], bool],
+    ) -> None:
+        self.session = session
+        self.followers = followers
+        self.now_ns = now_ns
+        self.touched: set[str] = set()
+        self.done: list[tuple[str, str, Record]] = []  # policy, kind and record of what was added
+        self._began = time.monotonic()
+        self._folds = folds
+        self._snapshot_every = snapshot_every
+        self._is_awaited = is_awaited
+        self._new_events: dict[str, list[NewEvent]] = {}  # to be written, by policy
+        self._known: dict[tuple[str, str], Known] = {}  # about an event_id, as stored
+        self._added: dict[tuple[str, str], list[tuple[int, NewEvent]]] = {}  # and not yet stored
+        self._broken: dict[str, Refused] = {}
+
+    # -- getting ready ---------------------------------------------------------------------------
+
+    def begin_writing(self, wanted: Mapping[str, Iterable[str]]) -> None:
+        """Lock policies, look up the event_ids that this is about, and learn what is due."""
+        self.session.lock(wanted)
+        ready: dict[str, list[str]] = {}
+        for policy, event_ids in wanted.items():
+            self._bring_up_to_date(policy)
+            if policy in self._folds and policy not in self._broken:
+                ready[policy] = list(event_ids)
+                for event_id in ready[policy]:
+                    self._known[policy, event_id] = NOTHING
+        self._known.update(self.session.known_of(ready))
+        for policy in ready:
+            self.learn_defaults(self._folds[policy])
+
+    def begin_reading(self, policies: Iterable[str]) -> None:
+        """Bring folds up to date without a lock."""
+        for policy in policies:
+            self._bring_up_to_date(policy)
+
+    def _bring_up_to_date(self, policy: str) -> None:
+        head = self.session.head(policy)
+        fold = self._folds.get(policy)
+        if head is None:
+            self._folds.pop(policy, None)
+            return
+        if fold is not None and fold.head == head:
+            return
+        try:
+            if fold is None or not self._try_to_catch_up(fold):
+                self._folds[policy] = self._load(policy)
+        except Corrupt as error:
+            self._folds.pop(policy, None)
+            self._broken[policy] = Refused(500, "corrupt_log", f"policy {policy!r}: {error}")
+
+    def _try_to_catch_up(self, fold: State) -> bool:
+        """Go on with what others have written; False if the fold is not of this log any more."""
+        try:
+            catch_up(self.session, fold)
+        except (Corrupt, msgspec.DecodeError):  # restored from a backup, or erased meanwhile
+            return False
+        return True
+
+    def _load(self, policy: str) -> State:
+        try:
+            return load(self.session, policy)
+        except msgspec.DecodeError as error:
+            raise Corrupt(f"an event cannot be read: {error}") from error
+
+    # -- working ---------------------------------------------------------------------------------
+
+    def fold(self, policy: str) -> State:
+        """A policy that has a configuration."""
+        if policy in self._broken:
+            raise self._broken[policy]
+        fold = self._folds.get(policy)
+        if fold is None or not fold.versions:
+            raise unknown_policy(policy)
+        return fold
+
+    def create(self, policy: str) -> State:
+        """A policy that may be new."""
+        if policy not in self._folds and policy not in self._broken:
+            self.session.create(policy)
+            self.session.lock([policy])
+            self._bring_up_to_date(policy)
+        if policy in self._broken:
+            raise self._broken[policy]
+        return self._folds[policy]
+
+    def time_for(self, fold: State) -> int:
+        """The server's time, which never goes back in a log."""
+        return max(self.now_ns, fold.at_ns)
+
+    def known(self, policy: str, event_id: str) -> Known:
+        """Return the events of an event_id, with those of this transaction."""
+        if (policy, event_id) not in self._known:
+            found = self.session.known(policy, [event_id])
+            self._known[policy, event_id] = found.get(event_id, NOTHING)
+        known = self._known[policy, event_id]
+        for seq, (kind, _, at_ns, body) in self._added.get((policy, event_id), ()):
+            if kind in _PARTS:
+                event = Event(policy, seq, at_ns, kind, event_id, body, b"-", b"", b"")
+                known = known._replace(**{_PARTS[kind]: event})
+        return known
+
+    def append(
+        self, fold: State, kind: str, event_id: str, record: Record, *, seq: int | None = None
+    ) -> None:
+        """Write down what has just been done to a fold; `seq` unless it was its last event."""
+        policy = fold.policy
+        new_event = NewEvent(kind, event_id, fold.at_ns, packed(record))
+        self.done.append((policy, kind, record))
+        self.touched.add(policy)
+        self._new_events.setdefault(policy, []).append(new_event)
+        self._added.setdefault((policy, event_id), []).append(
+            (fold.seq if seq is None else seq, new_event)
+        )
+
+    @property
+    def is_long(self) -> bool:
+        """It is time to commit."""
+        spent = time.monotonic() - self._began
+        return spent >= PORTION_S or (spent >= SHORT_PORTION_S and self._is_awaited())
+
+    def learn_defaults(self, fold: State) -> bool:
+        """Learn the default reward of decisions that have waited long enough, a portion of them.
+
+        Whether that were all.
+        """
+        if not fold.versions:
+            return True
+        at_ns = self.time_for(fold)
+        while (event_id := fold.due(at_ns)) is not None:
+            self._learn_default(fold, event_id, at_ns)
+            if self.is_long:
+                return fold.due(at_ns) is None
+        return True
+
+    def learn_default_if_due(self, fold: State, event_id: str) -> None:
+        """A pending decision may have waited long enough, and its portion not have come."""
+        at_ns = self.time_for(fold)
+        if fold.is_due(event_id, at_ns):
+            self._learn_default(fold, event_id, at_ns)
+
+    def _learn_default(self, fold: State, event_id: str, at_ns: int) -> None:
+        self.touched.add(fold.policy)
+        value = fold.version.record.default_reward
+        key = fold.pending[event_id].key
+        kind = fold.reward(event_id, value, at_ns, kind=DEFAULT)
+        self.append(fold, kind, event_id, Rewarded(value, key))
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Put the events into the log, and snapshots where they are due; the caller commits."""
+        self.session.append_all(self._new_events)
+        for policy in self._new_events:
+            fold, head = self._folds[policy], self.session.head(policy)
+            assert head is not None
+            assert (head.seq, head.at_ns) == (fold.seq, fold.at_ns)
+            fold.checksum = head.checksum
+            if fold.seq - fold.snapshot_seq >= self._snapshot_every:
+                self.keep_snapshot(fold)
+        self._new_events.clear()
+
+    def flush(self, policy: str) -> None:
+        """Write the gathered events of a policy now, for a command that works on stored ones."""
+        if new_events := self._new_events.pop(policy, None):
+            self._folds[policy].checksum = self.session.append(policy, new_events).checksum
+        self._known.clear()
+        self._added = {at: parts for at, parts in self._added.items() if at[0] != policy}
+
+    def keep_snapshot(self, fold: State, *, is_foundation: bool = False) -> None:
+        """Keep the state as of now; older ones make room."""
+        self.followers.keep(fold, erasures=self.session.erasures(fold.policy))
+        content = snapshots.packed(fold)
+        snapshot = Snapshot(fold.policy, fold.seq, fold.at_ns, is_foundation, content)
+        self.session.save_snapshot(snapshot)
+        fold.snapshot_seq, fold.snapshot_bytes = fold.seq, len(content)
+        if is_foundation:
+            self.session.drop_snapshots(fold.policy, before=fold.seq, foundations=True)
+            return
+        kept = [s.seq for s in self.session.snapshots(fold.policy) if not s.is_foundation]
+        if len(kept) > KEPT_SNAPSHOTS:
+            self.session.drop_snapshots(fold.policy, before=kept[KEPT_SNAPSHOTS - 1])
+
+
+_PAGE = 100
+
+
+def load(session: Session, policy: str) -> State:
+    """The state of a policy: the best snapshot, and the events since."""
+    fold = _restored(session, policy)
+
+    def events_after(seq: int) -> Iterable[Event]:
+        return session.all_events(policy, after=seq, page=_PAGE)
+
+    fold.relearn = lambda name: relearned(
+        events_after,
+        fold.candidates[name],
+        policy,
+        until=fold.seq,
+        erasures=session.erasures(policy),
+    )
+    catch_up(session, fold)
+    fold.relearn = None
+    return fold
+
+
+def catch_up(session: Session, fold: State) -> None:
+    """State what the log of a policy has gained, chain checked.
+
+    In small pages: each read shows the database that this process has not paused. A promotion
+    raises `Corrupt` here: a snapshot that was kept with it is sooner read.
+    """
+    events = session.all_events(fold.policy, after=fold.seq, page=_PAGE)
+    fold.replay(checked(events, after=fold.head))
+
+
+def _restored(session: Session, policy: str) -> State:
+    for snapshot in session.snapshots(policy):
+        try:
+            fold = snapshots.unpacked(snapshot.content)
+        except snapshots.BadSnapshot:
+            continue
+        if _belongs(session, fold, policy):
+            return fold
+    if session.erasures(policy):
+        raise Corrupt(
+            f"policy {policy} has erased events, and no snapshot that holds what they had taught"
+        )
+    return State(policy)
+
+
+def _belongs(session: Session, fold: State, policy: str) -> bool:
+    """Return True if the log continues this state."""
+    events = session.events(policy, after=fold.seq - 1, limit=1)
+    return fold.policy == policy and bool(events) and events[0].checksum == fold.checksum
+
 
 logger = logging.getLogger("driftbandits.service")
 
@@ -29,10 +318,44 @@ _LARGE_SNAPSHOT = 1_000_000
 
 
 _SMALL_DIM = 50
+_TRIES = 5
+"""Attempts of a transaction when other processes are first; then callers are told to wait."""
 
 
 class NotAtHand(StoreError):
     """The store is far: a transaction has to be waited for."""
+
+
+class Command(ABC):
+    """Work for the writer. `event_ids` are looked up together before a batch begins."""
+
+    writes = True
+    is_quick = False
+
+    def __init__(self, policy: str) -> None:
+        self.policy = policy  # "" where it is about no single one
+
+    @property
+    def event_ids(self) -> Sequence[str]:
+        return ()
+
+    @abstractmethod
+    def run(self, work: UnitOfWork) -> Any: ...
+
+
+class Unfinished(NamedTuple):
+    """The result of a command whose work goes on in another transaction."""
+
+    command: Command  # that goes on
+    has_begun: bool = True
+
+
+def attempt(command: Command, work: UnitOfWork) -> Any:
+    """The answer, or the refusal as a value."""
+    try:
+        return command.run(work)
+    except Refused as refused:
+        return refused
 
 
 class Transactions:
@@ -40,11 +363,8 @@ class Transactions:
 
     store: Store  # from recovery on
 
-    def __init__(
-        self, owners: Owners, metrics: Metrics, *, clock: Callable[[], int], snapshot_every: int
-    ) -> None:
-        self.folds: dict[str, Fold] = {}
-        self.owners = owners
+    def __init__(self, metrics: Metrics, *, clock: Callable[[], int], snapshot_every: int) -> None:
+        self.folds: dict[str, State] = {}
         self._metrics = metrics
         self.followers = Followers()
         self.is_awaited: Callable[[], bool] = lambda: False  # by who is quick and wants a turn
@@ -52,14 +372,14 @@ class Transactions:
         self._snapshot_every = snapshot_every
 
     def is_quick(self, command: Command) -> bool:
-        """Whether no step of it takes more than some milliseconds."""
+        """Return True if no step of a command takes more than some milliseconds."""
         fold = self.folds.get(command.policy)
         if fold is None or not command.is_quick:
             return False
         return fold.agent is None or fold.agent.policy.model_dim <= _SMALL_DIM
 
     def are_quick(self, commands: Sequence[Command]) -> bool:
-        """Whether nothing that they need takes long; only for who may use the folds."""
+        """Return True if none of the commands takes long; for the thread that uses the states."""
         policies = {command.policy for command in commands}
         return all(self.is_quick(command) for command in commands) and not any(
             self._needs_large_snapshot(name, len(commands)) for name in policies
@@ -100,10 +420,19 @@ class Transactions:
             raise
         if writing:
             self._metrics.committed(work.done, time.perf_counter() - finished)
+            self._log_warnings(touched)
         return results
 
+    def _log_warnings(self, policies: Iterable[str]) -> None:
+        """Log the first value of each column that was limited or clipped."""
+        for name in policies:
+            fold = self.folds.get(name)
+            if fold is not None and fold.agent is not None:
+                for text in fold.agent.take_warnings():
+                    logger.warning("policy %s: %s", name, text, extra={"policy": name})
+
     def _load_missing(self, commands: Sequence[Command]) -> None:
-        """Replay what has no fold before the lock is asked for: its owner must not pause."""
+        """Fold missing logs before the lock is asked for: a transaction must not stand still."""
         missing = {command.policy for command in commands} - self.folds.keys() - {""}
         if missing:
             with self.store.read() as session:
@@ -114,20 +443,13 @@ class Transactions:
         for done, command in enumerate(commands):
             if done and work.is_long:
                 yield Unfinished(command, has_begun=False)
-            elif command.chain not in ("", work.chain(command.policy)):
-                yield unknown_policy(command.policy)  # the name is another's since it began
             else:
-                chain = work.chain(command.policy)
-                result = attempt(command, work)
-                if isinstance(result, Unfinished):
-                    result.command.chain = chain
-                yield result
+                yield attempt(command, work)
 
     def _unit_of_work(self, session: Session) -> UnitOfWork:
         return UnitOfWork(
             session,
             self.folds,
-            self.owners,
             followers=self.followers,
             now_ns=self.clock(),
             snapshot_every=self._snapshot_every,
@@ -146,6 +468,9 @@ class Transactions:
     def perform_or_refuse(self, commands: Sequence[Command]) -> list[Any]:
         """Answers that are on disk, or why there are none."""
         try:
+            for _ in range(_TRIES - 1):
+                with suppress(Overtaken):
+                    return self.perform(commands)
             return self.perform(commands)
         except StoreBusy as error:
             logger.warning("%s", error)

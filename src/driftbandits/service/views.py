@@ -1,27 +1,125 @@
-"""A policy's state as people and programs may see it."""
+"""Policies, their history and their decisions, as people and programs see them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from driftbandits import wire
-from driftbandits.agent import Agent
-from driftbandits.sequences import Comparison, Interval
-from driftbandits.service import changes, snapshots
-from driftbandits.service.fold import CHANGE, RELEARNED, Fold, Version, changes_of_model
-from driftbandits.service.history import CHANGED, OTHERS, coordinates, names
-from driftbandits.service.notes import notes
+import numpy as np
+from msgspec import UNSET, UnsetType
+
+from driftbandits import api
+from driftbandits.agent import Agent, UnknownDecision
+from driftbandits.core.sequences import Comparison, Interval
+from driftbandits.service import snapshots
+from driftbandits.service.configuration import TICKS, notes
+from driftbandits.service.guardrails import BY_BUDGET, BY_EXCLUSION, BY_SHARE
+from driftbandits.service.history import OTHERS, Minute, Part, coordinates, in_a_row, names
+from driftbandits.service.offers import Offer, offer_of
+from driftbandits.service.refusals import gone, unknown_decision, unknown_policy
 from driftbandits.service.relearning import Followers
+from driftbandits.service.state import CHANGE, RELEARNED, State, Version, changes_of_model
+from driftbandits.store import CORRECTED, DECISION, WITHDRAWN, Event, Known, Session, Store
+from driftbandits.store.records import Decided, unpacked
+
+MOST_MOVED = 3
+FEWEST_REWARDS = 10
+"""Rewards that an arm needs before and after a change for its means to be compared."""
+_MINUTE_NS = 60_000_000_000
+
+
+def minute_of_change(fold: State, change: int) -> int | None:
+    """The minute in which the clock stood there; None where that is no longer known."""
+    record = fold.version.record
+    seconds = record.half_life_s or record.window_s
+    if seconds is not None:
+        minute = (fold.began_ns + round(change * seconds * 1e9 / TICKS)) // _MINUTE_NS
+        return minute if minute in fold.observers.history.minutes else None
+    for minute, row in reversed(fold.observers.history.minutes.items()):
+        if (minute + 1) * _MINUTE_NS <= fold.began_ns:
+            return None
+        if row.round <= change:
+            return minute
+    return None
+
+
+def moved(fold: State, minute: int, until: int | None) -> list[api.Moved]:
+    """The coefficients that differ most between that minute and a later one, or now."""
+    before = fold.observers.history.minutes[minute].theta
+    after = in_a_row(fold.playing) if until is None else fold.observers.history.minutes[until].theta
+    labels = _labels(fold)
+    if not before or len(before) > len(after) or len(after) > len(labels):
+        return []
+    if len(before) < len(after) and fold.playing.policy.separate:
+        return []  # arms came between
+    padded = [*before, *[0.0] * (len(after) - len(before))]
+    found = [
+        api.Moved(label, old, new)
+        for label, old, new in zip(labels, padded, after, strict=False)
+        if old != new
+    ]
+    return sorted(found, key=lambda one: -abs(one.after - one.before))[:MOST_MOVED]
+
+
+def _labels(fold: State) -> list[str]:
+    agent = fold.playing
+    theta, known = agent.theta_hat, names(agent)
+    if isinstance(theta, dict):
+        return [
+            f"{arm} {label}"
+            for arm, part in theta.items()
+            for label in known or _numbered(len(part))
+        ]
+    return known or _numbered(len(theta))
+
+
+def _numbered(size: int) -> list[str]:
+    return [f"x{i + 1}" for i in range(size)]
+
+
+class Earned(NamedTuple):
+    """Outcomes of an arm, and their sum."""
+
+    number: int
+    total: float
+
+
+def arms_changed(fold: State, minute: int, until: int | None) -> list[api.Moved]:
+    """The arms whose mean reward differs most before and after."""
+    record = fold.version.record
+    default = None if record.reward_wait_s is None else record.default_reward
+    old, new = dict[str, Earned](), dict[str, Earned]()
+    for begin, length, part in fold.observers.history.parts():
+        if begin + length <= minute:
+            _gather(old, part, default)
+        elif begin > minute and (until is None or begin + length <= until):
+            _gather(new, part, default)
+    found = [
+        api.Moved(arm, old[arm].total / old[arm].number, new[arm].total / new[arm].number)
+        for arm in old.keys() & new.keys()
+        if min(old[arm].number, new[arm].number) >= FEWEST_REWARDS
+    ]
+    return sorted(found, key=lambda one: (-abs(one.after - one.before), one.name))[:MOST_MOVED]
+
+
+def _gather(into: dict[str, Earned], part: Part, default: float | None) -> None:
+    """Rewards and their sum; where a default is waited for, what is open counts as that."""
+    for arm, row in part.items():
+        if arm != OTHERS:
+            earned = into.get(arm, Earned(0, 0.0))
+            waited = 0 if default is None else row.decisions - row.rewards
+            more = row.total + waited * (default or 0.0)
+            into[arm] = Earned(earned.number + row.rewards + waited, earned.total + more)
+
 
 LEVEL = 0.95
-"""Of the intervals of lift."""
+"""Level of the intervals of lift."""
 MOST_TOLD_CHANGES = 20
-"""Of detections, the last ones: what moved with them is told."""
+"""Number of last detections whose moved coefficients are shown."""
 MOST_SHOWN_ARMS = 100
-"""Of separate arms: with more of them known, answers leave the estimates and the radius out."""
+"""Number of separate arms above which answers leave the estimates and the radius out."""
 
 
 def clock_text(at_ns: int) -> str:
@@ -31,9 +129,9 @@ def clock_text(at_ns: int) -> str:
     return f"{moment}.{rest // 1000:06d}Z"
 
 
-def configuration(version: Version) -> wire.Configuration:
+def configuration(version: Version) -> api.Configuration:
     record = version.record
-    return wire.Configuration(
+    return api.Configuration(
         version=record.version,
         since_seq=version.seq,
         since=clock_text(version.at_ns),
@@ -54,9 +152,9 @@ def configuration(version: Version) -> wire.Configuration:
     )
 
 
-def counts(fold: Fold) -> wire.Counts:
+def counts(fold: State) -> api.Counts:
     count = fold.counts
-    return wire.Counts(
+    return api.Counts(
         decisions=count["decision"],
         rewards=count["reward"],
         defaults=count["default"],
@@ -72,9 +170,9 @@ def counts(fold: Fold) -> wire.Counts:
     )
 
 
-def summary(fold: Fold) -> wire.PolicySummary:
+def summary(fold: State) -> api.PolicySummary:
     record = fold.version.record
-    return wire.PolicySummary(
+    return api.PolicySummary(
         policy=fold.policy,
         name=record.arguments["name"],
         version=record.version,
@@ -83,19 +181,14 @@ def summary(fold: Fold) -> wire.PolicySummary:
         pending=len(fold.pending),
         counts=counts(fold),
         retired=fold.retired,
-        chain=_chain(fold),
     )
 
 
-def _chain(fold: Fold) -> str | None:
-    return None if fold.chain == fold.policy else fold.chain
-
-
-def policy_answer(fold: Fold, followers: Followers) -> wire.PolicyAnswer:
+def policy_answer(fold: State, followers: Followers) -> api.PolicyAnswer:
     agent = fold.playing
     few = len(agent.arms) <= MOST_SHOWN_ARMS  # the estimate of each has to be made
     radius = agent.radius if few else math.inf
-    return wire.PolicyAnswer(
+    return api.PolicyAnswer(
         policy=fold.policy,
         version=fold.version.record.version,
         seq=fold.seq,
@@ -110,25 +203,25 @@ def policy_answer(fold: Fold, followers: Followers) -> wire.PolicyAnswer:
         pending=len(fold.pending),
         counts=counts(fold),
         names=names(agent),
-        beliefs=[wire.Hypothesis(**found._asdict()) for found in agent.beliefs],
+        beliefs=[api.Hypothesis(**found._asdict()) for found in agent.beliefs],
+        limited=[api.LimitedColumn(**found._asdict()) for found in agent.limited],
         accounts=_accounts(fold),
         lift=lift_of(fold),
         notes=notes(agent.policy),
         change=_change(fold, followers),
         retired=fold.retired,
         shadows=shadow_answers(fold, followers),
-        chain=_chain(fold),
-        former_names=[wire.FormerName(one.name, clock_text(one.at_ns)) for one in fold.former],
     )
 
 
-def _change(fold: Fold, followers: Followers) -> wire.Change | None:
+def _change(fold: State, followers: Followers) -> api.Change | None:
     """That is under way."""
     candidate = fold.candidates.get(CHANGE)
     if candidate is None:
         return None
-    follower = followers.of(fold.chain, CHANGE, candidate).follower
-    return wire.Change(
+    place = followers.of(fold.policy, CHANGE, candidate)
+    follower = place.follower
+    return api.Change(
         how=RELEARNED,
         version=fold.version.record.version + 1,
         arguments=changes_of_model(fold.version.record, candidate.record),
@@ -137,22 +230,24 @@ def _change(fold: Fold, followers: Followers) -> wire.Change | None:
         learned_from=follower.learned,
         skipped=follower.skipped,
         held=fold.is_change_held,
+        failed=place.failure,
     )
 
 
-def shadow_answers(fold: Fold, followers: Followers) -> list[wire.ShadowAnswer]:
+def shadow_answers(fold: State, followers: Followers) -> list[api.ShadowAnswer]:
     """By name."""
-    names = sorted(fold.candidates.keys() - {CHANGE})
+    names = sorted(name for name in fold.candidates if name is not None)
     return [_shadow(fold, name, followers) for name in names]
 
 
-def _shadow(fold: Fold, name: str, followers: Followers) -> wire.ShadowAnswer:
+def _shadow(fold: State, name: str, followers: Followers) -> api.ShadowAnswer:
     """Without waiting for its turn: it may be an event further here than there."""
     candidate = fold.candidates[name]
-    record, follower = candidate.record, followers.of(fold.chain, name, candidate).follower
+    place = followers.of(fold.policy, name, candidate)
+    record, follower = candidate.record, place.follower
     seen = follower.agreement
     played = seen.played_value
-    return wire.ShadowAnswer(
+    return api.ShadowAnswer(
         name=name,
         since=clock_text(candidate.at_ns),
         arguments=record.arguments,
@@ -172,14 +267,15 @@ def _shadow(fold: Fold, name: str, followers: Followers) -> wire.ShadowAnswer:
         difference=_interval(seen.difference()),
         modelled_value=_interval(seen.modelled_value()),
         modelled_difference=_interval(seen.modelled_difference()),
+        failed=UNSET if place.failure is None else place.failure,
     )
 
 
-def _accounts(fold: Fold) -> wire.Accounts | None:
+def _accounts(fold: State) -> api.Accounts | None:
     accounts = fold.accounts
     if not accounts.is_used:
         return None
-    return wire.Accounts(accounts.balance, _pairs(accounts.credits) or {})
+    return api.Accounts(accounts.balance, _pairs(accounts.credits) or {})
 
 
 def _pairs(found: Mapping[str, tuple[float, float]] | None) -> dict[str, list[float]] | None:
@@ -192,12 +288,12 @@ def _plain(agent: Agent, theta: Any) -> list[float] | dict[str, list[float]]:
     return coordinates(agent, theta)
 
 
-def _detections(fold: Fold) -> list[wire.Detection]:
-    times = dict(fold.history.detected)
-    told: list[wire.Detection] = []
+def _detections(fold: State) -> list[api.Detection]:
+    times = dict(fold.observers.history.detected)
+    told: list[api.Detection] = []
     until = None  # where the next one begins
     for place, found in enumerate(reversed(fold.playing.detections)):
-        one = wire.Detection(
+        one = api.Detection(
             round=found.round,
             at=clock_text(times.get(found.round, fold.at_ns)),
             statistic=found.statistic,
@@ -205,24 +301,24 @@ def _detections(fold: Fold) -> list[wire.Detection]:
             change=found.change,
             size=found.size,
         )
-        minute = None if found.change is None else changes.minute_of_change(fold, found.change)
+        minute = None if found.change is None else minute_of_change(fold, found.change)
         if minute is not None and place < MOST_TOLD_CHANGES:
             one.since = _minute_text(minute)
-            one.moved = changes.moved(fold, minute, until)
-            one.arms = changes.arms_changed(fold, minute, until)
+            one.moved = moved(fold, minute, until)
+            one.arms = arms_changed(fold, minute, until)
             until = minute
         told.append(one)
     return told[::-1]
 
 
-def lift_of(fold: Fold) -> wire.Lift | None:
+def lift_of(fold: State) -> api.Lift | None:
     """The policy beside its control; None where there never was one."""
-    lift = fold.lift
+    lift = fold.observers.lift
     if lift is None:
         return None
     known, until = lift.total, lift.until_ns
     reward = fold.playing.policy.reward
-    return wire.Lift(
+    return api.Lift(
         since=clock_text(lift.at_ns),
         since_seq=lift.seq,
         until=None if until is None else clock_text(until),
@@ -230,8 +326,8 @@ def lift_of(fold: Fold) -> wire.Lift | None:
         level=LEVEL,
         method="bounded" if known.is_bounded else "asymptotic",
         better="lower" if reward is not None and reward.sign < 0 else "higher",
-        policy=_side(known, of_control=False, decisions=lift.decisions[0]),
-        control=_side(known, of_control=True, decisions=lift.decisions[1]),
+        policy=_side(known, of_control=False, decisions=lift.policy_decisions),
+        control=_side(known, of_control=True, decisions=lift.control_decisions),
         difference=_interval(known.difference(level=LEVEL)),
         relative=_interval(known.relative(level=LEVEL)),
         pending=lift.pending,
@@ -239,10 +335,10 @@ def lift_of(fold: Fold) -> wire.Lift | None:
     )
 
 
-def lift_answer(fold: Fold) -> wire.LiftAnswer:
-    days = {} if fold.lift is None else fold.lift.days
+def lift_answer(fold: State) -> api.LiftAnswer:
+    days = {} if fold.observers.lift is None else fold.observers.lift.days
     told = [
-        wire.LiftOfDay(
+        api.LiftOfDay(
             day=clock_text(day * 86_400_000_000_000)[:10],
             policy=_side(known, of_control=False),
             control=_side(known, of_control=True),
@@ -250,48 +346,232 @@ def lift_answer(fold: Fold) -> wire.LiftAnswer:
         )
         for day, known in sorted(days.items())
     ]
-    return wire.LiftAnswer(fold.policy, fold.seq, lift_of(fold), told)
+    return api.LiftAnswer(fold.policy, fold.seq, lift_of(fold), told)
 
 
-def _side(known: Comparison, *, of_control: bool, decisions: int | None = None) -> wire.Side:
+def _side(known: Comparison, *, of_control: bool, decisions: int | None = None) -> api.Side:
     rewards = int((known.control if of_control else known.policy)[0])
     mean = _interval(known.mean(of_control=of_control, level=LEVEL))
-    return wire.Side(rewards if decisions is None else decisions, rewards, mean)
+    return api.Side(rewards if decisions is None else decisions, rewards, mean)
 
 
-def _interval(found: Interval | None) -> wire.Interval | None:
-    return None if found is None else wire.Interval(*found)
+def _interval(found: Interval | None) -> api.Interval | None:
+    return None if found is None else api.Interval(*found)
 
 
-def digest_answer(fold: Fold) -> wire.DigestAnswer:
-    return wire.DigestAnswer(fold.policy, fold.seq, snapshots.digest(fold))
+def digest_answer(fold: State) -> api.DigestAnswer:
+    return api.DigestAnswer(fold.policy, fold.seq, snapshots.digest(fold))
 
 
-def versions_answer(fold: Fold) -> wire.VersionsAnswer:
-    return wire.VersionsAnswer([configuration(version) for version in fold.versions])
+def versions_answer(fold: State) -> api.VersionsAnswer:
+    return api.VersionsAnswer([configuration(version) for version in fold.versions])
 
 
-def history_answer(fold: Fold, *, after_s: int, since: int) -> wire.HistoryAnswer:
+def history_answer(fold: State, *, after_s: int, since: int) -> api.HistoryAnswer:
     """Minutes after a time that have changed since an event; all have since none."""
     rows = {
         minute: row
-        for minute, row in fold.history.minutes.items()
-        if minute * 60 > after_s and (not since or row[CHANGED] > since)
+        for minute, row in fold.observers.history.minutes.items()
+        if minute * 60 > after_s and (not since or row.changed > since)
     }
     parts = [
         _arms_part(begin, length, part)
-        for begin, length, part in fold.history.arms.parts()
+        for begin, length, part in fold.observers.history.parts()
         if part and any(minute in rows for minute in range(begin, begin + length))
     ]
-    minutes = [wire.Minute(_minute_text(minute), *row[:CHANGED]) for minute, row in rows.items()]
-    return wire.HistoryAnswer(fold.policy, minutes, fold.seq, parts)
+    minutes = [_minute(minute, row) for minute, row in rows.items()]
+    return api.HistoryAnswer(fold.policy, minutes, fold.seq, parts)
+
+
+def _minute(minute: int, row: Minute) -> api.Minute:
+    return api.Minute(
+        at=_minute_text(minute),
+        decisions=row.decisions,
+        rewards=row.rewards,
+        reward_sum=row.total,
+        reward_square_sum=row.squares,
+        theta=row.theta,
+        pending=row.open,
+        round=row.round,
+    )
 
 
 def _minute_text(minute: int) -> str:
     return clock_text(minute * 60_000_000_000)
 
 
-def _arms_part(begin: int, length: int, part: dict[str, list[Any]]) -> wire.ArmsPart:
-    counts = {arm: wire.ArmCounts(*row) for arm, row in part.items()}
+def _arms_part(begin: int, length: int, part: Part) -> api.ArmsPart:
+    counts = {
+        arm: api.ArmCounts(row.decisions, row.rewards, row.total) for arm, row in part.items()
+    }
     others = counts.pop(OTHERS, None)
-    return wire.ArmsPart(_minute_text(begin), length, counts, others)
+    return api.ArmsPart(_minute_text(begin), length, counts, others)
+
+
+MOST_EXPLANATIONS = 50
+_FURTHEST_BACK = 1000
+"""Number of events that are searched: behind a batch of rewards there are no last decisions."""
+
+
+class Logged(NamedTuple):
+    """A decision, and what has come of it."""
+
+    event: Event
+    known: Known
+    first: Event | None = None  # of a list, which has what all its places chose from
+
+
+def last_decisions(store: Store, policy: str, limit: int) -> list[Logged]:
+    """The newest decisions of a log, newest first; blocks."""
+    with store.read() as session:
+        head = session.head(policy)
+        if head is None:
+            raise unknown_policy(policy)
+        found: list[Event] = []
+        end, first = head.seq, max(0, head.seq - _FURTHEST_BACK)
+        while end > first and len(found) < limit:
+            start = max(first, end - 2 * limit)
+            events = session.events(policy, after=start, limit=end - start)
+            made = [e for e in events if e.kind in (DECISION, CORRECTED) and not e.is_erased]
+            corrected = {e.event_id for e in (*found, *made) if e.kind == CORRECTED}
+            found += [
+                e for e in reversed(made) if e.kind == CORRECTED or e.event_id not in corrected
+            ]
+            end = start
+        found = found[:limit]
+        return _with_outcomes(session, policy, found)
+
+
+def _with_outcomes(session: Session, policy: str, found: list[Event]) -> list[Logged]:
+    lists = {e.event_id: _list_of(e) for e in found}
+    known = session.known(policy, [*lists, *filter(None, lists.values())])
+    return [
+        Logged(e, known[e.event_id], known.get(lists[e.event_id], Known()).decision) for e in found
+    ]
+
+
+def _list_of(event: Event) -> str:
+    """The id of the list whose later place a decision is; "" if it is none."""
+    record: Decided = unpacked(event.kind, event.body)
+    return event.event_id.rpartition("/")[0] if record.place else ""
+
+
+def one_decision(store: Store, policy: str, event_id: str) -> Logged:
+    """A decision of a log, however old; blocks."""
+    with store.read() as session:
+        if session.head(policy) is None:
+            raise unknown_policy(policy)
+        known = session.known(policy, [event_id]).get(event_id)
+        if known is None or known.decision is None:
+            raise unknown_decision(policy, event_id, "event_id")
+        if known.decision.is_erased:
+            raise gone(known.decision, event_id)
+        return _with_outcomes(session, policy, [known.decision])[0]
+
+
+def one_explained(fold: State, logged: Logged) -> api.ExplanationAnswer:
+    return api.ExplanationAnswer(fold.policy, fold.seq, _decision(fold, logged))
+
+
+def explained(fold: State, logged: list[Logged]) -> api.ExplanationsAnswer:
+    return api.ExplanationsAnswer(fold.policy, fold.seq, [_decision(fold, one) for one in logged])
+
+
+def _decision(fold: State, logged: Logged) -> api.ExplainedDecision:
+    event = logged.event
+    record: Decided = unpacked(event.kind, event.body)
+    offer = offer_of(record)
+    if logged.first is not None and not logged.first.is_erased:
+        offer = offer_of(unpacked(logged.first.kind, logged.first.body))
+    return api.ExplainedDecision(
+        event_id=event.event_id,
+        seq=event.seq,
+        at=clock_text(event.at_ns),
+        version=record.version,
+        round=record.number,
+        index=record.index,
+        suggested=record.suggested,
+        baseline=record.baseline if record.baseline >= 0 else None,
+        propensity=record.propensity,
+        arms=_arms(fold, record, offer),
+        outcome=_outcome(logged.known),
+        context=_context(offer),
+        told=record.told,
+        control=record.control,
+        conditional=record.conditional or None,
+        reason=record.reason or None,
+        excluded=[record.arms[i] for i in record.excluded],
+        why=why(record),
+    )
+
+
+def why(record: Decided) -> str:
+    """In words, by what this arm was played."""
+    played, wanted = repr(record.arms[record.index]), repr(record.arms[record.suggested])
+    by_itself = f"By itself the policy would have played {wanted}."
+    if record.told:
+        return f"The caller had played {played} by itself. {by_itself}"
+    if record.control:
+        whose = "the caller's baseline" if record.index == record.baseline else "drawn evenly"
+        return f"A control, in which the policy has no say: {played}, {whose}. {by_itself}"
+    if record.reason == BY_BUDGET:
+        return (
+            f"The caller's baseline, {played}: the account of the budget did not afford anything "
+            f"else. {by_itself}"
+        )
+    if record.reason == BY_SHARE:
+        return f"{played}, so that the shares of the arms are kept. {by_itself}"
+    if record.reason == BY_EXCLUSION:
+        return f"{played}, because the request excludes {wanted}, which the policy had chosen."
+    if record.index != record.suggested:
+        return f"The caller's baseline, {played}. {by_itself}"
+    scores = np.frombuffer(record.scores, dtype="<f8")
+    if scores[record.index] < scores.max() and not record.place:
+        return f"The policy's choice, {played}, drawn at random to explore."
+    return f"The policy's choice, {played}."
+
+
+def _context(offer: Offer) -> list[float] | dict[str, Any] | UnsetType:
+    if offer.context is not None:
+        vector: list[float] = offer.context.tolist()
+        return vector
+    columns, _ = offer.values
+    return UNSET if columns is None else columns
+
+
+def _arms(fold: State, record: Decided, offer: Offer) -> list[api.ScoredArm]:
+    scores = np.frombuffer(record.scores, dtype="<f8").tolist()
+    means: list[float | None] = [None] * len(scores)
+    if record.means:
+        means = np.frombuffer(record.means, dtype="<f4").tolist()
+    _, rows = offer.values
+    arms = [
+        api.ScoredArm(
+            id,
+            score,
+            mean,
+            None if mean is None else score - mean,
+            features=UNSET if row is None else row,
+        )
+        for id, score, mean, row in zip(record.arms, scores, means, rows, strict=True)
+    ]
+    try:
+        made = fold.playing.explain(record.number)
+    except UnknownDecision:
+        return arms
+    # Numbers start again with a version and while frozen: the same bits tell that it is the one.
+    if made.decision.scores.tobytes() == record.scores:
+        for i, arm in enumerate(arms):
+            arm.mean, arm.width = float(made.decision.means[i]), float(made.decision.widths[i])
+            if made.contributions is not None:
+                arm.parts = made.contributions[arm.id]
+    return arms
+
+
+def _outcome(known: Known) -> api.Outcome | None:
+    event = known.outcome or known.late
+    if event is None:
+        return None
+    has_value = event.kind != WITHDRAWN and not event.is_erased
+    value = unpacked(event.kind, event.body).value if has_value else None
+    return api.Outcome(event.kind, value, clock_text(event.at_ns))

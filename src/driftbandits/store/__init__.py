@@ -12,7 +12,6 @@ An `Event` has a gapless `seq` per policy and a checksum that continues the one 
 is a record, see `store.records`.
 """
 
-from driftbandits.store import archives, leases
 from driftbandits.store.backups import backup
 from driftbandits.store.events import (
     ABOUT,
@@ -28,7 +27,6 @@ from driftbandits.store.events import (
     LATE,
     PROMOTED,
     REFUSED,
-    RENAMED,
     RETIRED,
     REWARD,
     START,
@@ -39,14 +37,14 @@ from driftbandits.store.events import (
     Key,
     Known,
     NewEvent,
+    Overtaken,
     Snapshot,
     StoreBusy,
     StoreError,
     StoreUnavailable,
     checked,
-    first_name,
 )
-from driftbandits.store.opening import open
+from driftbandits.store.opening import claim, open
 from driftbandits.store.session import LAST_CHARACTER, Session, Store
 
 __all__ = [
@@ -64,7 +62,6 @@ __all__ = [
     "LATE",
     "PROMOTED",
     "REFUSED",
-    "RENAMED",
     "RETIRED",
     "REWARD",
     "START",
@@ -75,16 +72,15 @@ __all__ = [
     "Key",
     "Known",
     "NewEvent",
+    "Overtaken",
     "Session",
     "Snapshot",
     "Store",
     "StoreBusy",
     "StoreError",
     "StoreUnavailable",
-    "archives",
     "backup",
     "checked",
-    "first_name",
-    "leases",
+    "claim",
     "open",
 ]

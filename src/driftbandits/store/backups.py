@@ -56,7 +56,7 @@ def _copy(source: Store, url: str) -> None:
 
 
 def _copy_policy(source: Session, copy: Session, policy: str) -> None:
-    copy.create(policy, chain=source.chain(policy))
+    copy.create(policy)
     copy.lock([policy])
     after = 0
     while events := source.page(policy, after=after, limit=1000):

@@ -1,4 +1,4 @@
-"""What a log consists of, and the chain of checksums that shows it whole."""
+"""Events, and the chain of checksums that shows a log to be whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ CONFIGURED, DECISION, CORRECTED = "configured", "decision", "corrected"
 REWARD, DEFAULT, LATE, WITHDRAWN = "reward", "default", "late", "withdrawn"
 DUPLICATE, CONFLICT, REFUSED, ERASED = "duplicate", "conflict", "refused", "erased"
 BEGUN, PROMOTED, DROPPED, RETIRED = "begun", "promoted", "dropped", "retired"
-RENAMED = "renamed"
 
 SLOTS = {DECISION: 1, REWARD: 2, DEFAULT: 2, WITHDRAWN: 2, LATE: 3, CORRECTED: 4}
 """An event_id has at most one event in each slot; the other kinds may repeat."""
@@ -20,13 +19,12 @@ START = bytes(16)
 """The checksum before the first event."""
 
 ERASED_ID = "~"
-"""What the token begins with that stands for an erased event_id; no event_id does."""
+"""First character of the token of an erased event_id; no event_id has it."""
 
 ABOUT = "driftbandits"
 """The key of what a Parquet file says about its log, as JSON."""
 
 _SALT_SIZE = 16
-_ANEW = "~"  # no name has it
 
 
 class StoreError(Exception):
@@ -37,12 +35,16 @@ class StoreBusy(StoreError):
     """Somebody else holds the lock; trying again later helps."""
 
 
+class Overtaken(StoreBusy):
+    """Another process has appended since the head was read; nothing was written."""
+
+
 class StoreUnavailable(StoreError):
     """The disk or the database does not answer as it should; nothing was written."""
 
 
 class Corrupt(StoreError):
-    """What is stored is not what was written."""
+    """The store does not hold what was written."""
 
 
 class Head(NamedTuple):
@@ -65,7 +67,7 @@ class NewEvent(NamedTuple):
 class Event(NamedTuple):
     """One line of a policy's log. After an erasure body and salt are empty, the rest stays."""
 
-    policy: str  # its chain name
+    policy: str
     seq: int
     at_ns: int
     kind: str
@@ -77,17 +79,12 @@ class Event(NamedTuple):
 
     @property
     def is_erased(self) -> bool:
-        """Whether its content is gone from here, for good or into an archive."""
+        """The content of the event is gone."""
         return not self.salt
-
-    @property
-    def is_archived(self) -> bool:
-        """Whether its content is in an archive; it has kept its event_id."""
-        return not self.salt and not self.event_id.startswith(ERASED_ID)
 
 
 class Known(NamedTuple):
-    """What the log holds about an event_id."""
+    """The events of an event_id."""
 
     decision: Event | None = None  # or what corrected it
     outcome: Event | None = None  # what was learned, a reward or the default; or its withdrawal
@@ -105,7 +102,7 @@ class Snapshot(NamedTuple):
 
 
 class Key(NamedTuple):
-    """Who may call the service, by the hash of a secret."""
+    """A key of the service: the hash of its secret, and its role."""
 
     id: str
     hash: bytes
@@ -116,29 +113,19 @@ class Key(NamedTuple):
     revoked_ns: int  # 0: valid
 
 
-def chain_name(policy: str, *, of: int) -> str:
-    """What the log of the first policy of some name is called for good, and of later ones."""
-    return policy if of == 1 else f"{policy}{_ANEW}{of}"
-
-
-def first_name(chain: str) -> str:
-    """What the policy of a chain was called when it was made."""
-    return chain.partition(_ANEW)[0]
-
-
 def content_digest(salt: bytes, event_id: str, body: bytes) -> bytes:
     """Salted, so that it says nothing about an event whose salt is gone."""
     return hashlib.blake2b(event_id.encode() + b"\0" + body, digest_size=16, key=salt).digest()
 
 
 def link_checksum(
-    previous: bytes, chain: str, seq: int, at_ns: int, kind: str, digest: bytes
+    previous: bytes, policy: str, seq: int, at_ns: int, kind: str, digest: bytes
 ) -> bytes:
-    text = f"{chain} {seq} {at_ns} {kind} ".encode()
+    text = f"{policy} {seq} {at_ns} {kind} ".encode()
     return hashlib.blake2b(previous + text + digest, digest_size=16).digest()
 
 
-def chained(chain: str, head: Head, new_events: Sequence[NewEvent]) -> list[Event]:
+def chained(policy: str, head: Head, new_events: Sequence[NewEvent]) -> list[Event]:
     """The new_events as events that follow `head`."""
     seq, _, checksum = head
     salts = os.urandom(_SALT_SIZE * len(new_events))
@@ -147,13 +134,13 @@ def chained(chain: str, head: Head, new_events: Sequence[NewEvent]) -> list[Even
         seq += 1
         salt = salts[_SALT_SIZE * i : _SALT_SIZE * (i + 1)]
         digest = content_digest(salt, event_id, body)
-        checksum = link_checksum(checksum, chain, seq, at_ns, kind, digest)
-        events.append(Event(chain, seq, at_ns, kind, event_id, body, salt, digest, checksum))
+        checksum = link_checksum(checksum, policy, seq, at_ns, kind, digest)
+        events.append(Event(policy, seq, at_ns, kind, event_id, body, salt, digest, checksum))
     return events
 
 
 def checked(events: Iterable[Event], *, after: Head) -> Iterator[Event]:
-    """The same events; `Corrupt` at the first that was not written like this, or is missing."""
+    """Yield the events; raises `Corrupt` at the first that is altered or missing."""
     head = after
     for event in events:
         _check_follows(event, head)

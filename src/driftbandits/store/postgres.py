@@ -1,12 +1,13 @@
 """The log in PostgreSQL: any number of processes and machines over one database.
 
 A writer holds the row lock of a policy from before it reads the head until its commit, so numbers
-become visible in order and without gaps. The transaction is the lease: a writer that pauses in it
-is cut off by the server, and its commit fails.
+become visible in order and without gaps. The server cuts off a writer that pauses in a transaction,
+and its commit fails.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -15,7 +16,7 @@ from itertools import chain
 import psycopg
 from psycopg import errors
 
-from driftbandits.store.events import StoreBusy, StoreError, StoreUnavailable
+from driftbandits.store.events import Overtaken, StoreBusy, StoreError, StoreUnavailable
 from driftbandits.store.session import (
     EVENT_COLUMNS,
     HEAD_COLUMNS,
@@ -25,10 +26,10 @@ from driftbandits.store.session import (
     prepare_tables,
 )
 
-LEASE_MS = 5000
-"""How long a transaction may stand still before the server ends it."""
+LONGEST_PAUSE_MS = 5000
+"""Milliseconds that a transaction may stand still before the server ends it."""
 LOCK_WAIT_MS = 4000
-"""How long a writer waits for another one."""
+"""Milliseconds that a writer waits for another one."""
 
 _TYPES = {
     "bytes": "BYTEA",
@@ -36,15 +37,17 @@ _TYPES = {
     "number": "BIGINT GENERATED ALWAYS AS IDENTITY",
 }
 _ADD = f"""
-WITH added AS (
-    INSERT INTO event ({EVENT_COLUMNS})
-    SELECT * FROM unnest(
-        %b::bigint[], %b::smallint[], %b::bigint[], %b::bigint[], %b::text[], %b::text[],
-        %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[]))
-UPDATE policy SET ({HEAD_COLUMNS}) = (n.head, n.at_ns, n.checksum)
-FROM unnest(%b::bigint[], %b::bigint[], %b::bytea[], %b::bigint[])
-    AS n (head, at_ns, checksum, number)
-WHERE policy.number = n.number"""
+WITH moved AS (
+    UPDATE policy SET ({HEAD_COLUMNS}) = (n.head, n.at_ns, n.checksum)
+    FROM unnest(%b::bigint[], %b::bigint[], %b::bytea[], %b::bigint[], %b::bigint[])
+        AS n (head, at_ns, checksum, number, follows)
+    WHERE policy.number = n.number AND policy.head = n.follows
+    RETURNING policy.number)
+INSERT INTO event ({EVENT_COLUMNS})
+SELECT * FROM unnest(
+    %b::bigint[], %b::smallint[], %b::bigint[], %b::bigint[], %b::text[], %b::text[],
+    %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[]) AS e ({EVENT_COLUMNS})
+WHERE e.policy IN (SELECT number FROM moved)"""
 """One statement, however many events and policies there are: each has a cost of its own."""
 _BY_INDEX = (
     ("enable_seqscan", "off"),
@@ -71,19 +74,6 @@ class PostgresSession(Session):
         cursor = self._connection.execute(_with_psycopg_marks(sql), tuple(values), binary=True)
         return cursor.fetchall() if cursor.description else ()
 
-    def has_column(self, table: str, column: str) -> bool:
-        found = self.run(
-            "SELECT 1 FROM information_schema.columns "
-            "WHERE table_schema = current_schema() AND table_name = ? AND column_name = ?",
-            (table, column),
-        )
-        return bool(list(found))
-
-    def now_ms(self) -> int:
-        """The database's time, and not that at which the transaction began."""
-        ((now,),) = self.run("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
-        return int(now)
-
     def run_for_names(self, sql: str, names: Sequence[str]) -> Iterable[Row]:
         return self.run(sql.format(names="name = ANY (?)"), (list(names),))
 
@@ -98,27 +88,21 @@ class PostgresSession(Session):
         ids = "(policy, event_id) IN (SELECT * FROM unnest(?::bigint[], ?::text[]))"
         return self.run(sql.format(ids=ids), (numbers, list(chain(*wanted.values()))))
 
-    def add(self, events: Sequence[Row], heads: Sequence[Row]) -> None:
-        columns = [list(column) for part in (events, heads) for column in zip(*part, strict=True)]
-        self.run(_ADD, columns)
+    def add(self, events: Sequence[Row], heads: Sequence[Row]) -> bool:
+        columns = [list(column) for part in (heads, events) for column in zip(*part, strict=True)]
+        done = self._connection.execute(_ADD.encode(), columns, binary=True)
+        return done.rowcount == len(events)
 
 
 def _with_psycopg_marks(sql: str) -> bytes:
     return sql.replace("?", "%s").encode()
 
 
-def _session_name(process: str) -> str:
-    """By which the sessions of a process are found."""
-    return f"driftbandits {process}".strip()
-
-
 class PostgresStore(Store):
     """One database."""
 
-    def __init__(self, url: str, *, process: str = "", lease_ms: int = LEASE_MS) -> None:
+    def __init__(self, url: str) -> None:
         self.url = url
-        self._process = process
-        self._lease_ms = lease_ms
         self._writer: psycopg.Connection | None = None
         self._has_traces = False
         self._readers: list[psycopg.Connection] = []
@@ -140,12 +124,12 @@ class PostgresStore(Store):
         connection = psycopg.connect(self.url, autocommit=True, connect_timeout=5)
         for name, value in (
             ("synchronous_commit", "on"),
-            ("idle_in_transaction_session_timeout", f"{self._lease_ms}ms"),
+            ("idle_in_transaction_session_timeout", f"{LONGEST_PAUSE_MS}ms"),
             ("lock_timeout", f"{LOCK_WAIT_MS}ms"),
             ("statement_timeout", "60s"),
             ("tcp_user_timeout", "10s"),
             ("client_min_messages", "warning"),
-            ("application_name", _session_name(self._process)),
+            ("application_name", f"driftbandits {os.getpid()}"),
             *_BY_INDEX,
         ):
             connection.execute("SELECT set_config(%s, %s, false)", (name, value))
@@ -205,15 +189,6 @@ class PostgresStore(Store):
                 self._has_traces = True
                 raise
 
-    def cut_off(self, process: str) -> None:
-        """What its sessions had not committed is void, and others need not wait for their locks."""
-        with self._translated(), self._connect() as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND application_name = %s",
-                (_session_name(process),),
-            )
-
     def _forget_readers(self) -> None:
         """They may be of a database that is gone; the next ones are of the one that is there."""
         with self._guard:
@@ -225,7 +200,9 @@ class PostgresStore(Store):
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (errors.LockNotAvailable, errors.DeadlockDetected) as error:
+        except errors.DeadlockDetected as error:
+            raise Overtaken(f"another process was first: {error}") from error
+        except errors.LockNotAvailable as error:
             raise StoreBusy(f"another process holds the lock: {error}") from error
         except (errors.DiskFull, errors.ReadOnlySqlTransaction) as error:
             raise StoreUnavailable(f"the database cannot be written: {error}") from error

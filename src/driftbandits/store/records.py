@@ -1,16 +1,10 @@
-"""The bodies of events: small MessagePack arrays, numbers as the bits they are.
-
-A field may be added at the end, with a default; nothing else may change, so that every later
-release reads the logs of this one.
-"""
+"""The bodies of events: small MessagePack arrays, numbers as the bits they are."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
-
-ARCHIVED = "archived"
 
 
 class Record(msgspec.Struct, array_like=True, gc=False):
@@ -90,23 +84,14 @@ class Erased(Record):
     """Events whose content is gone."""
 
     seqs: tuple[int, ...]
-    reason: str  # request, retention, or that they are in an archive
+    reason: str  # request or retention
     key: str
-    until: int = 0  # of an archive: all events up to this one
-
-
-def without_defaults(record: Record) -> list[Any]:
-    """The fields, less those at the end that are as they were before they were added."""
-    values, defaults = list(msgspec.structs.astuple(record)), list(record.__struct_defaults__)
-    while defaults and values[-1] == defaults.pop():
-        values.pop()
-    return values
 
 
 class Begun(Record):
     """A candidate: a configuration that learns from the log beside the one that decides."""
 
-    name: str  # "": a change that is to come; others are shadows
+    name: str | None  # of a shadow; None: the change that is to come
     configured: Configured
     key: str
 
@@ -114,29 +99,21 @@ class Begun(Record):
 class Promoted(Record):
     """A candidate has learned what the log holds, and decides from now on."""
 
-    name: str
+    name: str | None
     configured: Configured
 
 
 class Dropped(Record):
     """A candidate learns no longer."""
 
-    name: str
+    name: str | None
     key: str
 
 
 class Retired(Record):
-    """Whether the policy makes no more decisions."""
+    """The policy makes no more decisions, or makes some again."""
 
     retired: bool
-    key: str
-
-
-class Renamed(Record):
-    """From here on the policy is called otherwise; its chain keeps the name that it has."""
-
-    before: str
-    to: str
     key: str
 
 
@@ -157,7 +134,6 @@ _KINDS: dict[str, type[Record]] = {
     "promoted": Promoted,
     "dropped": Dropped,
     "retired": Retired,
-    "renamed": Renamed,
 }
 _decoders = {kind: msgspec.msgpack.Decoder(type_) for kind, type_ in _KINDS.items()}
 

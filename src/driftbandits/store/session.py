@@ -19,11 +19,10 @@ from driftbandits.store.events import (
     Key,
     Known,
     NewEvent,
+    Overtaken,
     Snapshot,
     StoreError,
-    chain_name,
     chained,
-    first_name,
 )
 
 SCHEMA_VERSION = 1
@@ -46,14 +45,6 @@ SCHEMA = (
     """CREATE TABLE IF NOT EXISTS api_key (
         id {text} PRIMARY KEY, hash {bytes} NOT NULL, role {text} NOT NULL, prefix {text} NOT NULL,
         label {text} NOT NULL, created_ns BIGINT NOT NULL, revoked_ns BIGINT NOT NULL)""",
-    """CREATE TABLE IF NOT EXISTS process (
-        id {text} PRIMARY KEY, address {text} NOT NULL, machine {text} NOT NULL,
-        pid BIGINT NOT NULL, until_ms BIGINT NOT NULL)""",
-)
-# What a store of an earlier release does not have, and does not mind.
-_LATER_COLUMNS = (
-    ("policy", "owner", "{text} NOT NULL DEFAULT ''"),
-    ("policy", "chain", "{text} NOT NULL DEFAULT ''"),  # '': the same as its name
 )
 
 _EVENT_COLUMNS = "seq, at_ns, kind, event_id, body, salt, digest, checksum"
@@ -61,7 +52,7 @@ EVENT_COLUMNS = f"policy, place, {_EVENT_COLUMNS}"
 HEAD_COLUMNS = "head, at_ns, checksum"
 LAST_CHARACTER = "\U0010ffff"
 PAGE_BYTES = 8 * 1024 * 1024
-"""Of the bodies of events that are read at a time; one event may be larger."""
+"""Size of the bodies of events that are read at a time; one event may be larger."""
 
 Row = Sequence[Any]
 
@@ -70,8 +61,6 @@ class _PolicyRow(NamedTuple):
     number: int
     head: Head
     erasures: int
-    owner: str
-    chain: str
 
 
 class Outline(NamedTuple):
@@ -84,12 +73,12 @@ class Outline(NamedTuple):
 
     @property
     def is_erasable(self) -> bool:
-        """Whether it belongs to a decision, and was not erased before."""
+        """The event belongs to a decision, and was not erased before."""
         return self.event_id[:1] not in ("", ERASED_ID)
 
 
 class Session(ABC):
-    """What can be asked and told inside one transaction."""
+    """Reading and writing inside one transaction."""
 
     def __init__(self, secret: bytes) -> None:
         self.has_erased = False
@@ -103,10 +92,11 @@ class Session(ABC):
         """The rows of a statement whose values are marked by `?`."""
 
     @abstractmethod
-    def add(self, events: Sequence[Row], heads: Sequence[Row]) -> None:
-        """Insert events, and set where the logs of their policies end.
+    def add(self, events: Sequence[Row], heads: Sequence[Row]) -> bool:
+        """Insert events if their logs still end where they did, and set where they end now.
 
-        Values of `EVENT_COLUMNS`, and of `HEAD_COLUMNS` with the number of the policy behind them.
+        Values of `EVENT_COLUMNS`, and of `HEAD_COLUMNS` with the number of the policy and the seq
+        that the first of its events follows.
         """
 
     @abstractmethod
@@ -117,102 +107,30 @@ class Session(ABC):
     def run_for_ids(self, sql: str, wanted: Mapping[int, Sequence[str]]) -> Iterable[Row]:
         """The rows of a statement whose `{ids}` says that event_id is one of its policy's."""
 
-    @abstractmethod
-    def has_column(self, table: str, column: str) -> bool:
-        """Whether a table has it yet."""
-
-    @abstractmethod
-    def now_ms(self) -> int:
-        """A clock that all processes of this store share."""
-
     for_update = ""
-    """What makes a SELECT lock its rows until the transaction ends."""
+    """Suffix that makes a SELECT lock its rows until the transaction ends."""
 
     # -- policies --------------------------------------------------------------------------------
 
     def policies(self) -> list[str]:
         return [name for (name,) in self.run("SELECT name FROM policy ORDER BY name")]
 
-    def create(self, policy: str, *, chain: str | None = None) -> None:
-        """Give a policy an empty log; nothing happens if it has one.
-
-        Its chain is one that no policy has or had, unless it is the copy of another's.
-        """
-        number = self._take_name(policy)
-        if number is None:
-            return
-        if chain is None:
-            chain = self._new_chain(policy)
-        if chain != policy:
-            self.run("UPDATE policy SET chain = ? WHERE number = ?", (chain, number))
-
-    def _take_name(self, policy: str) -> int | None:
-        """A row of that name, for which others wait until the end; None if there is one."""
-        rows = self.run(
+    def create(self, policy: str) -> None:
+        """Give a policy an empty log; nothing happens if it has one."""
+        self.run(
             "INSERT INTO policy (name, head, at_ns, checksum, erasures) VALUES (?, 0, 0, ?, 0) "
-            "ON CONFLICT (name) DO NOTHING RETURNING number",
+            "ON CONFLICT (name) DO NOTHING",
             (policy, START),
         )
-        return next((number for (number,) in list(rows)), None)
-
-    def _new_chain(self, policy: str) -> str:
-        """Asked for when the name is taken: whoever had it before has committed another one."""
-        rows = self.run("SELECT chain FROM policy WHERE chain <> ''")
-        used = [chain for (chain,) in rows if first_name(chain) == policy]
-        of = 1
-        while chain_name(policy, of=of) in used:
-            of += 1
-        return chain_name(policy, of=of)
-
-    def rename(self, policy: str, to: str) -> bool:
-        """Call a locked policy otherwise; its chain stays. False if there is one of that name."""
-        number = self._take_name(to)
-        if number is None:
-            return False
-        self.run("DELETE FROM policy WHERE number = ?", (number,))
-        row = self._existing(policy)
-        self.run(
-            "UPDATE policy SET name = ?, chain = ? WHERE number = ?", (to, row.chain, row.number)
-        )
-        self._rows[to] = self._rows.pop(policy)
-        return True
-
-    def chain(self, policy: str) -> str:
-        """What its checksums, tokens, draws and archives know a policy by, whatever its name."""
-        return self._existing(policy).chain
-
-    def policy_of(self, chain: str) -> str:
-        """What the policy of a chain is called at present."""
-        for sql in (
-            "SELECT name FROM policy WHERE name = ? AND chain = ''",
-            "SELECT name FROM policy WHERE chain = ?",
-        ):
-            for (name,) in self.run(sql, (chain,)):
-                return str(name)
-        raise StoreError(f"there is no policy whose chain is {chain!r} in the store")
 
     def lock(self, policies: Iterable[str]) -> None:
         """Until the end nobody else can append to those of these policies that exist."""
         # in one order, so that two writers never deadlock
         self._read_rows(sorted(set(policies)), f" ORDER BY name{self.for_update}")
 
-    def number(self, policy: str) -> int:
-        """By which the events of a policy are found."""
-        return self._existing(policy).number
-
     def head(self, policy: str) -> Head | None:
         row = self._row(policy)
         return None if row is None else row.head
-
-    def owner(self, policy: str) -> str:
-        """The id of the process that owns a policy."""
-        return self._existing(policy).owner
-
-    def set_owner(self, policy: str, process: str) -> None:
-        """Give a locked policy to a process."""
-        row = self._existing(policy)
-        self.run("UPDATE policy SET owner = ? WHERE number = ?", (process, row.number))
-        self._rows[policy] = row._replace(owner=process)
 
     def _row(self, policy: str) -> _PolicyRow | None:
         if policy not in self._rows:
@@ -221,13 +139,13 @@ class Session(ABC):
 
     def _read_rows(self, policies: Sequence[str], suffix: str) -> None:
         rows = self.run_for_names(
-            "SELECT name, number, head, at_ns, checksum, erasures, owner, chain FROM policy "
+            "SELECT name, number, head, at_ns, checksum, erasures FROM policy "
             f"WHERE {{names}}{suffix}",
             policies,
         )
-        for name, number, seq, at_ns, checksum, erasures, owner, chain in rows:
+        for name, number, seq, at_ns, checksum, erasures in rows:
             head = Head(seq, at_ns, checksum)
-            self._rows[name] = _PolicyRow(number, head, erasures, owner, chain or name)
+            self._rows[name] = _PolicyRow(number, head, erasures)
 
     def _existing(self, policy: str) -> _PolicyRow:
         row = self._row(policy)
@@ -243,11 +161,11 @@ class Session(ABC):
         return self._rows[policy].head
 
     def append_all(self, new_events: Mapping[str, Sequence[NewEvent]]) -> None:
-        """The same for several policies, in as few statements."""
+        """Append events to several policies in as few statements."""
         events_of = {}
         for policy, new in new_events.items():
             row = self._existing(policy)
-            events_of[policy] = chained(row.chain, row.head, new)
+            events_of[policy] = chained(policy, row.head, new)
         self._insert_all(events_of)
 
     def insert(self, policy: str, events: Sequence[Event]) -> None:
@@ -263,11 +181,12 @@ class Session(ABC):
             rows += [(row.number, SLOTS.get(event.kind), *event[1:]) for event in events]
             last = events[-1]
             head = Head(last.seq, last.at_ns, last.checksum)
-            heads.append((*head, row.number))
+            heads.append((*head, row.number, row.head.seq))
             self._rows[policy] = row._replace(head=head)
         if not rows:
             return
-        self.add(rows, heads)
+        if not self.add(rows, heads):
+            raise Overtaken("another process has appended to the log meanwhile")
 
     def events(self, policy: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
         """Up to `limit` events with a seq above `after`, in order."""
@@ -276,7 +195,7 @@ class Session(ABC):
             f"SELECT {_EVENT_COLUMNS} FROM event WHERE policy = ? AND seq > ? ORDER BY seq LIMIT ?",
             (row.number, after, limit),
         )
-        return [Event(row.chain, *values) for values in rows]
+        return [Event(policy, *values) for values in rows]
 
     def all_events(self, policy: str, *, after: int = 0, page: int = 1000) -> Iterator[Event]:
         """Every event with a seq above `after`, read a page at a time."""
@@ -297,12 +216,12 @@ class Session(ABC):
         return self.events(policy, after=after, limit=count) if count else []
 
     def known(self, policy: str, event_ids: Iterable[str]) -> dict[str, Known]:
-        """What the log holds about each event_id, erased or not."""
+        """Return the events of each event_id, erased or not."""
         found = self.known_of({policy: list(event_ids)})
         return {event_id: known for (_, event_id), known in found.items()}
 
     def known_of(self, wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], Known]:
-        """The same for several policies, by policy and event_id."""
+        """Return the events by policy and event_id."""
         asked: dict[int, dict[str, tuple[str, str]]] = {}  # by what stands in the log
         for policy, event_ids in wanted.items():
             row = self._existing(policy)
@@ -315,15 +234,15 @@ class Session(ABC):
             {number: list(ids) for number, ids in asked.items() if ids},
         ):
             policy, event_id = asked[number][values[3]]
-            event = Event(self.chain(policy), *values)
+            event = Event(policy, *values)
             found.setdefault((policy, event_id), {})[slot] = event
         return {at: Known(of.get(4, of.get(1)), of.get(2), of.get(3)) for at, of in found.items()}
 
     # -- erasure ---------------------------------------------------------------------------------
 
     def token(self, policy: str, event_id: str) -> str:
-        """What stands for an erased event_id: enough to recognise it, too little to read it."""
-        text = f"{self.chain(policy)}\0{event_id}".encode()
+        """Return the token of an erased event_id: enough to recognise it, too little to read it."""
+        text = f"{policy}\0{event_id}".encode()
         return ERASED_ID + hashlib.blake2b(text, digest_size=16, key=self._secret).hexdigest()
 
     def matching(self, policy: str, *, first: str, last: str, until: int, limit: int) -> list[int]:
@@ -336,7 +255,7 @@ class Session(ABC):
         return [seq for (seq,) in rows]
 
     def outlines(self, policy: str, *, after: int, limit: int) -> list[Outline]:
-        """What up to `limit` events with a seq above `after` are, without their content."""
+        """Return up to `limit` events with a seq above `after`, without their content."""
         rows = self.run(
             "SELECT seq, at_ns, event_id, length(body) FROM event "
             "WHERE policy = ? AND seq > ? ORDER BY seq LIMIT ?",
@@ -345,7 +264,7 @@ class Session(ABC):
         return [Outline(*row) for row in rows]
 
     def erasures(self, policy: str) -> int:
-        """How often events of this policy were erased."""
+        """Return how often events of this policy were erased."""
         return self._existing(policy).erasures
 
     def set_erasures(self, policy: str, erasures: int) -> None:
@@ -417,7 +336,7 @@ class Session(ABC):
         )
 
     def revoke_key(self, id: str, *, at_ns: int) -> bool:
-        """Whether there was such a key in use."""
+        """Revoke a key; returns False if there is no such key in use."""
         rows = self.run(
             "UPDATE api_key SET revoked_ns = ? WHERE id = ? AND revoked_ns = 0 RETURNING id",
             (at_ns, id),
@@ -450,7 +369,7 @@ class Store(ABC):
         """A transaction that is on disk when it has been left without an exception."""
 
     def write_at_once(self) -> AbstractContextManager[Session] | None:
-        """The same, with nothing to wait for until it is left; None from a store that is far.
+        """Write without waiting for anything until it is left; None from a store that is far.
 
         Entering raises `StoreBusy` if another process writes.
         """
@@ -461,7 +380,7 @@ class Store(ABC):
         """One unchanging view of what has been committed."""
 
     def read_at_once(self) -> AbstractContextManager[Session] | None:
-        """The same, with nothing to wait for; None from a store that is far."""
+        """Read without waiting; None from a store that is far."""
         return None
 
     def maintain(self) -> None:
@@ -475,12 +394,8 @@ class Store(ABC):
         """Write a copy into a new file, as of now and in one go; False if this is no file."""
         return False
 
-    def cut_off(self, process: str) -> None:
-        """End the transactions of a process that was given up, where the database can."""
-        return
-
     def damage(self) -> list[str]:
-        """What the database itself finds wrong with its tables and indexes."""
+        """Return the faults that the database itself finds in its tables and indexes."""
         return []
 
     @abstractmethod
@@ -494,18 +409,15 @@ class Store(ABC):
 
 
 def prepare_tables(session: Session, types: dict[str, str]) -> bytes:
-    """Make the tables where they are missing, refuse those of another release; the secret."""
+    """Make the tables where they are missing, refuse those of another schema; the secret."""
     for statement in SCHEMA:
         session.run(statement.format(**types))
-    for table, column, definition in _LATER_COLUMNS:
-        if not session.has_column(table, column):  # asking first locks nobody out
-            session.run(f"ALTER TABLE {table} ADD COLUMN {column} {definition.format(**types)}")
     found = session.about("schema")
     if found is None:
         session.set_about("schema", str(SCHEMA_VERSION).encode())
     elif found != str(SCHEMA_VERSION).encode():
         raise Corrupt(
-            f"the store has schema {found.decode(errors='replace')}; this release reads "
+            f"the store has schema {found.decode(errors='replace')}; this version reads "
             f"{SCHEMA_VERSION}"
         )
     secret = session.about("secret")

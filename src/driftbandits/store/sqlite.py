@@ -23,8 +23,10 @@ from driftbandits.store.session import (
 )
 
 _WAIT_MS = 5000
-_CHECKPOINT_PAGES = 100_000
+_CHECKPOINT_PAGES = 4000
 """Where a commit moves the write-ahead log into the database itself, if `maintain` has not."""
+_LOG_BYTES = 16 * 1024 * 1024
+"""The write-ahead log is cut off to this size when it begins anew."""
 
 _LONG_LOG_PAGES = 1000
 _CUT_OFF_WAIT_MS = 100
@@ -49,14 +51,6 @@ class SQLiteSession(Session):
     def run(self, sql: str, values: Row = ()) -> Iterable[Row]:
         return self._connection.execute(sql, tuple(values))
 
-    def has_column(self, table: str, column: str) -> bool:
-        rows = self.run("SELECT name FROM pragma_table_info(?)", (table,))
-        return (column,) in rows
-
-    def now_ms(self) -> int:
-        """Since the machine has started: nobody sets it."""
-        return time.monotonic_ns() // 1_000_000
-
     def run_for_names(self, sql: str, names: Sequence[str]) -> Iterable[Row]:
         for piece in _pieces(names):
             among = f"name IN ({', '.join('?' * len(piece))})"
@@ -68,14 +62,19 @@ class SQLiteSession(Session):
                 ids = f"policy = ? AND event_id IN ({', '.join('?' * len(piece))})"
                 yield from self._connection.execute(sql.format(ids=ids), (number, *piece))
 
-    def add(self, events: Sequence[Row], heads: Sequence[Row]) -> None:
+    def add(self, events: Sequence[Row], heads: Sequence[Row]) -> bool:
+        for head in heads:
+            self._connection.execute(
+                f"UPDATE policy SET ({HEAD_COLUMNS}) = (?, ?, ?) WHERE number = ? AND head = ?",
+                tuple(head),
+            )
+            if not self._connection.changes():
+                return False
         for piece in _pieces(events):
             rows = ", ".join([_EVENT_MARKS] * len(piece))
             values = list(chain.from_iterable(piece))
             self._connection.execute(f"INSERT INTO event ({EVENT_COLUMNS}) VALUES {rows}", values)
-        self._connection.executemany(
-            f"UPDATE policy SET ({HEAD_COLUMNS}) = (?, ?, ?) WHERE number = ?", heads
-        )
+        return True
 
 
 def _pieces(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
@@ -106,8 +105,23 @@ def _wait_at_most(connection: apsw.Connection, wait_ms: int) -> None:
     connection.set_busy_handler(wait)
 
 
+def claim(path: str) -> apsw.Connection:
+    """Hold the lock of a file beside the store until the connection is closed."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    held = apsw.Connection(f"{path}-serving")
+    try:
+        held.execute("BEGIN EXCLUSIVE")
+    except apsw.BusyError:
+        held.close()
+        raise StoreError(
+            f"another process serves {path}, and a SQLite file is served by one: stop it, or use "
+            "PostgreSQL, which several processes may serve"
+        ) from None
+    return held
+
+
 class SQLiteStore(Store):
-    """One file, one machine; several processes may use it."""
+    """One file, served by one process; others may read it and write to it now and then."""
 
     def __init__(self, path: str, *, vfs: str | None = None) -> None:
         self.url = f"sqlite:///{path}"
@@ -115,6 +129,7 @@ class SQLiteStore(Store):
         self._vfs = vfs
         self._writer: apsw.Connection | None = None
         self._was_maintained = False
+        self._was_full = False
         self._has_traces = True  # perhaps, of a process that ended before it could take them out
         self._readers: list[apsw.Connection] = []
         self._guard = threading.Lock()
@@ -138,12 +153,17 @@ class SQLiteStore(Store):
         connection.execute("PRAGMA journal_mode = WAL").fetchall()
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA secure_delete = ON").fetchall()
+        connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}").fetchall()
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}").fetchall()
         return connection
 
     def _write_connection(self) -> apsw.Connection:
         if self._writer is None:
-            self._writer = self._connect()
+            connection = self._connect()
+            if self._was_full:  # room goes into the database first: the log would take all of it
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                self._was_full = False
+            self._writer = connection
         return self._writer
 
     def write(self) -> AbstractContextManager[Session]:
@@ -163,7 +183,8 @@ class SQLiteStore(Store):
                     yield session
                 self._has_traces |= session.has_erased
                 self._start_log_again(connection)
-            except (apsw.IOError, apsw.FullError, apsw.CorruptError, apsw.ReadOnlyError):
+            except (apsw.IOError, apsw.FullError, apsw.CorruptError, apsw.ReadOnlyError) as error:
+                self._was_full |= isinstance(error, apsw.FullError)
                 self._forget_writer()  # the next one starts from the files as they are
                 raise
 
@@ -267,11 +288,6 @@ class SQLiteStore(Store):
                 connection.execute("VACUUM INTO ?", (path,))
             finally:
                 connection.close()
-            copy = apsw.Connection(path)
-            try:  # who serves the one does not serve the other
-                copy.execute("DELETE FROM process; UPDATE policy SET owner = ''")
-            finally:
-                copy.close()
         return True
 
     def close(self) -> None:

@@ -1,14 +1,14 @@
 """Tests of single arms for a change, for fixed arms: CUSUM-UCB, M-UCB and GLR-klUCB.
 
 An action is taken for the arm of its largest coordinate, so a one-hot action is its arm. Each test
-looks at the rewards of one arm since it was last forgotten. When it fires, the arm is forgotten, or
+reads the rewards of one arm since it was last forgotten. When it fires, the arm is forgotten, or
 all arms are: their rows and columns of V and b begin anew. To see changes of arms that look bad,
 all three explore: in a share alpha of the rounds an arm is drawn at random. (M-UCB and GLR-klUCB
-have a schedule for that. By chance, at the same rate, propensities are known.)
+have a schedule for that. Exploring at random, at the same rate, keeps propensities known.)
 
 Notation
 --------
-K, T, G    arms; rounds, UNKNOWN_HORIZON where nobody knows; changes, 1 where nobody knows
+K, T, G    arms; rounds, UNKNOWN_HORIZON unless given; changes, 1 unless given
 x, n, S    a reward over m; rewards of the arm since it was forgotten, and their sum
 
 CUSUM-UCB  (Liu, Lee, Shroff 2018) u is the mean of the first M rewards. Then
@@ -28,29 +28,27 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from driftbandits.estimator import Model, State
-from driftbandits.estimator.model import Floats
-from driftbandits.estimator.state import FITTED, layout_beyond
+from driftbandits.core import Confidence, Model, State
+from driftbandits.core.estimator.model import Floats
+from driftbandits.core.estimator.state import FITTED, layout_beyond
 from driftbandits.jit import Share, inlined, internal, place, reader_of
-from driftbandits.policies.adaptations import fixed
+from driftbandits.policies.adaptations import fixed, record_detection
 from driftbandits.policies.adaptations.fixed import (
     advance,
     estimate,
     weights_of_ages,
     window_for,
 )
-from driftbandits.policies.detection import record_detection
 from driftbandits.policies.scoring import OWN_NUMBERS, Scoring, arm_of, bernoulli_divergence
-from driftbandits.theory import Confidence
 
 if TYPE_CHECKING:
-    from driftbandits.policies.configuration import Policy
+    from driftbandits.policies.catalogue import Policy
 
 __all__ = ["advance", "estimate", "learn", "weights_of_ages", "window_for"]
 
 FAMILY = "special"
 TESTS = ("", "sums", "halves", "likelihood ratio")
-"""Of a row; the first is no test."""
+"""Tests that a row can have; the first is none."""
 SUMS, HALVES = place(1), place(2)
 
 UNKNOWN_HORIZON = 10_000
@@ -60,7 +58,7 @@ LAST = 200  # w
 SPLITS = 128
 
 COUNT, SUM, UP, DOWN, HELD, DISTANCE, HISTORY = range(7)
-"""What is known of an arm: n, S, g+, g-; values in its history, and how far apart they are."""
+"""Sums of an arm: n, S, g+, g-; values in its history, and how far apart they are."""
 ROOM = HISTORY + max(LAST, SPLITS)
 
 
@@ -73,7 +71,7 @@ class Numbers(NamedTuple):
 
 
 class Own(NamedTuple):
-    """What the tests have seen, arm by arm."""
+    """Sums of the tests, arm by arm."""
 
     arms: Annotated[Floats, Share("gauges", None)]
 
@@ -184,7 +182,7 @@ def _follow_sums(arm: Floats, x: float) -> float:
 
 @inlined
 def _follow_halves(arm: Floats, x: float) -> float:
-    """By how much the halves of the last rewards differ; HISTORY holds them in a circle."""
+    """The difference of the halves of the last rewards; HISTORY holds them in a circle."""
     newest = (int(arm[COUNT]) - 1) % LAST
     arm[HISTORY + newest] = x
     if arm[COUNT] < LAST:

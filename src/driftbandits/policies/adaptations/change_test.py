@@ -36,14 +36,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from driftbandits import links
-from driftbandits.estimator import Model, State, memory
-from driftbandits.estimator.memory import forget_oldest, load_row
-from driftbandits.estimator.model import Floats
-from driftbandits.estimator.solve import damping
-from driftbandits.estimator.state import BEGUN, HEAD, LONGEST, TAIL, Ints, layout_beyond
-from driftbandits.jit import Share, inlined, internal, reader_of
-from driftbandits.linalg import (
+from driftbandits.core import (
+    Confidence,
+    Model,
+    State,
     add_outer,
     add_scaled,
     backward_solve,
@@ -52,17 +48,22 @@ from driftbandits.linalg import (
     copy_matrix,
     dot,
     forward_solve,
+    links,
+    memory,
     norm,
     set_to_identity,
 )
-from driftbandits.policies.adaptations import fixed
+from driftbandits.core.estimator.memory import forget_oldest, load_row
+from driftbandits.core.estimator.model import Floats
+from driftbandits.core.estimator.solve import damping
+from driftbandits.core.estimator.state import BEGUN, HEAD, LONGEST, TAIL, Ints, layout_beyond
+from driftbandits.jit import Share, inlined, internal, reader_of
+from driftbandits.policies.adaptations import fixed, record_detection
 from driftbandits.policies.adaptations.fixed import advance, weights_of_ages, window_for
-from driftbandits.policies.detection import record_detection
 from driftbandits.policies.scoring import OWN_NUMBERS, Scoring
-from driftbandits.theory import Confidence
 
 if TYPE_CHECKING:
-    from driftbandits.policies.configuration import Policy
+    from driftbandits.policies.catalogue import Policy
 
 __all__ = ["advance", "estimate", "learn", "weights_of_ages", "window_for"]
 
@@ -70,7 +71,7 @@ FAMILY = "special"
 BLOCKS_OF_A_SIZE = 4
 LARGEST_SIZE = 16  # as a power of 2; blocks of this size merge into larger ones of the same name
 BLOCKS = BLOCKS_OF_A_SIZE * (LARGEST_SIZE + 1) + 1
-_LOOKS = 4  # a border is tested this often within the length of the block behind it
+_TESTS = 4  # a border is tested this often within the length of the block behind it
 _GROWTH = 1.2
 _MOST_STEPS = 50
 _LEAST_RISE = 1e-6
@@ -319,7 +320,7 @@ def _strongest_border(model: Model, phi: float, blocks: Blocks, rows: int) -> tu
     _clear(blocks.after_c, blocks.after_H)
     for block in range(blocks.number[0] - 1, 0, -1):
         _add_block(blocks, block, blocks.after_c, blocks.after_H)
-        if rows % max(1, (1 << blocks.levels[block]) // _LOOKS):
+        if rows % max(1, (1 << blocks.levels[block]) // _TESTS):
             continue
         for i in range(model.d):
             blocks.before_c[i] = blocks.all_c[i] - blocks.after_c[i]

@@ -48,31 +48,33 @@ import math
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from driftbandits.estimator import Model, State
-from driftbandits.estimator.model import Floats
-from driftbandits.estimator.state import BEGUN, FITTED, STALE, Ints, N, layout_beyond
-from driftbandits.jit import Share, inlined, internal, reader_of
-from driftbandits.linalg import (
+from driftbandits.core import (
+    Confidence,
+    Model,
+    State,
     add_outer,
     add_scaled,
+    bonus_radius,
     copy,
     copy_matrix,
     dot,
     forward_solve,
     set_to_identity,
 )
+from driftbandits.core.estimator.model import Floats
+from driftbandits.core.estimator.state import BEGUN, FITTED, STALE, Ints, N, layout_beyond
+from driftbandits.jit import Share, inlined, internal, reader_of
+from driftbandits.policies.adaptations import record_detection
 from driftbandits.policies.adaptations.fixed import (
     advance,
     estimate,
     weights_of_ages,
     window_for,
 )
-from driftbandits.policies.detection import record_detection
 from driftbandits.policies.scoring import OWN_NUMBERS, Scoring, measured_rows
-from driftbandits.theory import Confidence, bonus_radius
 
 if TYPE_CHECKING:
-    from driftbandits.policies.configuration import Policy
+    from driftbandits.policies.catalogue import Policy
 
 __all__ = ["advance", "estimate", "learn", "weights_of_ages", "window_for"]
 
@@ -85,11 +87,11 @@ _WORDS = TAU // _FLAGS_IN_A_WORD
 
 
 class Numbers(NamedTuple):
-    """Those of the source."""
+    """Constants of the source."""
 
     most_bad: float  # delta1
     surprise: float
-    doubt: float  # ln(1/delta2) / 2
+    half_log: float  # ln(1/delta2) / 2
 
 
 class Models(NamedTuple):
@@ -114,7 +116,7 @@ def numbers_for(policy: Policy) -> Numbers:
     return Numbers(
         most_bad=policy.delta,
         surprise=sigma * NormalDist().inv_cdf(1.0 - policy.delta / 2.0),
-        doubt=-math.log(policy.false_alarm_rate) / 2.0,
+        half_log=-math.log(policy.false_alarm_rate) / 2.0,
     )
 
 
@@ -158,7 +160,7 @@ def _is_bad(
     m: int,
     reward: float,
 ) -> int:
-    """Whether the reward lies beyond the confidence bound of model m."""
+    """1 if the reward lies beyond the confidence bound of model m."""
     x, y = state.scratch.step, state.scratch.point
     copy(state.scratch.row, x)
     forward_solve(models.C[m], x)
@@ -214,7 +216,7 @@ def _share_of_bad(models: Models, m: int) -> float:
 def _margin(judgement: Numbers, models: Models, m: int) -> float:
     """d_m, which is infinite before the first judgement."""
     judged = min(models.judged[m], TAU)
-    return math.sqrt(judgement.doubt / judged) if judged > 0 else math.inf
+    return math.sqrt(judgement.half_log / judged) if judged > 0 else math.inf
 
 
 @inlined

@@ -9,7 +9,7 @@ restart, as UCB1 has them; the choice does not depend on them.
 Notation
 --------
 K, T, V    arms; rounds; how much the means may change in all, sum over t of max over k |change|
-Delta      ceil((K log K)^(1/3) (T/V)^(2/3)), see theory/tuning.py                    Theorem 2
+Delta      ceil((K log K)^(1/3) (T/V)^(2/3)), see core/theory.py                    Theorem 2
 gamma      min(1, sqrt(K log K / ((e - 1) Delta)))                                    Theorem 2
 p          (K,)  (1 - gamma) w / sum w + gamma/K, with which an arm is drawn
 log w      (K,)  += gamma/K X/(m p) for the arm that was drawn, `log_weights`
@@ -23,18 +23,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from driftbandits.estimator import Model, State
-from driftbandits.estimator.model import Floats
-from driftbandits.estimator.state import BEGUN, Ints, layout_beyond
+from driftbandits.core import Confidence, Model, State
+from driftbandits.core.estimator.model import Floats
+from driftbandits.core.estimator.state import BEGUN, Ints, layout_beyond
 from driftbandits.jit import Share, inlined, internal, reader_of
 from driftbandits.policies.adaptations import fixed
 from driftbandits.policies.adaptations.fixed import advance, weights_of_ages, window_for
-from driftbandits.policies.chance import ARM_DRAWS, TAKEN, TIES, uniform
+from driftbandits.policies.randomness import ARM_DRAWS, TAKEN, TIES, uniform
 from driftbandits.policies.scoring import OWN_NUMBERS, Scoring, arm_of
-from driftbandits.theory import Confidence
 
 if TYPE_CHECKING:
-    from driftbandits.policies.configuration import Policy
+    from driftbandits.policies.catalogue import Policy
 
 __all__ = ["advance", "estimate", "learn", "weights_of_ages", "window_for"]
 
@@ -42,13 +41,13 @@ FAMILY = "special"
 
 
 class Numbers(NamedTuple):
-    """Those of the source."""
+    """Constants of the source."""
 
     largest: float  # m
 
 
 class Own(NamedTuple):
-    """What the batch has seen."""
+    """Weights of the present batch."""
 
     begun: Annotated[Ints, Share("counters")]  # as BEGUN, when the weights were last forgotten
     log_weights: Annotated[Floats, Share("vectors")]

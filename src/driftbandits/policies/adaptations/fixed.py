@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from driftbandits.estimator import Model, State, memory
-from driftbandits.estimator.memory import drop_expansions, rebuild
-from driftbandits.estimator.model import Floats
-from driftbandits.estimator.solve import fit
-from driftbandits.estimator.stale import share_inverse
-from driftbandits.estimator.state import BEGUN, FITTED, HEAD, TAIL, Buffers, N
+from driftbandits.core import Confidence, Model, State, copy_matrix, memory
+from driftbandits.core.estimator.inverse import share_inverse
+from driftbandits.core.estimator.memory import drop_expansions, rebuild
+from driftbandits.core.estimator.model import Floats
+from driftbandits.core.estimator.solve import fit
+from driftbandits.core.estimator.state import BEGUN, FITTED, HEAD, TAIL, Buffers, N
 from driftbandits.jit import inlined, internal
-from driftbandits.linalg import copy_matrix
 from driftbandits.policies.scoring import Scoring, closeness, confidence_of
-from driftbandits.theory import Confidence
 
 if TYPE_CHECKING:
-    from driftbandits.policies.configuration import Policy
+    from driftbandits.policies.catalogue import Policy
 
 FAMILY = "plain"
 

@@ -32,30 +32,32 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from driftbandits import links
-from driftbandits.estimator import Model, State, memory
-from driftbandits.estimator.inverse import FOR_SOLUTIONS, room_in, solve_design
-from driftbandits.estimator.model import Floats, for_large
-from driftbandits.estimator.state import RADIUS, layout_beyond
-from driftbandits.jit import Share, inlined, internal, reader_of
-from driftbandits.linalg import (
+from driftbandits.core import (
+    Confidence,
+    Model,
+    State,
     add_scaled,
     backward_solve,
     cholesky,
     copy,
     dot,
     forward_solve,
+    links,
+    memory,
     minimise_in_ball,
     multiply,
     norm,
 )
+from driftbandits.core.estimator.inverse import FOR_SOLUTIONS, room_in, solve_design
+from driftbandits.core.estimator.model import Floats, for_large
+from driftbandits.core.estimator.state import RADIUS, layout_beyond
+from driftbandits.jit import Share, inlined, internal, reader_of
 from driftbandits.policies.adaptations import fixed
 from driftbandits.policies.adaptations.fixed import advance, weights_of_ages, window_for
 from driftbandits.policies.scoring import OWN_NUMBERS, Scoring
-from driftbandits.theory import Confidence
 
 if TYPE_CHECKING:
-    from driftbandits.policies.configuration import Policy
+    from driftbandits.policies.catalogue import Policy
 
 __all__ = ["advance", "estimate", "learn", "weights_of_ages", "window_for"]
 
@@ -64,7 +66,7 @@ _ROUNDING = 1e-12
 
 
 class Numbers(NamedTuple):
-    """Those of the source."""
+    """Constants of the source."""
 
     kappa: float
     k: float  # the largest slope

@@ -18,19 +18,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from driftbandits.estimator import Model, State, memory
-from driftbandits.estimator.memory import forget_oldest
-from driftbandits.estimator.model import Floats
-from driftbandits.estimator.state import BEGUN, HEAD, SPAN, TAIL, Ints, N, layout_beyond
+from driftbandits.core import Confidence, Model, State, memory
+from driftbandits.core.estimator.memory import forget_oldest
+from driftbandits.core.estimator.model import Floats
+from driftbandits.core.estimator.state import BEGUN, HEAD, SPAN, TAIL, Ints, N, layout_beyond
 from driftbandits.jit import Share, inlined, internal, reader_of
 from driftbandits.policies.adaptations import fixed
 from driftbandits.policies.adaptations.fixed import advance, weights_of_ages
-from driftbandits.policies.chance import WINDOW_DRAW, uniform
+from driftbandits.policies.randomness import WINDOW_DRAW, uniform
 from driftbandits.policies.scoring import OWN_NUMBERS, Scoring
-from driftbandits.theory import Confidence
 
 if TYPE_CHECKING:
-    from driftbandits.policies.configuration import Policy
+    from driftbandits.policies.catalogue import Policy
 
 __all__ = ["advance", "estimate", "learn", "weights_of_ages"]
 
@@ -38,7 +37,7 @@ FAMILY = "special"
 
 
 class Numbers(NamedTuple):
-    """Those of the paper."""
+    """Constants of the paper."""
 
     block: int  # H
     windows: int  # J + 1
@@ -48,12 +47,12 @@ class Numbers(NamedTuple):
 
 
 class Own(NamedTuple):
-    """What is known of the windows."""
+    """The window of the present block, and the weights of all."""
 
     block: Annotated[Ints, Share("counters")]  # from 1
     drawn: Annotated[Ints, Share("counters")]  # which window, from 0
     gain: Annotated[Floats, Share("gauges")]
-    chance: Annotated[Floats, Share("gauges")]
+    probability: Annotated[Floats, Share("gauges")]
     log_weights: Annotated[Floats, Share("gauges", None)]  # one for each window
 
 
@@ -99,7 +98,7 @@ def _begin_block(model: Model, bandit: Numbers, state: State, own: Own, draw: fl
     count = bandit.windows
     if own.block[0] > 0:
         log_weights[own.drawn[0]] += (
-            bandit.mixing * own.gain[0] / (bandit.block * count * own.chance[0])
+            bandit.mixing * own.gain[0] / (bandit.block * count * own.probability[0])
         )
     largest = -math.inf
     for j in range(count):
@@ -111,10 +110,10 @@ def _begin_block(model: Model, bandit: Numbers, state: State, own: Own, draw: fl
     below = 0.0
     for j in range(count):
         share = math.exp(log_weights[j]) / total
-        chance = (1.0 - bandit.mixing) * share + bandit.mixing / count
+        probability = (1.0 - bandit.mixing) * share + bandit.mixing / count
         own.drawn[0] = j
-        own.chance[0] = chance
-        below += chance
+        own.probability[0] = probability
+        below += probability
         if draw < below:
             break
     own.block[0] = counters[N] // bandit.block + 1

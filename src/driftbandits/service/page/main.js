@@ -18,8 +18,8 @@ const DAY_MS = 86400000;
 const seen = {
   policies: [],
   wanted: "", // the name of a policy; empty: the first
-  watched: new Map(), // by its log: [{ at, decisions, rewards }] of the last minute
-  open: null, // { policy, log, detail, minutes, decisions, samples, askedAt }
+  watched: new Map(), // by policy: [{ at, decisions, rewards }] of the last minute
+  open: null, // { policy, detail, minutes, decisions, samples, askedAt }
   range: RANGES.at(-1),
   paused: false,
   answeredAt: 0,
@@ -46,7 +46,7 @@ async function ask() {
   const began = Date.now();
   let wait = EVERY_MS;
   try {
-    const { policies } = await get("/v1/policies");
+    const { policies } = await get("v1/policies");
     if (mine !== turn) return;
     watch(policies);
     const trouble = await look(mine);
@@ -64,18 +64,15 @@ async function ask() {
   if (!seen.paused && !document.hidden) timer = setTimeout(ask, Math.min(wait, SLOWEST_MS));
 }
 
-/** Names may be given anew, and what one has seen of a log must not be taken for another's. */
-const logOf = ({ policy, chain }) => chain ?? policy;
-
 function watch(policies) {
   const at = Date.now();
   seen.policies = policies;
   const watched = new Map();
   for (const summary of policies) {
     const { counts } = summary;
-    const before = (seen.watched.get(logOf(summary)) ?? []).filter((one) => at - one.at <= RATE_OVER_MS);
+    const before = (seen.watched.get(summary.policy) ?? []).filter((one) => at - one.at <= RATE_OVER_MS);
     const rewards = counts.rewards + counts.defaults;
-    watched.set(logOf(summary), [...before, { at, decisions: counts.decisions, rewards }]);
+    watched.set(summary.policy, [...before, { at, decisions: counts.decisions, rewards }]);
   }
   seen.watched = watched;
 }
@@ -86,15 +83,12 @@ async function look(mine) {
   const found = seen.policies.find(({ policy }) => name === "" || policy === name);
   if (found === undefined) {
     seen.open = null;
-    const renamed = seen.policies.find(({ chain }) => chain === name);
-    const hint = renamed === undefined ? "" : ` The one that was called so is ${renamed.policy} now.`;
-    return name === "" ? null : `There is no policy ${name}.${hint}`;
+    return name === "" ? null : `There is no policy ${name}.`;
   }
   const { policy, seq } = found;
-  const log = logOf(found);
-  const old = seen.open?.log === log && seen.open.policy === policy ? seen.open : null;
+  const old = seen.open?.policy === policy ? seen.open : null;
   if (old !== null && old.detail.seq === seq && Date.now() - old.askedAt < REFRESH_MS) return null;
-  const path = `/v1/policies/${encodeURIComponent(policy)}`;
+  const path = `v1/policies/${encodeURIComponent(policy)}`;
   try {
     const [detail, lift, versions, history, explanations] = await Promise.all([
       get(path),
@@ -105,7 +99,7 @@ async function look(mine) {
     ]);
     if (mine !== turn) return null;
     seen.open = {
-      policy, log, detail, lift,
+      policy, detail, lift,
       versions: versions.versions,
       decisions: explanations.decisions,
       historySeq: history.seq,
@@ -209,10 +203,10 @@ const example = () => [
 ].join(" \\\n");
 
 function showOpen() {
-  const { detail, minutes, arms, lift, versions, samples, decisions, log } = seen.open;
+  const { detail, minutes, arms, lift, versions, samples, decisions, policy } = seen.open;
   const now = Math.max(Date.now(), Date.parse(detail.at));
-  showPolicy({ detail, minutes, arms, lift, versions, now, range: seen.range, rates: rates(log), samples });
-  showDecisions(log, decisions);
+  showPolicy({ detail, minutes, arms, lift, versions, now, range: seen.range, rates: rates(policy), samples });
+  showDecisions(policy, decisions);
 }
 
 /** Per minute, as watched; null until enough time has passed to tell. */
@@ -249,7 +243,7 @@ function entry(policy) {
 
 function updated(item, summary) {
   const { policy, name, mode, pending, retired } = summary;
-  const pace = rates(logOf(summary));
+  const pace = rates(summary.policy);
   const facts = [
     name, ...(mode === "online" ? [] : [mode]), ...(retired ? ["retired"] : []),
     pace === null ? "…" : `${plain(pace.decisions)}/min`, `${count(pending)} pending`,

@@ -5,7 +5,7 @@ import { showBeliefs, showDetections } from "./changes.js";
 import { sparkline, TimeChart } from "./charts.js";
 import { byId, element, shape } from "./dom.js";
 import { showLift } from "./lift.js";
-import { count, dayMinute, duration, hourMinute, interval, percent, plain, short } from "./numbers.js";
+import { count, duration, hourMinute, interval, percent, plain, short } from "./numbers.js";
 import { showVersions } from "./versions.js";
 
 const MINUTE = 60000;
@@ -94,8 +94,6 @@ function showTitle(detail) {
   const { arguments: given, mode } = detail.configuration;
   const told = [given.name, `${given.dim} features`, mode, `version ${detail.version}`];
   if (detail.retired) told.push("retired");
-  const former = detail.former_names?.at(-1);
-  if (former !== undefined) told.push(`called ${former.name} until ${dayMinute(new Date(former.until))}`);
   byId("kind").textContent = `${told.join(" · ")} · round ${count(detail.round)} · event ${count(detail.seq)}`;
   const { arguments: _, ...served } = detail.configuration;
   const rows = Object.entries({ ...given, ...served, radius: detail.radius })

@@ -1,0 +1,225 @@
+"""The rows an estimator remembers, and how they come and go.
+
+Rewarded rounds lie in order of time. Time belongs to the decision: a reward that comes late is
+inserted where its round was, with the weight of its age.
+"""
+
+from __future__ import annotations
+
+from driftbandits.core import links
+from driftbandits.core.estimator.expansion import add_row, weight_of_age
+from driftbandits.core.estimator.inverse import (
+    add_to_design_inverse,
+    fade,
+    follow_decay,
+    follow_row,
+)
+from driftbandits.core.estimator.model import (
+    BELIEF,
+    DISCOUNT,
+    EVERYTHING,
+    SINCE_RESTART,
+    WINDOW,
+    Model,
+    for_large,
+)
+from driftbandits.core.estimator.state import (
+    FITTED,
+    FOR_THETA,
+    FOR_THETA_HAT,
+    HEAD,
+    LEAK,
+    LONGEST,
+    MASS,
+    SPAN,
+    STALE,
+    SUBTRACTIONS,
+    TAIL,
+    VALID,
+    N,
+    State,
+)
+from driftbandits.core.linalg import add_outer, add_scaled, dot, norm, set_to_identity
+from driftbandits.jit import compiled, inlined, internal
+
+
+@compiled
+def keeps_rows(model: Model) -> bool:
+    """A linear model that never takes rows away needs only its sums."""
+    return not model.linear or model.memory in (WINDOW, SINCE_RESTART, BELIEF)
+
+
+@inlined
+def _fade(model: Model, state: State, decay: float, rounds: int) -> None:
+    fade(state.notes, decay, model.lam / model.c, rounds)
+    if model.order == 0:
+        follow_decay(model, state, decay, rounds)
+
+
+@inlined
+def _fade_nothing(model: Model, state: State, decay: float, rounds: int) -> None:
+    pass
+
+
+@inlined
+def _follow_row(model: Model, state: State, weight: float) -> None:
+    add_to_design_inverse(state, weight)
+    if model.order == 0:
+        follow_row(model, state, weight)
+
+
+@inlined
+def _follow_nothing(model: Model, state: State, weight: float) -> None:
+    pass
+
+
+_let_inverses_fade = for_large(_fade, _fade_nothing)
+_let_inverses_follow = for_large(_follow_row, _follow_nothing)
+
+
+@inlined
+def advance(model: Model, state: State, rounds: int) -> None:
+    """Let the clock go on: older rows weigh less, or leave."""
+    state.counters[N] += rounds
+    if model.memory == DISCOUNT:
+        decay = model.gamma if rounds == 1 else model.gamma**rounds
+        _decay(model, state, decay)
+        _let_inverses_fade(model, state, decay, rounds)
+    if model.memory in (WINDOW, DISCOUNT):
+        if _oldest_has_left(model, state):
+            _forget(model, state)
+        state.counters[FITTED] = 0
+
+
+@inlined
+def _decay(model: Model, state: State, decay: float) -> None:
+    """The recursions of eq_Design_matrix_D and eq_Design_matrix_D2: lam does not fade."""
+    ridge = model.lam / model.c
+    for i in range(model.d):
+        state.b[i] *= decay
+        for j in range(model.d):
+            state.V[i, j] *= decay
+            state.V2[i, j] *= decay * decay
+        state.V[i, i] += (1.0 - decay) * ridge
+        state.V2[i, i] += (1.0 - decay * decay) * ridge
+    for which in range(2):
+        if state.counters[VALID + which]:
+            for i in range(state.moments.shape[1]):
+                state.moments[which, i] *= decay
+            state.gauges[MASS + which] *= decay
+    state.gauges[LEAK] *= decay
+
+
+@inlined
+def _oldest_has_left(model: Model, state: State) -> bool:
+    head = state.counters[HEAD]
+    oldest = state.counters[N] - state.counters[SPAN]
+    return bool(head < state.counters[TAIL] and state.rows[model.d + 1, head] <= oldest)
+
+
+@inlined
+def _forget(model: Model, state: State) -> None:
+    """Drop the rows whose age has reached the span."""
+    rows, counters, d = state.rows, state.counters, model.d
+    while _oldest_has_left(model, state):
+        s = counters[HEAD]
+        load_row(model, state, s)
+        if model.memory == WINDOW:
+            _add_to_sums(model, state, rows[d, s], -1.0)
+            counters[SUBTRACTIONS] += 1
+        else:
+            # b keeps the row for ever, the expansions only until their next anchor
+            row = state.scratch.row
+            w = weight_of_age(model, counters[N] - rows[d + 1, s])
+            mean = links.mean(model.link, model.m, dot(row, state.theta_hat))
+            state.gauges[LEAK] += w * mean * norm(row)
+        counters[HEAD] += 1
+
+
+@inlined
+def load_row(model: Model, state: State, s: int) -> None:
+    """scratch.row := the action of a remembered row."""
+    for j in range(model.d):
+        state.scratch.row[j] = state.rows[j, s]
+
+
+@inlined
+def _add_to_sums(model: Model, state: State, reward: float, weight: float) -> None:
+    """Add scratch.row to every sum."""
+    row = state.scratch.row
+    add_scaled(state.b, weight * reward, row)
+    _let_inverses_follow(model, state, weight)
+    add_outer(state.V, weight, row)  # eq_Design_matrix_SW, eq_Design_matrix_D
+    if model.memory == DISCOUNT:
+        add_outer(state.V2, weight * weight, row)  # eq_Design_matrix_D2
+    for which in range(2):
+        if state.counters[VALID + which]:
+            add_row(model, state, which, row, weight)
+
+
+@inlined
+def absorb(model: Model, state: State, reward: float, s: int) -> None:
+    """Learn the reward of scratch.row, chosen in round s, which is younger than the span."""
+    state.gauges[LONGEST] = max(state.gauges[LONGEST], norm(state.scratch.row))
+    _add_to_sums(model, state, reward, weight_of_age(model, float(state.counters[N] - s)))
+    if keeps_rows(model):
+        insert_row(model, state, reward, float(s))
+    state.counters[FITTED] = 0
+
+
+@inlined
+def insert_row(model: Model, state: State, reward: float, s: float) -> None:
+    rows, counters, d = state.rows, state.counters, model.d
+    if counters[TAIL] == rows.shape[1]:  # full up to the end: move what lives to the front
+        for i in range(counters[HEAD], counters[TAIL]):
+            _move(state, i, i - counters[HEAD])
+        counters[TAIL] -= counters[HEAD]
+        counters[HEAD] = 0
+    place = counters[TAIL]
+    while model.memory != EVERYTHING and place > counters[HEAD] and rows[d + 1, place - 1] > s:
+        _move(state, place - 1, place)
+        place -= 1
+    for j in range(d):
+        rows[j, place] = state.scratch.row[j]
+    rows[d, place] = reward
+    rows[d + 1, place] = s
+    counters[TAIL] += 1
+
+
+@inlined
+def _move(state: State, source: int, target: int) -> None:
+    for j in range(state.rows.shape[0]):
+        state.rows[j, target] = state.rows[j, source]
+
+
+@inlined
+def drop_expansions(state: State) -> None:
+    """Let the next fit sum its expansions anew."""
+    state.counters[VALID + FOR_THETA_HAT] = state.counters[VALID + FOR_THETA] = 0
+
+
+@internal
+def forget_oldest(model: Model, state: State, count: int) -> None:
+    """Drop the oldest rows; what remains is summed anew."""
+    state.counters[HEAD] += count
+    rebuild(model, state)
+    drop_expansions(state)
+    state.counters[FITTED] = 0
+
+
+@internal
+def rebuild(model: Model, state: State) -> None:
+    """Recompute b and V from the rows of a window, whose subtractions lose digits."""
+    row = state.scratch.row
+    for i in range(model.d):
+        state.b[i] = 0.0
+    set_to_identity(state.V, model.lam / model.c)
+    state.gauges[LONGEST] = 0.0
+    for s in range(state.counters[HEAD], state.counters[TAIL]):
+        load_row(model, state, s)
+        add_scaled(state.b, state.rows[model.d, s], row)
+        add_outer(state.V, 1.0, row)
+        state.gauges[LONGEST] = max(state.gauges[LONGEST], norm(row))
+    state.counters[SUBTRACTIONS] = 0
+    if model.fast:
+        state.notes[STALE] = 1.0

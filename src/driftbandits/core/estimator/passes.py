@@ -1,0 +1,275 @@
+"""Passes over the rows of a large model: two products each, with the rows where they lie.
+
+Notation (beyond solve.py)
+--------
+span       rows that stand side by side, taken at once, the newest first
+eta        scalar   the largest |mu''/mu' a_s.u|, so that bend <= eta J
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from driftbandits.core import links
+from driftbandits.core.estimator.expansion import weight_of_age
+from driftbandits.core.estimator.model import DISCOUNT, Floats, Model
+from driftbandits.core.estimator.state import (
+    FOR_THETA,
+    FOR_THETA_HAT,
+    HEAD,
+    PASSES,
+    TAIL,
+    Ints,
+    N,
+    State,
+)
+from driftbandits.core.linalg import set_to_identity
+from driftbandits.jit import (
+    LANES,
+    add_four_multiples,
+    add_multiple,
+    allocating,
+    eight_span_products,
+    four_span_products,
+    inlined,
+    internal,
+    span_product,
+)
+
+_SPAN = 512
+
+
+@inlined
+def _span_width(counters: Ints) -> int:
+    rows = int(counters[TAIL] - counters[HEAD])
+    return min(_SPAN, (rows + LANES - 1) // LANES * LANES)
+
+
+@inlined
+def _weigh(
+    model: Model,
+    times: Floats,
+    counters: Ints,
+    start: int,
+    end: int,
+    weight: float,
+    out: Floats,
+) -> float:
+    """out := weights of a span of rows, and 0 behind; `weight` is that of row `end`.
+
+    Returned is that of row `start`.
+    """
+    size = end - start
+    newer = times[end] if end < counters[TAIL] else float(counters[N])
+    for lane in range(out.shape[0]):
+        out[lane] = 1.0 if lane < size else 0.0
+    if model.memory == DISCOUNT:
+        for lane in range(size - 1, -1, -1):
+            weight *= weight_of_age(model, newer - times[start + lane])
+            newer = times[start + lane]
+            out[lane] = weight
+    return weight
+
+
+@internal
+def _multiply_span(rows: Floats, start: int, end: int, points: Floats, out: Floats) -> None:
+    """out := a.point for a span of rows and one to three points, and 0 behind."""
+    count, d = points.shape
+    for i in range(count):
+        for lane in range(out.shape[1]):
+            out[i, lane] = 0.0
+    for j in range(0, d - 3, 4):
+        add_four_multiples(rows, j, start, points, out)
+    for j in range(d - d % 4, d):
+        add_multiple(rows, j, start, points, out)
+    for i in range(count):
+        for lane in range(end - start, out.shape[1]):
+            out[i, lane] = 0.0
+
+
+@internal
+def _add_span(
+    rows: Floats, start: int, shares: Floats, first: Floats, second: Floats, both: bool
+) -> None:
+    """first := first + sum shares_0 a over a span of rows; with `both`, second likewise."""
+    d = first.shape[0]
+    for j in range(0, d - 3, 4):
+        if both:
+            a, b, c, e, k, m, n, o = eight_span_products(rows, j, start, shares, 0)
+            first[j] += a
+            second[j] += b
+            first[j + 1] += c
+            second[j + 1] += e
+            first[j + 2] += k
+            second[j + 2] += m
+            first[j + 3] += n
+            second[j + 3] += o
+        else:
+            a, b, c, e = four_span_products(rows, j, start, shares, 0)
+            first[j] += a
+            first[j + 1] += b
+            first[j + 2] += c
+            first[j + 3] += e
+    for j in range(d - d % 4, d):
+        first[j] += span_product(rows, j, start, shares, 0)
+        if both:
+            second[j] += span_product(rows, j, start, shares, 1)
+
+
+class Wanted(NamedTuple):
+    """Sums that a pass is asked for."""
+
+    at_theta_hat: bool  # the means there
+    at_theta: bool  # the means there
+    along: bool  # J(theta) u
+
+
+class Seen(NamedTuple):
+    """Extremes over single rows that a pass has seen."""
+
+    least: float  # slope at theta_hat
+    flattest: float  # slope at theta
+    eta: float
+    furthest: float  # the largest |a.u|
+
+
+NOTHING_SEEN = Seen(math.inf, math.inf, 0.0, 0.0)
+
+
+@allocating
+def sweep(model: Model, state: State, wanted: Wanted, u: Floats, pull: Floats) -> Seen:
+    """One pass for theta_hat and theta together: what it costs is to fetch the rows.
+
+    The sums of expansions of order 0 := sum w mu(a.point) a, and pull := J(theta) u with the
+    penalty.
+    """
+    rows, counters, d = state.rows, state.counters, model.d
+    head, width = counters[HEAD], _span_width(counters)
+    points, products = np.empty((3, d)), np.empty((3, width))
+    shares, weights = np.zeros((2, width)), np.empty(width)
+    slopes, scratch = np.empty((3, width)), np.empty((3, width))
+    least, flattest = np.full(width, math.inf), np.full(width, math.inf)
+    etas, furthest = np.zeros(width), np.zeros(width)
+    at_hat, at_theta = state.moments[FOR_THETA_HAT, 1:], state.moments[FOR_THETA, 1:]
+    about = 0  # where theta stands among the points, and u behind it
+    if wanted.at_theta_hat:
+        points[0] = state.theta_hat
+        at_hat[:] = 0.0
+        about = 1
+    points[about] = state.theta
+    points[about + 1] = u
+    if wanted.at_theta:
+        at_theta[:] = 0.0
+    if wanted.along:
+        for j in range(d):
+            pull[j] = model.lam * u[j]
+    of_theta = wanted.at_theta or wanted.along
+    count = about + (2 if wanted.along else 1 if wanted.at_theta else 0)
+    other = pull if wanted.along else at_theta
+    end, weight = counters[TAIL], 1.0
+    while end > head:
+        start = max(head, end - width)
+        weight = _weigh(model, rows[d + 1], counters, start, end, weight, weights)
+        _multiply_span(rows, start, end, points[:count], products)
+        if wanted.at_theta_hat:
+            links.quick_derivatives(model.link, model.m, products[0], width, 1, scratch, slopes)
+            for lane in range(width):
+                least[lane] = min(least[lane], slopes[1, lane])
+                shares[0, lane] = weights[lane] * slopes[0, lane]
+        if wanted.at_theta:
+            links.quick_derivatives(model.link, model.m, products[about], width, 0, scratch, slopes)
+            for lane in range(width):
+                shares[about, lane] = weights[lane] * slopes[0, lane]
+        if wanted.along:
+            links.quick_derivatives(model.link, model.m, products[about], width, 2, scratch, slopes)
+            way = products[about + 1]
+            for lane in range(width):
+                flattest[lane] = min(flattest[lane], slopes[1, lane])
+                etas[lane] = max(etas[lane], abs(slopes[2, lane] * way[lane]) / slopes[1, lane])
+                furthest[lane] = max(furthest[lane], abs(way[lane]))
+                shares[about, lane] = weights[lane] * slopes[1, lane] * way[lane]
+        if wanted.at_theta_hat:
+            _add_span(rows, start, shares, at_hat, other, of_theta)
+        else:
+            _add_span(rows, start, shares, other, other, False)
+        end = start
+    counters[PASSES] += 1
+    if width == 0:
+        return NOTHING_SEEN
+    return Seen(float(least.min()), float(flattest.min()), float(etas.max()), float(furthest.max()))
+
+
+@internal
+def sum_curvature(
+    model: Model,
+    rows: Floats,
+    counters: Ints,
+    point: Floats,
+    u: Floats,
+    steep: float,
+    bent: float,
+    J: Floats,
+) -> None:
+    """J := sum w (steep mu' + bent mu'' a.u) a a', lower; without a penalty."""
+    _sum_outer(model, rows, counters, point, u, (steep, bent, 0.0), J)
+
+
+@internal
+def sum_squared_curvature(
+    model: Model, rows: Floats, counters: Ints, point: Floats, u: Floats, J: Floats
+) -> None:
+    """J := sum w (mu'^2 - mu'' a.u) a a', lower.
+
+    A share is left where mu'' would take it away.
+    """
+    _sum_outer(model, rows, counters, point, u, (0.0, -1.0, 1.0), J)
+
+
+@allocating
+def _sum_outer(
+    model: Model,
+    rows: Floats,
+    counters: Ints,
+    point: Floats,
+    u: Floats,
+    shares: tuple[float, float, float],
+    J: Floats,
+) -> None:
+    """J := the sum of a a', lower, times shares of mu', mu'' a.u and mu'^2.
+
+    Of the last at least a tenth is left.
+    """
+    steep, bent, squared = shares
+    head, width = counters[HEAD], _span_width(counters)
+    points, products = np.empty((2, model.d)), np.empty((2, width))
+    weighted, weights = np.zeros((2, width)), np.empty(width)
+    slopes, scratch = np.empty((3, width)), np.empty((3, width))
+    points[0] = point
+    points[1] = u
+    set_to_identity(J, 0.0)
+    end, weight = counters[TAIL], 1.0
+    while end > head:
+        start = max(head, end - width)
+        weight = _weigh(model, rows[model.d + 1], counters, start, end, weight, weights)
+        weighted[:, end - start :] = 0.0
+        _multiply_span(rows, start, end, points, products)
+        links.quick_derivatives(model.link, model.m, products[0], width, 2, scratch, slopes)
+        for lane in range(width):
+            slope = slopes[1, lane]
+            square = squared * slope * slope
+            share = steep * slope + bent * slopes[2, lane] * products[1, lane] + square
+            weights[lane] *= max(share, 0.1 * square) if squared > 0.0 else share
+        for i in range(0, model.d, 2):  # two at a time: what one has read serves for the other
+            count = min(2, model.d - i)
+            for n in range(count):
+                source = rows[i + n, start:end]
+                for lane in range(end - start):
+                    weighted[n, lane] = weights[lane] * source[lane]
+            columns = i + count
+            one, other = J[i, :columns], J[i + count - 1, :columns]
+            _add_span(rows, start, weighted, one, other, count == 2)
+        end = start
+    counters[PASSES] += 1

@@ -1,0 +1,230 @@
+"""Players of a trace, and the block of replicates in which they all play the same traces.
+
+A `Policy` plays in one compiled call, so that its run has the bits of a loop over an `Agent`. A
+policy with separate arms or features is played by that loop itself: separate arms have the ids
+0, 1, ..., features read the tables of the trace, and estimates are not kept. Any other policy is
+given as a factory `make(seed)`. An `Informed` player sees the whole trace.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftbandits import checks
+from driftbandits.agent import Agent
+from driftbandits.environments import Environment, Trace, standardised_so_far
+from driftbandits.experiments.kernels import Run, play_compiled, unrecorded
+from driftbandits.policies import Policy
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+RECORDS = ("regret", "chosen", "theta_hat", "intervals", "detections")
+"""Everything that a run may record."""
+USUAL_RECORDS = ("regret", "chosen", "theta_hat")
+
+Block = Sequence[int]
+"""Replicates that are played one after the other."""
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """A policy that forgets everything at given rounds: it says what knowing the changes is worth.
+
+    Without rounds it restarts at the changes of the trace it plays.
+    """
+
+    policy: Policy
+    rounds: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if needs_an_agent(self.policy):
+            raise ValueError("policy must have neither features nor separate arms to be restarted")
+
+    def starts(self, trace: Trace) -> list[int]:
+        """The first round of every part of the run."""
+        rounds = self.rounds if self.rounds is not None else trace.changes
+        if rounds is None:
+            raise ValueError("rounds must be given for a world that does not tell its changes")
+        return [1, *(t for t in rounds if 1 < t <= trace.horizon)]
+
+
+@dataclass(frozen=True)
+class Informed:
+    """A player that is shown the reward of every arm after each round, not only of its own.
+
+    It says how much there is to be had in a world whose arms share one context, such as a stream of
+    rows whose class is to be named.
+
+    majority  the arm that would have paid most so far
+    logistic  the arm with the largest mean by a logistic regression of all rewards so far
+    """
+
+    kind: str
+
+    def __post_init__(self) -> None:
+        checks.choice("kind", self.kind, informed_kinds())
+
+    def choices(self, trace: Trace) -> Ints:
+        """The arm of every round."""
+        return _INFORMED[self.kind](trace)
+
+
+Player = Policy | Restarted | Informed | Callable[[int], Any]
+
+
+class Played(NamedTuple):
+    """A run and what it was a run of."""
+
+    label: str
+    replicate: int
+    player: Player
+    trace: Trace
+    run: Run
+
+
+Kept = TypeVar("Kept")
+
+
+def play_block(
+    players: Mapping[str, Player],
+    world: Environment,
+    seed: int,
+    record: Sequence[str],
+    keep: Callable[[Played], Kept],
+    replicates: Block,
+) -> list[Kept]:
+    """Play some replicates and return what `keep` makes of each run.
+
+    Only one trace is held at a time: it is drawn, played by every player, and dropped.
+    """
+    kept = []
+    for replicate in replicates:
+        trace = draw_trace(world, seed, replicate)
+        for label, player in players.items():
+            run = play(player, trace, player_seed(seed, replicate), record)
+            kept.append(keep(Played(label, replicate, player, trace, run)))
+    return kept
+
+
+def draw_trace(world: Environment, seed: int, replicate: int) -> Trace:
+    """The trace of one replicate: a function of seed and replicate alone."""
+    return world.draw(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(replicate,))))
+
+
+def player_seed(seed: int, replicate: int) -> int:
+    """The seed by which every policy of a replicate breaks ties and draws."""
+    state = np.random.SeedSequence(seed, spawn_key=(replicate, 1)).generate_state(1, np.uint64)
+    return int(state[0] >> np.uint64(1))
+
+
+def play(player: Player, trace: Trace, seed: int, record: Sequence[str] = USUAL_RECORDS) -> Run:
+    """Play one policy on one trace."""
+    if isinstance(player, Informed):
+        before = time.perf_counter()
+        run = unrecorded(trace)._replace(chosen=player.choices(trace))
+        run = run._replace(seconds=time.perf_counter() - before)
+    elif isinstance(player, Restarted):
+        run = play_compiled(player.policy, trace, seed, record, player.starts(trace))
+    elif isinstance(player, Policy):
+        if needs_an_agent(player):
+            run = _play_python(Agent(player, seed=seed), trace, record)
+        else:
+            run = play_compiled(player, trace, seed, record, [1])
+    else:
+        run = _play_python(player(seed), trace, record)
+    if "regret" in record:
+        run = run._replace(regret=np.cumsum(trace.regret(run.chosen)))
+    return run if "chosen" in record else run._replace(chosen=np.empty(0, dtype=np.int64))
+
+
+def needs_an_agent(policy: Policy) -> bool:
+    """Return whether a policy cannot be played in one compiled call."""
+    return policy.separate or policy.features is not None
+
+
+def _play_python(player: Any, trace: Trace, record: Sequence[str]) -> Run:
+    """The loop over `decide` and `update`."""
+    if isinstance(player, Agent):
+        player.warns = False  # nobody reads the warnings of many runs
+    run = unrecorded(trace)
+    policy = getattr(player, "policy", None)
+    by_ids = isinstance(policy, Policy) and needs_an_agent(policy)
+    estimates: list[Floats] = []
+    before = time.perf_counter()
+    for t in range(trace.horizon):
+        arms = np.arange(trace.arms)
+        if trace.available is not None:
+            arms = np.flatnonzero(trace.available[t])
+        if by_ids:
+            decision = player.decide(**_offer(policy, trace, t, arms))
+        else:
+            decision = player.decide(trace.actions[t, arms])
+        chosen = run.chosen[t] = arms[int(getattr(decision, "index", decision))]
+        if "theta_hat" in record:
+            unknown = np.full(trace.dim, np.nan)
+            estimates.append(unknown if by_ids else np.array(getattr(player, "theta_hat", unknown)))
+        reward = trace.rewards[t, chosen]
+        if not np.isnan(reward):
+            player.update(decision, float(reward))
+    return run._replace(
+        seconds=time.perf_counter() - before,
+        theta_hat=np.array(estimates) if estimates else run.theta_hat,
+        detections=tuple(getattr(player, "detections", ())),
+    )
+
+
+def _offer(policy: Any, trace: Trace, t: int, arms: Ints) -> dict[str, Any]:
+    """The arguments of `decide` in a round, for an agent with separate arms or features."""
+    if policy.features is None:
+        return {"actions": trace.actions[t, arms], "arms": arms.tolist()}
+    if trace.contexts is None or trace.offers is None:
+        raise ValueError("features need a world whose traces have contexts and offers")
+    offers = trace.offers[t]
+    return {"context": trace.contexts[t], "arms": [offers[k] for k in arms.tolist()]}
+
+
+def informed_kinds() -> tuple[str, ...]:
+    """The kinds of `Informed` players."""
+    return tuple(_INFORMED)
+
+
+def _majority(trace: Trace) -> Ints:
+    before = np.cumsum(trace.rewards, axis=0) - trace.rewards
+    most: Ints = before.argmax(axis=1)
+    return most
+
+
+def _logistic(trace: Trace) -> Ints:
+    """One step of Newton's method a round, from a Gaussian posterior to the next.
+
+    x      (d,)       the context, standardised by the rounds up to it, and a constant
+    theta  (K, d)     a logistic regression for each arm, of its reward above 0
+    P      (K, d, d)  its covariance, at first the identity
+    """
+    contexts = trace.actions[:, 0]
+    if (trace.actions != contexts[:, None]).any():
+        raise ValueError("actions must be the same for all arms, a context, to regress on")
+    X = np.column_stack([standardised_so_far(contexts), np.ones(trace.horizon)])
+    d = X.shape[1]
+    theta, P = np.zeros((trace.arms, d)), np.tile(np.eye(d), (trace.arms, 1, 1))
+    chosen = np.empty(trace.horizon, dtype=np.int64)
+    for t, x in enumerate(X):
+        z = theta @ x
+        chosen[t] = z.argmax()
+        mean = 1.0 / (1.0 + np.exp(-np.clip(z, -30.0, 30.0)))
+        slope = mean * (1.0 - mean)
+        along = P @ x
+        shrink = slope / (1.0 + slope * (along @ x))
+        P -= shrink[:, None, None] * along[:, :, None] * along[:, None, :]
+        theta += (P @ x) * ((trace.rewards[t] > 0.0) - mean)[:, None]
+    return chosen
+
+
+_INFORMED: Mapping[str, Callable[[Trace], Ints]] = {"majority": _majority, "logistic": _logistic}

@@ -1,0 +1,184 @@
+"""Contexts and arms as people have them: frames, rows, dicts, lists with ids.
+
+Frames of pandas, polars and Arrow are read by narwhals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from driftbandits import checks
+from driftbandits.checks import brief
+
+ArmId = str | int
+Record = Mapping[str, Any]
+Offered = list[tuple[ArmId, Record | None]]
+"""The arms by id, each with its columns; None where only the id was given."""
+
+ID = "id"
+LONGEST_ID = 1024
+_FRAMES = ("pandas", "polars", "pyarrow", "modin", "cudf")
+
+
+def frame_of(columns: Mapping[str, list[Any]]) -> Any:
+    """A frame of these columns, by the first of polars, pandas and pyarrow that is installed."""
+    for package, make in (("polars", "DataFrame"), ("pandas", "DataFrame"), ("pyarrow", "table")):
+        if find_spec(package):
+            return getattr(import_module(package), make)(columns)
+    raise ImportError("frames need polars, pandas or pyarrow: pip install polars")
+
+
+def arm_rows(arms: Any) -> Sequence[Record]:
+    """The rows of a table of arms, or of arms by id."""
+    if isinstance(arms, Mapping):
+        return [{ID: id, **(row or {})} for id, row in arms.items()]
+    return records_of(arms, "arm")
+
+
+def is_frame(table: Any) -> bool:
+    """True for a frame (not for a single row of one)."""
+    home = type(table).__module__.partition(".")[0]
+    return home in _FRAMES and hasattr(table, "columns")
+
+
+def records_of(table: Any, label: str = "frame") -> list[Record]:
+    """The rows of a frame, or of a list of dicts."""
+    if is_frame(table):
+        need = "Frames of pandas, polars and Arrow need narwhals"
+        narwhals = checks.load("narwhals", need, extra="frames")
+        rows: list[Record] = narwhals.from_native(table, eager_only=True).rows(named=True)
+        return rows
+    if isinstance(table, (str, bytes, Mapping)) or not isinstance(table, Iterable):
+        raise ValueError(
+            f"{label} must be a frame of pandas, polars or Arrow, or a list of dicts; "
+            f"got {brief(table)}"
+        )
+    listed = list(table)
+    return [record_of(row, f"row {number} of {label}") for number, row in enumerate(listed)]
+
+
+def columns_of(table: Any) -> list[str] | None:
+    """The columns that a frame has; None for a list of dicts, whose rows may differ."""
+    if not is_frame(table):
+        return None
+    names = table.column_names if hasattr(table, "column_names") else table.columns
+    return [str(name) for name in names]
+
+
+def check_columns(label: str, table: Any, wanted: Iterable[str]) -> None:
+    """Refuse a frame that lacks a column, which a dict may."""
+    names = columns_of(table)
+    if names is not None:
+        for column in wanted:
+            if column not in names:
+                raise ValueError(
+                    f"{label} must have the column {column!r}; got {', '.join(names) or 'none'}"
+                )
+
+
+def record_of(given: Any, label: str) -> Record:
+    """One row: a dict, a row of a frame, or a frame of one row."""
+    if isinstance(given, Mapping):
+        return given
+    if hasattr(given, "_asdict"):  # a named tuple, as pandas' itertuples gives
+        plain: Record = given._asdict()
+        return plain
+    if is_frame(given):
+        rows = records_of(given, label)
+        if len(rows) == 1:
+            return rows[0]
+        raise ValueError(f"{label} must be one row; got a frame of {len(rows)}")
+    if hasattr(given, "to_dict"):  # a row of a pandas frame
+        row: Record = given.to_dict()
+        return row
+    raise ValueError(f"{label} must be a dict of columns and values; got {brief(given)}")
+
+
+def offered(arms: Any, wanted: Iterable[str]) -> Offered:
+    """The arms that are offered: distinct ids, with the columns of each."""
+    found = arms_of(arms, wanted)
+    if not found:
+        raise ValueError("arms must hold at least one arm; got none")
+    if len({id for id, _ in found}) < len(found):
+        ids = [id for id, _ in found]
+        twice = next(id for id in ids if ids.count(id) > 1)
+        raise ValueError(f"arms must differ; got {twice!r} twice")
+    return found
+
+
+def offers_of(arms: Any, rows: int, wanted: Iterable[str]) -> list[Offered]:
+    """The arms of so many decisions: those of every one, or a list with those of each."""
+    columns = list(wanted)
+    if _is_one_offer(arms):
+        return [offered(arms, columns)] * rows
+    found = [offered(one, columns) for one in arms]
+    check_count("offer", len(found), rows)
+    return found
+
+
+def _is_one_offer(arms: Any) -> bool:
+    if arms is None or isinstance(arms, (str, bytes, Mapping)) or is_frame(arms):
+        return True
+    if not isinstance(arms, Iterable):
+        return True
+    first = next(iter(arms), None)
+    return isinstance(first, (str, int)) or (isinstance(first, Mapping) and ID in first)
+
+
+def check_count(what: str, given: int, wanted: int) -> None:
+    if given != wanted:
+        raise ValueError(
+            f"arms must be one {what} for each context; got {given} for {wanted} contexts"
+        )
+
+
+def arms_of(arms: Any, wanted: Iterable[str]) -> Offered:
+    """Arms by id, each with its columns; an arm may be named often."""
+    if isinstance(arms, Mapping):
+        return [
+            (arm_id(id), None if row is None else record_of(row, f"arm {id!r}"))
+            for id, row in arms.items()
+        ]
+    if is_frame(arms):
+        check_columns("arms", arms, (ID, *wanted))
+        arms = records_of(arms, "arms")
+    if arms is None or isinstance(arms, (str, bytes)) or not isinstance(arms, Iterable):
+        raise ValueError(
+            "arms must be a dict of arms by id, a list of ids, a list of dicts with an id, or a "
+            f"frame with a column {ID!r}; got {brief(arms)}"
+        )
+    return [_arm(arm) for arm in arms]
+
+
+def _arm(arm: Any) -> tuple[ArmId, Record | None]:
+    kind = type(arm)
+    if kind is str or kind is int:
+        return arm_id(arm), None
+    if isinstance(arm, Mapping):
+        if ID not in arm:
+            raise ValueError(f"arms must each have an {ID!r}; got {brief(dict(arm))}")
+        return arm_id(arm[ID]), {name: value for name, value in arm.items() if name != ID}
+    return arm_id(arm), None
+
+
+def arm_id(arm: Any) -> ArmId:
+    """The id of an arm: a text or a whole number."""
+    kind = type(arm)
+    if kind is int or (kind is str and len(arm) <= LONGEST_ID):
+        known: ArmId = arm
+        return known
+    if isinstance(arm, str) and len(arm) <= LONGEST_ID:
+        return str(arm)
+    if isinstance(arm, (int, np.integer)) and not isinstance(arm, bool):
+        return int(arm)
+    if isinstance(arm, str):
+        raise ValueError(
+            f"arms must have ids of at most {LONGEST_ID} characters; got {len(arm)}: "
+            f"{arm[:20]!r}..."
+        )
+    raise ValueError(f"arms must be strings or integers; got {brief(arm)}")

@@ -1,0 +1,262 @@
+"""A posterior over a parameter that may stay, jump or drift: what `auto` learns with.
+
+Rewards follow a generalized linear model whose parameter theta_t is one of these, unknown which:
+
+- constant, or constant between jumps that come with one of a few hazards (segments.py);
+- drifting slowly, by a Matern-1/2 or Matern-3/2 process of one of a few speeds (drifts.py).
+
+Each of these hypotheses holds a Gaussian belief about theta_t that every reward moves to the mode
+of prior times likelihood (gaussians.py). They are weighed by the evidence of the rewards
+(weighing.py). The belief is the mixture of them all: its mean, its covariance, and where a change
+probably was. The prior follows the features, whatever their units
+(priors.py), and how tight it is, is weighed like all else. A score adds to the mean as many
+standard deviations as the action sets leave unexplored (optimism.py). No bound on theta or on the
+actions enters, and a round costs O(d^2).
+
+Notation
+--------
+theta_r, P_r   mean and covariance of segment r; phi P_r is the covariance of theta
+start_r        its first round
+phi            dispersion: Var(X) over that of the reward model
+W[h, r]        weight of segment r in the chain with hazard h; trust (5,) in the chains and drifts
+base           a . theta of a typical action; what is left of a belief when taste changes
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from driftbandits.core import Confidence, Model, State, dot
+from driftbandits.core.estimator.memory import insert_row
+from driftbandits.core.estimator.model import Floats
+from driftbandits.core.estimator.state import FITTED, HEAD, ROW_AT, TAIL, Buffers, N
+from driftbandits.jit import allocating, inlined, internal, place, reader_of
+from driftbandits.policies.adaptations.fixed import window_for
+from driftbandits.policies.auto import optimism
+from driftbandits.policies.auto.columns import (
+    limit_reward,
+    limit_row,
+    new_features,
+    set_estimates,
+)
+from driftbandits.policies.auto.drifts import learn_by_drifts, move
+from driftbandits.policies.auto.gaussians import MOST_REFITTED
+from driftbandits.policies.auto.priors import count_seen, observe
+from driftbandits.policies.auto.record import (
+    CHAINS,
+    FIRST_OF_ALL,
+    IN_COMMON,
+    LAYOUT,
+    MATERN12_RATE,
+    MATERN32_SCALE,
+    OF_SMALL_MODELS,
+    ROOM,
+    Belief,
+    Hypothesis,
+    hypotheses_in,
+)
+from driftbandits.policies.auto.segments import (
+    begin,
+    begin_segment,
+    fit_segments,
+    learn_by_segments,
+)
+from driftbandits.policies.auto.weighing import (
+    begin_weighing,
+    dispersion,
+    least_probability,
+    look_for_change,
+    make_mean,
+    make_mixture,
+    mean_base,
+    measure_dispersion,
+    noise_of,
+    weigh,
+)
+from driftbandits.policies.scoring import OWN_NUMBERS, Scoring
+
+if TYPE_CHECKING:
+    from driftbandits.policies.catalogue import Policy
+
+__all__ = ["IN_COMMON", "LAYOUT", "Hypothesis", "window_for"]
+
+FAMILY = "believing"
+_BEFORE_CHANGES = 7.5  # rewards, before which priors and dispersions are hardly known
+
+_PATIENCE = 4.0  # rewards for each coefficient of each of separate arms
+
+
+class Numbers(NamedTuple):
+    """The test for a change."""
+
+    threshold: float  # probability from which a change is reported; 0: none is looked for
+    patience: float  # rewards a coefficient of separate arms that say nothing of the hypotheses
+
+
+_belief_of, _numbers_of = LAYOUT.of, reader_of(Numbers, first=OWN_NUMBERS)
+
+
+def numbers_for(policy: Policy) -> Numbers:
+    reports = policy.row.false_alarm_rate > 0.0
+    threshold = least_probability(policy.false_alarm_rate) if reports else 0.0
+    return Numbers(threshold, patience=0.0)
+
+
+def numbers_for_arms(policy: Policy, count: int) -> Numbers:
+    """Numbers for this many separate arms.
+
+    A model fits as many rewards as it has coefficients, whatever they are. Of those that are chosen
+    for what they promise, several times as many say nothing of whether they have changed.
+    """
+    return numbers_for(policy)._replace(patience=_PATIENCE * count)
+
+
+def sizes_for(policy: Policy) -> dict[str, int]:
+    sizes = dict(LAYOUT.sizes)
+    if policy.fast:
+        for store, size in OF_SMALL_MODELS.items():
+            sizes[store] -= size
+    return sizes
+
+
+def weights_of_ages(policy: Policy, buffers: Buffers, ages: Floats) -> Floats:
+    """Probability that the parameter of each age is still the present one."""
+    belief: Belief = LAYOUT.in_python(buffers)
+    weights = np.zeros_like(ages)
+    for r in range(belief.segments[0]):
+        held = belief.trust[:CHAINS] @ belief.weights[r::ROOM][:CHAINS]
+        weights += held * (buffers.counters[N] - ages >= belief.starts[r])
+    fading = [(1.0 - speed) ** (ages / 2.0) for speed in MATERN12_RATE]
+    if not policy.fast:
+        ways = [np.sqrt(3.0) * ages / scale for scale in MATERN32_SCALE]
+        fading += [(1.0 + way) * np.exp(-way) for way in ways]
+    for weight, faded in zip(belief.drift_weights, fading, strict=False):
+        weights += belief.trust[CHAINS] * weight * faded
+    return weights
+
+
+def hypotheses(policy: Policy, buffers: Buffers) -> list[Hypothesis]:
+    """Hypotheses about the parameter, the most probable first."""
+    return hypotheses_in(buffers, fast=policy.fast)
+
+
+_gauges = np.arange(LAYOUT.sizes["gauges"])
+_places: Belief = LAYOUT.in_python(SimpleNamespace(**dict.fromkeys(LAYOUT.sizes, _gauges)))
+SIZE_OF_CHANGE = place(int(_places.size[0]))
+"""The gauge that has the size of the last reported change, in the units that the model is given."""
+
+
+def size_of_change(buffers: Buffers) -> float:
+    return float(buffers.gauges[SIZE_OF_CHANGE])
+
+
+@internal
+def _prepare(model: Model, state: State, belief: Belief) -> None:
+    """Begin the belief, when the first features are known."""
+    begin_weighing(model, belief)
+    begin(model, state, belief)
+    belief.reported[0] = belief.newest[0] = FIRST_OF_ALL
+
+
+@internal
+def _follow(
+    model: Model, scoring: Scoring, state: State, actions: Floats, features: Floats
+) -> None:
+    """Let the prior follow a set of actions; features := what the model is given of them."""
+    belief = _belief_of(state.stores)
+    belief.constant[0] = model.d - scoring.dim
+    observe(model, state, belief, actions, features)
+    if belief.segments[0] == 0:
+        _prepare(model, state, belief)
+
+
+@allocating
+def see(model: Model, scoring: Scoring, state: State, actions: Floats) -> Floats:
+    """The actions as the model is given them, (K, d), once its prior has followed them."""
+    features = new_features(model, actions)
+    if actions.shape[0] > 0:
+        _follow(model, scoring, state, actions, features)
+    return features
+
+
+@internal
+def advance(model: Model, state: State, rounds: int) -> None:
+    """Let the clock go on."""
+    belief = _belief_of(state.stores)
+    state.counters[N] += rounds
+    if belief.segments[0] > 0:
+        move(model, belief, rounds)
+    state.counters[FITTED] = 0
+
+
+@internal
+def learn(
+    model: Model,
+    scoring: Scoring,
+    confidence: Confidence,
+    numbers: Floats,
+    state: State,
+    reward: float,
+    s: int,
+) -> None:
+    belief, counters = _belief_of(state.stores), state.counters
+    if belief.sets[0] == 0:  # data of others is learned before any decision
+        rows = state.stores.vectors[ROW_AT : ROW_AT + 2]  # scratch.row, and what is scratch too
+        _follow(model, scoring, state, rows[:1], rows[1:])
+    outcome = limit_reward(model, belief, reward - scoring.centre)
+    if model.linear:
+        if belief.rewarded[0] == 0.0 and belief.constant[0]:
+            belief.offset[0] = outcome
+        outcome -= belief.offset[0]
+    noise = noise_of(model, belief)
+    insert_row(model, state, reward - scoring.centre, float(s))  # as it came: limits may move
+    if counters[TAIL] - counters[HEAD] > MOST_REFITTED:
+        counters[HEAD] += 1
+    limit_row(model, state, belief)
+    measure_dispersion(model, state, belief, outcome)
+    learn_by_segments(model, state, belief, outcome, s, noise)
+    age = float(counters[N] - s)
+    learn_by_drifts(model, state, belief, outcome, age, noise, ROOM)
+    belief.learned[0] += 1
+    if belief.learned[0] > _numbers_of(numbers).patience * count_seen(model, belief):
+        weigh(model, belief, s)
+    fit_segments(model, state, belief, s, noise)
+    threshold = _numbers_of(numbers).threshold
+    if threshold > 0.0:
+        look_for_change(model, state, belief, threshold)
+    if s > belief.newest[0]:
+        belief.newest[0] = s
+        _find_base(model, state, belief)
+        if belief.rewarded[0] > _BEFORE_CHANGES:
+            begin_segment(model, state, belief, s + 1)
+    counters[FITTED] = 0
+
+
+@inlined
+def _find_base(model: Model, state: State, belief: Belief) -> None:
+    if belief.constant[0]:
+        make_mean(model, belief)
+        belief.base[0] = dot(belief.centre, belief.mean)
+
+
+@internal
+def estimate(
+    model: Model, scoring: Scoring, numbers: Floats, state: State, seed: int, actions: Floats
+) -> None:
+    """theta_hat, theta := mean of the mixture, scratch.bonus := its covariance."""
+    belief = _belief_of(state.stores)
+    make_mean(model, belief)
+    set_estimates(model, state, belief, mean_base(model, belief))
+    make_mixture(model, state, belief, dispersion(model, belief))
+    state.counters[FITTED] = 1
+
+
+@inlined
+def score(model: Model, scoring: Scoring, state: State, features: Floats, table: Floats) -> None:
+    """Rows of `table`: means, widths and scores, after `estimate`."""
+    belief = _belief_of(state.stores)
+    optimism.measure(model, scoring, state, belief, features, table)
+    optimism.score(model, scoring, belief.offset[0], table)

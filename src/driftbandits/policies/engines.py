@@ -1,0 +1,335 @@
+"""The two engines that play policies: decide, update and tick.
+
+The estimator's engine is here: a fit over a memory, a radius, a score. The other is that of `auto`,
+see auto/engine.py. The memory of a row says once which of them plays it, and neither asks.
+
+A kernel that could play every policy would be compiled whole before the first decision of any. So
+rows that one set of kernels plays form a family, and `parts_of` puts the steps of an engine
+together for one family: what only others need is not compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from driftbandits.core import Model, State, large_model_of, model_of, state_of
+from driftbandits.core.estimator.model import Floats, for_large
+from driftbandits.core.estimator.state import NUMBERS, N
+from driftbandits.jit import (
+    Handle,
+    allocating,
+    compiled_for,
+    floats_of,
+    inlined,
+    length_of,
+    one_of,
+    place,
+)
+from driftbandits.policies.auto import engine as auto_engine
+from driftbandits.policies.catalogue import ADAPTATIONS
+from driftbandits.policies.curvature import project_in_curvature
+from driftbandits.policies.randomness import TAKEN, choose
+from driftbandits.policies.sampling import draw, make_sampling_matrices
+from driftbandits.policies.scoring import (
+    ACCEPTED,
+    CONSTANT,
+    GREEDY,
+    SAMPLED,
+    SCALED,
+    WEIGHTED,
+    Opened,
+    Scoring,
+    bonus_factor,
+    confidence_of,
+    estimate_and_measure,
+    features_of,
+    make_bonus_matrix,
+    measure,
+    score,
+    score_measured,
+    scoring_of,
+    set_row,
+    validity,
+)
+
+if TYPE_CHECKING:
+    from driftbandits.policies.catalogue import Policy
+
+FAMILIES = PLAIN, SPECIAL, BELIEVING = "plain", "special", "believing"
+"""One memory and a bonus; all that samples, adapts, or projects otherwise; `auto`."""
+LARGE_FAMILY = "large-"
+"""Before the name of a family: its large models, see `Policy.fast`."""
+ANY = place(0)
+"""In place of a dimension: the kernels are for all of them."""
+
+
+class Engine(NamedTuple):
+    """Three functions that play a policy by its opened handle."""
+
+    decide: Callable[..., int]
+    """Choose distinct actions, best first, as the decisions of rounds N+1, N+2, ...
+
+    decide(opened, seed, number, actions, table, picks) computes everything at the clock as it
+    stands, which then counts the decisions; with a number above 0 it does not, and the decisions
+    are number, number + 1, ... A set of actions that cannot be used changes nothing, and the answer
+    says why. table (TABLE_ROWS, K) receives means, widths and scores, and its last rows are
+    scratch; picks (2, n) receives indices and propensities. With no actions and no picks only the
+    estimate and its radius are brought up to date.
+    """
+    update: Callable[..., None]
+    """Learn the reward of an action of round s: update(opened, actions, index, reward, s).
+
+    `rows` must have room and s be young enough.
+    """
+    tick: Callable[..., None]
+    """Let time pass without a decision: tick(opened, rounds)."""
+
+
+class Parts(NamedTuple):
+    """The engine of a family, and what opens a handle for it.
+
+    A loop that opens a handle once spares each round the reading of some sixty numbers.
+    """
+
+    label: str
+    opened: Callable[[Handle], Opened]
+    decide: Callable[..., int]
+    update: Callable[..., None]
+    tick: Callable[..., None]
+
+
+class Kernels(NamedTuple):
+    """The kernels of a family, which take a handle: otherwise as `Engine`."""
+
+    label: str
+    decide: Callable[..., int]
+    update: Callable[..., None]
+    tick: Callable[..., None]
+
+
+def family_of(policy: Policy) -> str:
+    """The name of the kernels that play a policy."""
+    family: str = policy.adaptation.FAMILY
+    scoring = policy.scoring
+    samples = scoring.score >= SCALED
+    if family == PLAIN and (samples or scoring.project_in_curvature):
+        family = SPECIAL
+    return LARGE_FAMILY + family if policy.fast else family
+
+
+# -- the estimator's engine ------------------------------------------------------------------------
+
+
+@inlined
+def _prepare_large(model: Model, scoring: Scoring, state: State) -> None:
+    pass  # norms are measured by the inverse that is kept
+
+
+@inlined
+def _prepare_small(model: Model, scoring: Scoring, state: State) -> None:
+    if scoring.score not in (GREEDY, CONSTANT, WEIGHTED):
+        make_bonus_matrix(scoring, state)
+
+
+_prepare = for_large(_prepare_large, _prepare_small)
+
+
+@inlined
+def _prepare_special(model: Model, scoring: Scoring, state: State) -> None:
+    if scoring.project_in_curvature:
+        project_in_curvature(model, state)
+    if scoring.score in SAMPLED:
+        make_sampling_matrices(model, scoring, state)
+    else:
+        _prepare(model, scoring, state)
+
+
+@inlined
+def _score_large(
+    model: Model,
+    scoring: Scoring,
+    state: State,
+    wide: float,
+    measured: int,
+    actions: Floats,
+    table: Floats,
+) -> None:
+    if scoring.score == CONSTANT:
+        score(model, scoring, state, wide, actions, table)
+    else:
+        measure(model, scoring, state, scoring.score in SAMPLED, measured, actions, table)
+        score_measured(model, scoring, state, wide, actions, table)
+
+
+@inlined
+def _score_small(
+    model: Model,
+    scoring: Scoring,
+    state: State,
+    wide: float,
+    measured: int,
+    actions: Floats,
+    table: Floats,
+) -> None:
+    score(model, scoring, state, wide, actions, table)
+
+
+_score = for_large(_score_large, _score_small)
+
+
+@inlined
+def _choose(
+    opened: Opened, seed: int, first: int, actions: Floats, table: Floats, picks: Floats
+) -> None:
+    choose(opened.scoring.epsilon, seed, first, table, picks)
+
+
+@allocating
+def _choose_special(
+    opened: Opened, seed: int, first: int, actions: Floats, table: Floats, picks: Floats
+) -> None:
+    """Choose as `choose` does, or draw where the score of a row is random."""
+    _, model, scoring, confidence, state = opened
+    if scoring.score < SCALED:
+        choose(scoring.epsilon, seed, first, table, picks)
+        return
+    for i in range(table.shape[1]):
+        table[3, i] = table[2, i]
+    features = features_of(model, scoring, actions)
+    for rank in range(picks.shape[1]):
+        index, propensity = draw(
+            model, scoring, state, features, table, seed, first + rank, confidence.k
+        )
+        picks[0, rank] = index
+        picks[1, rank] = propensity
+        table[3, index] = TAKEN
+
+
+def _step(name: str, family: str) -> Callable[..., Any]:
+    """A step of the adaptations that a family plays, by the number of the adaptation."""
+    played = (PLAIN, SPECIAL) if family == SPECIAL else (family,)
+    steps = {
+        number: getattr(adaptation, name)
+        for number, adaptation in enumerate(ADAPTATIONS.values())
+        if adaptation.FAMILY in played
+    }
+    return inlined(one_of(name, steps))
+
+
+def _estimator_engine(family: str) -> Engine:
+    """The engine of one memory and a bonus, or that of all which does more than this."""
+    advance, estimate, learn = (_step(name, family) for name in ("advance", "estimate", "learn"))
+    special = family == SPECIAL
+    part = allocating if special else inlined
+    prepare = _prepare_special if special else _prepare
+    choose_actions = _choose_special if special else _choose
+
+    @part
+    def decide(
+        opened: Opened,
+        seed: int,
+        number: int,
+        actions: Floats,
+        table: Floats,
+        picks: Floats,
+    ) -> int:
+        numbers, model, scoring, confidence, state = opened
+        found = validity(scoring, actions)
+        if found != ACCEPTED:
+            return found
+        measured = estimate_and_measure(model, scoring, state, actions, table)
+        estimate(scoring.adaptation, model, scoring, numbers, state, seed, actions)
+        prepare(model, scoring, state)
+        wide = bonus_factor(model, scoring, confidence, state, number)
+        _score(model, scoring, state, wide, measured, actions, table)
+        first = state.counters[N] + 1 if number == 0 else number
+        choose_actions(opened, seed, first, actions, table, picks)
+        if number == 0:
+            advance(scoring.adaptation, model, state, picks.shape[1])
+        return ACCEPTED
+
+    @part
+    def update(opened: Opened, actions: Floats, index: int, reward: float, s: int) -> None:
+        numbers, model, scoring, confidence, state = opened
+        set_row(scoring, actions, index, state)
+        learn(scoring.adaptation, model, scoring, confidence, numbers, state, reward, s)
+
+    @part
+    def tick(opened: Opened, rounds: int) -> None:
+        advance(opened.scoring.adaptation, opened.model, opened.state, rounds)
+
+    return Engine(decide, update, tick)
+
+
+# -- families --------------------------------------------------------------------------------------
+
+
+@cache
+def parts_of(family: str, known_d: int = ANY) -> Parts:
+    """The parts of one of FAMILIES, or its large models.
+
+    In those of a family itself the compiler knows that no model is large, and drops their code.
+
+    With a known dimension they are for models of that dimension alone. Then every loop over
+    coordinates is unrolled, which makes small models faster by a third.
+    """
+    label = family if known_d == ANY else f"{family}-{known_d}"
+    is_large = family.startswith(LARGE_FAMILY)
+    large, read_model = place(is_large), large_model_of if is_large else model_of
+    family = family.removeprefix(LARGE_FAMILY)
+
+    @inlined
+    def opened(handle: Handle) -> Opened:
+        """The numbers of a policy and the state among its buffers, by name."""
+        numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
+        d = known_d if known_d > 0 else int(numbers[0])
+        return Opened(
+            numbers,
+            read_model(numbers, d, large),
+            scoring_of(numbers),
+            confidence_of(numbers),
+            state_of(handle, d),
+        )
+
+    if family == BELIEVING:
+        return Parts(label, opened, auto_engine.decide, auto_engine.update, auto_engine.tick)
+    return Parts(label, opened, *_estimator_engine(family))
+
+
+@cache
+def kernels_of(family: str) -> Kernels:
+    """The kernels of one of FAMILIES, or its large models. They are compiled when first called."""
+    label, opened, decide_opened, update_opened, tick_opened = parts_of(family)
+    lets_others_run = family.startswith(LARGE_FAMILY)
+
+    @compiled_for(label, lets_others_run=lets_others_run)
+    def decide(
+        handle: Handle,
+        seed: int,
+        number: int,
+        actions: Floats,
+        table: Floats,
+        picks: Floats,
+    ) -> int:
+        return decide_opened(opened(handle), seed, number, actions, table, picks)
+
+    @compiled_for(label, lets_others_run=lets_others_run)
+    def update(
+        handle: Handle,
+        actions: Floats,
+        index: int,
+        reward: float,
+        s: int,
+    ) -> None:
+        update_opened(opened(handle), actions, index, reward, s)
+
+    @compiled_for(label, lets_others_run=lets_others_run)
+    def tick(
+        handle: Handle,
+        rounds: int,
+    ) -> None:
+        tick_opened(opened(handle), rounds)
+
+    return Kernels(label, decide, update, tick)

@@ -1,0 +1,115 @@
+"""Taking the content out of events, a portion at a time.
+
+What was learned is kept in a snapshot, a foundation from which the log can be folded again. The
+first portion makes one that lies behind every event that will be erased, so that the log can be
+folded after each portion; the last one makes another, which no longer knows the ids of what was
+erased.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from driftbandits import api
+from driftbandits.service.metrics import Metrics
+from driftbandits.service.refusals import Refused
+from driftbandits.service.transactions import Command, Transactions, Unfinished, UnitOfWork
+from driftbandits.store import ERASED, LAST_CHARACTER, Session, Store, StoreError
+from driftbandits.store.records import Erased
+
+# == erasing
+
+_MOST_AT_ONCE = 500
+
+
+class Task(NamedTuple):
+    """The part of an erasure that is left to do."""
+
+    event_ids: Sequence[str] = ()
+    prefix: str | None = None
+    older_than_ns: int | None = None
+    after: int = 0  # of those that are too old, how far they were looked at
+    until: int | None = None  # where the log ended when it began
+    erased: int = 0
+
+    @property
+    def is_done(self) -> bool:
+        return not self.event_ids and self.prefix is None and self.older_than_ns is None
+
+
+class Erase(Command):
+    """Take the content out of events, and keep what was learned in a snapshot to go on from."""
+
+    def __init__(self, policy: str, task: Task, *, reason: str = "request", key: str) -> None:
+        super().__init__(policy)
+        self._task = task
+        self._reason = reason
+        self._key = key
+
+    def run(self, work: UnitOfWork) -> api.ErasureAnswer | Unfinished:
+        fold = work.fold(self.policy)
+        work.flush(self.policy)
+        task, gone = self._task, list[int]()
+        if task.until is None:
+            task = task._replace(until=fold.seq)
+        is_first = not task.erased
+        while not task.is_done and len(gone) < _MOST_AT_ONCE and not (gone and work.is_long):
+            found, task = self._next(work, task)
+            work.session.erase(self.policy, found)
+            gone += found
+        if gone:
+            work.touched.add(self.policy)
+            record = Erased(tuple(sorted(gone)), self._reason, self._key)
+            fold.erase(record, work.time_for(fold))
+            work.append(fold, ERASED, "", record)
+            work.flush(self.policy)
+            task = task._replace(erased=task.erased + len(gone))
+        if task.erased and (task.is_done or (gone and is_first)):
+            work.keep_snapshot(fold, is_foundation=True)
+        if task.is_done:
+            return api.ErasureAnswer(task.erased)
+        return Unfinished(Erase(self.policy, task, reason=self._reason, key=self._key))
+
+    def _next(self, work: UnitOfWork, task: Task) -> tuple[list[int], Task]:
+        """The seqs of some events to erase, and what is left to do after them."""
+        session, until = work.session, task.until
+        assert until is not None
+        if task.event_ids:
+            event_id, *others = task.event_ids
+            found = self._matching(session, task, first=event_id, last=event_id)
+            return found, task if len(found) == _MOST_AT_ONCE else task._replace(event_ids=others)
+        if task.prefix is not None:
+            last = task.prefix + LAST_CHARACTER
+            found = self._matching(session, task, first=task.prefix, last=last)
+            return found, task if len(found) == _MOST_AT_ONCE else task._replace(prefix=None)
+        assert task.older_than_ns is not None
+        before_ns = work.now_ns - task.older_than_ns
+        page = session.outlines(self.policy, after=task.after, limit=_MOST_AT_ONCE)
+        old = [each for each in page if each.at_ns < before_ns and each.seq <= until]
+        if len(old) < _MOST_AT_ONCE:  # time never goes back in a log
+            task = task._replace(older_than_ns=None)
+        else:
+            task = task._replace(after=old[-1].seq)
+        return [each.seq for each in old if each.is_erasable], task
+
+    def _matching(self, session: Session, task: Task, *, first: str, last: str) -> list[int]:
+        assert task.until is not None
+        return session.matching(
+            self.policy, first=first, last=last, until=task.until, limit=_MOST_AT_ONCE
+        )
+
+
+def prune(store: Store, policy: str, *, before_days: float) -> int:
+    """Erase the content of old events without a running service; returns how many there were."""
+    transactions = Transactions(Metrics(), clock=time.time_ns, snapshot_every=sys.maxsize)
+    transactions.store = store
+    task = Task(older_than_ns=int(before_days * 86_400e9))
+    command: Command = Erase(policy, task, reason="pruned", key="")
+    while isinstance(result := transactions.perform([command])[0], Unfinished):
+        command = result.command
+    if isinstance(result, Refused):
+        raise StoreError(str(result))
+    return int(result.erased)

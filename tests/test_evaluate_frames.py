@@ -1,0 +1,217 @@
+"""Logs of CSV files and frames: columns, propensities, and what another policy would earn."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import driftbandits as db
+from driftbandits import store
+from driftbandits.cli.commands import BAD_USAGE, DONE, FAILED, run
+from driftbandits.evaluate import evaluate, log_from_frame, policy_for, read_log, write_log
+
+COLUMNS = {"context": ["age", "country"], "arm": "shown", "reward": "clicked"}
+OPTIONS = ["--context", "age,country", "--arm", "shown", "--reward", "clicked"]
+
+
+def visits(n: int = 600, *, seed: int = 0) -> pd.DataFrame:
+    """Visits of a shop whose old rule prefers an arm by age and country."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(18, 80, size=n)
+    country = rng.integers(3, size=n)
+    scores = np.column_stack([0.03 * (age - 45), 1.0 * (country == 1), np.zeros(n)])
+    odds = np.exp(scores)
+    p = odds / odds.sum(axis=1, keepdims=True)
+    shown = (p.cumsum(axis=1) > rng.random(n)[:, None]).argmax(axis=1)
+    # Arm 0 is best for the first country, arm 1 for the others.
+    means = np.where(shown == (country > 0), 0.7, 0.3)
+    return pd.DataFrame(
+        {
+            "age": age,
+            "country": np.array(["DE", "FR", "PL"])[country],
+            "shown": np.array(["tea", "mate", "cola"])[shown],
+            "p": p[np.arange(n), shown],
+            "clicked": (rng.random(n) < means).astype(float),
+        }
+    )
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    visits().to_csv(tmp_path / "visits.csv", index=False)
+    return tmp_path / "visits.csv"
+
+
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet", "pandas", "polars", "dicts"])
+def test_a_table_becomes_a_log_wherever_it_is(kind: str, tmp_path: Path) -> None:
+    frame = visits(60)
+    frame.loc[3, "clicked"] = math.nan
+    frame.loc[5, "age"] = math.nan
+    given = {"pandas": frame, "polars": pl.DataFrame(frame), "dicts": frame.to_dict("records")}
+    if kind in given:
+        log = log_from_frame(given[kind], propensity="p", **COLUMNS)
+    else:
+        path = tmp_path / f"visits.{kind}"
+        frame.to_parquet(path) if kind == "parquet" else frame.to_csv(path, index=False)
+        log = read_log(path, propensity="p", **COLUMNS)
+    assert log.arm_ids[0] == ("cola", "mate", "tea")
+    names = [ids[place] for ids, place in zip(log.arm_ids, log.chosen, strict=True)]
+    assert names == frame["shown"].tolist()
+    np.testing.assert_allclose(log.propensity, frame["p"])
+    np.testing.assert_array_equal(log.reward, frame["clicked"])
+    assert log.propensities == "known"
+    # The country and the age of a visit change what an arm is worth.
+    assert set(log.features.cross) == {("arm", "*")}
+    longest = max(np.linalg.norm(arms, axis=1).max() for arms in log.arms)
+    assert longest <= 1.0
+
+
+@pytest.mark.parametrize("arm", [{}, {"id": "category"}])
+def test_an_arm_may_be_crossed_with_a_column(arm: dict[str, str]) -> None:
+    features = db.Features(context={"country": "category"}, arm=arm, cross=[("arm", "country")])
+    frame = visits(60)
+    log = log_from_frame(
+        frame, context=["country"], arm="shown", reward="clicked", propensity="p", features=features
+    )
+    fitted = features.fit(frame[["country"]], [{"id": id} for id in ("cola", "mate", "tea")])
+    assert log.dim == fitted.dim
+    assert len({tuple(row) for row in log.arms[0].tolist()}) == 3
+
+
+def test_arms_on_offer_and_times_are_columns() -> None:
+    rows = [
+        {"at": "2025-03-01 12:00:01", "arm": 2, "of": "1|2", "r": 1, "n": "b"},
+        {"at": "2025-03-01T12:00:00Z", "arm": 3, "of": "1| 3|2", "r": 0, "n": "a"},
+    ]
+    named = {"context": [], "arm": "arm", "reward": "r", "propensity": 0.5}
+    log = log_from_frame(rows, offered="of", time="at", event_id="n", **named)
+    assert log.event_id == ("a", "b")
+    assert log.arm_ids == (("1", "3", "2"), ("1", "2"))
+    assert log.chosen.tolist() == [1, 1]
+    assert np.diff(log.at).tolist() == [10**9]
+    for row, at in zip(rows, (1.5e9, 1.4e9), strict=True):
+        row["at"] = at
+    assert log_from_frame(rows, time="at", **named).at.tolist() == [14 * 10**17, 15 * 10**17]
+
+
+def test_estimated_propensities_are_near_the_true_ones() -> None:
+    frame = visits(4000)
+    log = log_from_frame(frame, propensity="estimate", **COLUMNS)
+    assert log.propensities == "estimated"
+    error = np.log(log.propensity) - np.log(frame["p"].to_numpy())
+    assert np.sqrt((error**2).mean()) < 0.1
+    # A model without the context is worse: the old rule looked at it.
+    blind = log_from_frame(frame, propensity="estimate", **{**COLUMNS, "context": []})
+    blind_error = np.log(blind.propensity) - np.log(frame["p"].to_numpy())
+    assert np.sqrt((blind_error**2).mean()) > 0.3
+    shares = frame["shown"].map(frame["shown"].value_counts(normalize=True))
+    np.testing.assert_allclose(blind.propensity, shares, rtol=0.05)
+
+
+def test_estimated_and_known_propensities_agree_on_the_value() -> None:
+    agree = []
+    for seed in range(3):
+        values = []
+        for propensity in ("p", "estimate"):
+            log = log_from_frame(visits(800, seed=seed), propensity=propensity, **COLUMNS)
+            found = evaluate(log, policy_for(log, "greedy"), windows=2)
+            values.append(found.overall["SNIPS"])
+            assert any("estimated" in note for note in found.notes) == (propensity == "estimate")
+        agree.append(values[0].low < values[1].value < values[0].high)
+        assert values[0].value > 0.5  # the old rule earns .43
+    assert all(agree)
+
+
+def test_without_propensities_a_log_can_only_be_replayed() -> None:
+    log = log_from_frame(visits(), **COLUMNS)
+    assert log.propensities == "unknown"
+    found = evaluate(log, policy_for(log, "greedy"), windows=2)
+    assert set(found.overall) == {"logged", "replay"}
+    assert "evenly at random" in found.notes[0]
+    with pytest.raises(ValueError, match="an agent is evaluated by its propensities"):
+        evaluate(log, db.Agent(policy_for(log, "greedy")))
+
+
+def test_rewards_outside_of_0_and_1_are_amounts() -> None:
+    frame = visits(60).assign(clicked=lambda table: 30.0 * table["clicked"])
+    log = log_from_frame(frame, propensity="p", **COLUMNS)
+    assert policy_for(log, "greedy").reward_range()[1] >= 30.0
+    assert policy_for(log, "greedy", link="poisson", m=40).link.m == 40
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"arm": "show"}, "arm must name a column of the table; got 'show', perhaps shown. It has"),
+        ({"reward": "country"}, "reward: column 'country' of the table must hold numbers; row 1"),
+        ({"propensity": "age"}, "propensity must be above 0 and at most 1; row 1 has "),
+        ({"propensity": 0.0}, "propensity must be above 0 and at most 1; row 1 has 0"),
+        ({"time": "country"}, "time: column 'country' must hold times such as"),
+        ({"offered": "country"}, "offered: column 'country' must list the arm that was chosen; "),
+        ({"arm": "same"}, "arm: column 'same' must have at least two different arms"),
+        ({"event_id": "country"}, "event_id must differ from row to row"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(change: dict[str, object], message: str) -> None:
+    frame = visits(60).assign(same="tea")
+    with pytest.raises(ValueError, match=message):
+        log_from_frame(frame, **{**COLUMNS, "propensity": "p", **change})
+
+
+# -- the commands ----------------------------------------------------------------------------------
+
+
+def test_the_command_evaluates_a_csv(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    more = ["--propensity", "p", "--windows", "2", "--policy", "greedy"]
+    assert run(["evaluate", str(csv), *OPTIONS, *more]) == DONE
+    out = capsys.readouterr().out
+    assert out.startswith("600 decisions, 600 with a reward, 3 arms")
+    assert "context: age (number), country (category)" in out
+    assert "decision 301" in out
+    assert run(["evaluate", str(csv), *OPTIONS, *more, "--json"]) == DONE
+    (found,) = json.loads(capsys.readouterr().out)
+    assert set(found["overall"]) == {"logged", "replay", "IPS", "SNIPS", "DR"}
+
+
+def test_a_csv_is_imported_exported_and_read_again(csv: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'bandits.db'}"
+    into = ["--store", url, "--as", "shop", "--policy", "greedy", "--propensity", "p"]
+    assert run(["log", "import", str(csv), *OPTIONS, *into]) == DONE
+    with store.open(url) as opened, opened.read() as session:
+        assert session.policies() == ["shop"]
+    assert run(["verify", "--store", url]) == DONE
+    out = tmp_path / "shop.csv.gz"
+    assert run(["log", "export", url, str(out), "--policy", "shop"]) == DONE
+    columns = {"context": ["age", "country"], "arm": "arm", "reward": "reward"}
+    more = {"propensity": "propensity", "offered": "offered", "time": "at", "event_id": "event_id"}
+    again = read_log(out, **columns, **more)
+    log = read_log(csv, propensity="p", **COLUMNS)
+    np.testing.assert_allclose(again.propensity, log.propensity)
+    np.testing.assert_array_equal(again.reward, log.reward)
+    assert again.arm_ids == log.arm_ids
+    write_log(again, tmp_path / "shop.tsv")
+    assert read_log(tmp_path / "shop.tsv", **columns, **more) == again
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["evaluate", "{csv}"], FAILED, "'{csv}' is a table: say which columns hold what"),
+        (["evaluate", "{csv}", *OPTIONS[:4]], FAILED, "reward must name columns as well; '{csv}'"),
+        (["evaluate", "nothing.csv"], BAD_USAGE, "there is no file 'nothing.csv'"),
+        (["evaluate", "{csv}", "--of", "a"], BAD_USAGE, "--of is for a store; a file has one log"),
+        (["log", "export", "{csv}", "x.csv", *OPTIONS], BAD_USAGE, "--propensity must be given"),
+        (["log", "export", "sqlite:///x", "x.csv", "--policy", "a", *OPTIONS], BAD_USAGE, "--cont"),
+    ],
+)
+def test_commands_name_the_remedy(
+    arguments: list[str], code: int, message: str, csv: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([text.format(csv=csv) for text in arguments]) == code
+    assert capsys.readouterr().err.startswith(f"Error: {message.format(csv=csv)}")
