@@ -26,7 +26,10 @@ class Script:
 
 @contextmanager
 def scripted(*answers: Any) -> Iterator[Script]:
-    """Each answer is (status, body) or (status, body, headers), or seconds until it hangs up."""
+    """Each answer is (status, body) or (status, body, headers), or seconds until it hangs up.
+
+    A function makes the answer from the body of the request.
+    """
     script = Script(*answers)
 
     class Handler(BaseHTTPRequestHandler):
@@ -35,9 +38,12 @@ def scripted(*answers: Any) -> Iterator[Script]:
         def answer(self) -> None:
             size = int(self.headers.get("content-length") or 0)
             body = self.rfile.read(size)
-            script.requests.append((self.command, self.path, json.loads(body) if body else None))
+            asked = json.loads(body) if body else None
+            script.requests.append((self.command, self.path, asked))
             script.headers.append(dict(self.headers))
             told = script.answers.pop(0) if len(script.answers) > 1 else script.answers[0]
+            if callable(told):
+                told = told(asked)
             if isinstance(told, float):
                 time.sleep(told)
                 self.close_connection = True

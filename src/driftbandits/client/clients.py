@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -109,10 +110,8 @@ class _Background:
         self.loop.close()
 
 
-class Client(Methods):
-    """Decisions and rewards over HTTP. May be used by several threads."""
-
-    __doc__ += _ABOUT
+class _BothClients(Methods, ABC):
+    """The arguments of a client, and the queue of what the service has not received yet."""
 
     def __init__(
         self,
@@ -126,15 +125,33 @@ class Client(Methods):
     ) -> None:
         self._patience = seconds("patience", patience, or_zero=True)
         self._settings = _settings(url, key, timeout)
-        self._http: httpx.Client = _httpx().Client(**self._settings)
         self._fallback = Fallback(Queue(queue, spool))
+        self._begin()
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Make what sends requests."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._settings['base_url']!r})"
+
+    @property
+    def unsent(self) -> int:
+        """Return the number of fallback decisions and rewards that are not sent yet."""
+        return len(self._fallback.queue)
+
+
+class Client(_BothClients):
+    """Decisions and rewards over HTTP. May be used by several threads."""
+
+    __doc__ += _ABOUT
+
+    def _begin(self) -> None:
+        self._http: httpx.Client = _httpx().Client(**self._settings)
         self._lock = threading.Lock()
         self._background: _Background | None = None
         if self.unsent:
             self._send_later()
-
-    def __repr__(self) -> str:
-        return f"Client({str(self._http.base_url)!r})"
 
     def __enter__(self) -> Self:
         return self
@@ -146,11 +163,6 @@ class Client(Methods):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-    @property
-    def unsent(self) -> int:
-        """Return the number of fallback decisions and rewards that are not sent yet."""
-        return len(self._fallback.queue)
 
     def flush(self, patience: float = 60.0) -> int:
         """Wait until everything was sent, or patience ends; how many are left."""
@@ -213,31 +225,16 @@ class Client(Methods):
             return answer
 
 
-class AsyncClient(Methods):
+class AsyncClient(_BothClients):
     """Decisions and rewards over HTTP, for asyncio: the methods of `Client`, to be awaited."""
 
     __doc__ += _ABOUT
 
-    def __init__(
-        self,
-        url: str,
-        key: str | None = None,
-        *,
-        timeout: float = 10.0,
-        patience: float = 60.0,
-        queue: int = 50_000,
-        spool: str | os.PathLike[str] | None = None,
-    ) -> None:
-        self._patience = seconds("patience", patience, or_zero=True)
+    def _begin(self) -> None:
         from driftbandits.client.sender import Sender
 
-        settings = _settings(url, key, timeout)
-        self._http: httpx.AsyncClient = _httpx().AsyncClient(**settings)
-        self._fallback = Fallback(Queue(queue, spool))
+        self._http: httpx.AsyncClient = _httpx().AsyncClient(**self._settings)
         self._sender = Sender(self._http, self._fallback)
-
-    def __repr__(self) -> str:
-        return f"AsyncClient({str(self._http.base_url)!r})"
 
     async def __aenter__(self) -> Self:
         return self
@@ -249,11 +246,6 @@ class AsyncClient(Methods):
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
-
-    @property
-    def unsent(self) -> int:
-        """Return the number of fallback decisions and rewards that are not sent yet."""
-        return len(self._fallback.queue)
 
     async def flush(self, patience: float = 60.0) -> int:
         """Wait until everything was sent, or patience ends; how many are left."""

@@ -131,6 +131,8 @@ class Sender:
         said = sent.read(answer.status_code, answer.content)
         if len(run) == 1:
             return [None]
+        if len(said.results) != len(run):
+            raise ServiceError(f"{len(said.results)} answers came to a batch of {len(run)}")
         return [
             None if 200 <= each.status < 300 else error_of(each.status, each.error)
             for each in said.results
