@@ -109,12 +109,8 @@ def local_workers(count: int) -> Iterator[Executor | None]:
     if count == 1:
         yield None
         return
-    workers = LocalWorkers(count)
-    try:
+    with LocalWorkers(count) as workers:
         yield workers
-    finally:
-        # On the way out of an interrupted run nobody waits for tasks that were not begun.
-        workers.shutdown(cancel_futures=True)
 
 
 class LocalWorkers(Executor):
@@ -155,8 +151,12 @@ class LocalWorkers(Executor):
             writing = self._pool.submit(*task, **kwargs)
         result: Future[Any] = Future()
         writing.add_done_callback(partial(_read, result))
-        result.add_done_callback(partial(_cancel_too, writing))
         return result
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # Only the pool's own thread may cancel its tasks: when workers die by the signal that
+        # interrupted the program, it fails at a task that another thread has just cancelled.
+        self.shutdown(cancel_futures=kind is not None)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._pool.shutdown(wait=wait, cancel_futures=cancel_futures)
@@ -185,11 +185,6 @@ def _written(folder: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) 
     with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
         pickle.dump(result, file)
     return file.name
-
-
-def _cancel_too(writing: Future[str], result: Future[Any]) -> None:
-    if result.cancelled():
-        writing.cancel()
 
 
 def _read(result: Future[Any], writing: Future[str]) -> None:
