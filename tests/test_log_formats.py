@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 import driftbandits as db
 from driftbandits import store
 from driftbandits.cli.commands import BAD_USAGE, DONE, FAILED, run
-from driftbandits.client.columns import columns
 from driftbandits.evaluate import (
     Log,
     LoggedDecision,
@@ -26,7 +25,7 @@ from driftbandits.evaluate import (
     read_stored,
     write_log,
 )
-from driftbandits.evaluate.dsjson import nanoseconds, timestamp
+from driftbandits.evaluate.dsjson import columns, nanoseconds, timestamp
 from driftbandits.service.logs import parquet
 from driftbandits.service.state import State
 from driftbandits.store import NewEvent

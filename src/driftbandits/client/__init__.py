@@ -4,22 +4,21 @@ from driftbandits import checks
 
 checks.needed("Clients", "msgspec", extra="client")
 
-from driftbandits.client.answers import (
+from driftbandits.api import (
     Arm,
     Configuration,
     Counts,
-    Decision,
     Detection,
-    Digest,
-    Erasure,
-    Event,
-    Events,
-    Health,
     Hypothesis,
-    PolicyState,
     PolicySummary,
-    Reward,
 )
+from driftbandits.api import DecisionAnswer as Decision
+from driftbandits.api import DigestAnswer as Digest
+from driftbandits.api import ErasureAnswer as Erasure
+from driftbandits.api import EventAnswer as Event
+from driftbandits.api import EventsAnswer as Events
+from driftbandits.api import PolicyAnswer as PolicyState
+from driftbandits.api import RewardAnswer as Reward
 from driftbandits.client.clients import AsyncClient, Client
 from driftbandits.client.errors import (
     BadRequest,
@@ -32,6 +31,7 @@ from driftbandits.client.errors import (
     TooMany,
     Unavailable,
 )
+from driftbandits.client.methods import Health
 
 __all__ = [
     "Arm",

@@ -11,21 +11,14 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 import msgspec
 
 from driftbandits import api
-from driftbandits.api import operations
-from driftbandits.client.answers import (
-    Arm,
-    Configuration,
-    Decision,
-    Digest,
-    Erasure,
-    Events,
-    ExplainedDecision,
-    Health,
-    PolicyState,
-    PolicySummary,
-    Reward,
-    Shadow,
-)
+from driftbandits.api import Arm, Configuration, ExplainedDecision, PolicySummary, operations
+from driftbandits.api import DecisionAnswer as Decision
+from driftbandits.api import DigestAnswer as Digest
+from driftbandits.api import ErasureAnswer as Erasure
+from driftbandits.api import EventsAnswer as Events
+from driftbandits.api import PolicyAnswer as PolicyState
+from driftbandits.api import RewardAnswer as Reward
+from driftbandits.api import ShadowAnswer as Shadow
 from driftbandits.client.calls import Call, StandIn, call, encoded, refusal, seconds
 from driftbandits.client.errors import ServiceError, SomeRefused, error_of
 from driftbandits.client.fallback import Fallback
@@ -67,6 +60,13 @@ BUDGET_S = 0.25
 """The default budget of a call with a fallback."""
 
 _QUEUED, _REFUSED = "queued", "refused"
+
+
+class Health(msgspec.Struct):
+    """The readiness of the service; `status` says why it is not ready."""
+
+    ready: bool
+    status: str
 
 
 class Methods:

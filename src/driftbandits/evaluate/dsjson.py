@@ -11,7 +11,7 @@
     EventId, Timestamp  name and time
 
 Files written here have the vector of an action as `c._multi[k].x` and its name as `_tag`. In files
-of other programs context and actions are tables, whose columns `driftbandits.client.columns` names.
+of other programs context and actions are tables, with the columns that `columns` names.
 A log has only the propensity of the chosen action; in `p` the others share the rest evenly. Lines
 that are not decisions over one set of actions (with slots, or dangling rewards) are refused.
 """
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 
 from driftbandits import checks
 from driftbandits.checks import whole_file
-from driftbandits.client.columns import columns
 from driftbandits.evaluate.log import Log, LoggedDecision, Table, log_of, log_of_tables
 from driftbandits.features import Features
 
@@ -208,3 +207,35 @@ def _event(row: LoggedDecision) -> dict[str, Any]:
         },
         "p": [row.propensity, *[rest] * len(others)],
     }
+
+
+def columns(given: Any, label: str = "features") -> dict[str, Any]:
+    """Return the columns of an object, or of a list of objects; names of inner objects are joined.
+
+    Names that begin with an underscore are left out, and a list of texts stays one column.
+
+    >>> columns([{"time": "morning"}, {"weather": {"rain": 0.2, "_at": 7}}])
+    {'time': 'morning', 'weather.rain': 0.2}
+    """
+    found: dict[str, Any] = {}
+    for name, value in _named(label, "", given):
+        if name in found:
+            raise ValueError(f"{label} must have each column once; got {name!r} twice")
+        found[name] = value
+    return found
+
+
+def _named(label: str, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise ValueError(f"{label} must have texts for names; got {key!r}")
+            if not key.startswith("_"):
+                yield from _named(label, f"{name}.{key}" if name else key, inner)
+    elif isinstance(value, (list, tuple)) and all(isinstance(one, Mapping) for one in value):
+        for inner in value:
+            yield from _named(label, name, inner)
+    elif name:
+        yield name, value
+    else:
+        raise ValueError(f"{label} must be an object or a list of objects; got {value!r}")
