@@ -112,9 +112,11 @@ imports: $(INSTALLED) ## import-linter: imports go downward only
 	@echo "==> imports: the layers of pyproject.toml"
 	@$(BIN)/lint-imports --no-logo
 
+# Each process begins with its own half: two neighbours would wait for the same kernel to be compiled,
+# and both would make what the tests of a module share.
 tests: $(INSTALLED) $(TYPESCRIPT_TOOLS) $(TOOLS)/fetched ## pytest with doctests, warnings are errors
 	@echo "==> tests: pytest and doctests on $(WORKERS) processes"
-	@$(BIN)/pytest --quiet -n $(WORKERS)
+	@$(BIN)/pytest --quiet -n $(WORKERS) --dist worksteal
 
 # The numba release before the pinned one, beside numpy and nothing else.
 BEFORE := .venv-numba

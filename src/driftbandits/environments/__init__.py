@@ -1,4 +1,4 @@
-"""Worlds to play in: each draws a `Trace` from a model, a table or a log."""
+"""Worlds to play in: each draws a `Trace` from a model or from recorded data."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from driftbandits.environments.datasets import (
     load_table,
     standardised_so_far,
 )
-from driftbandits.environments.recorded import Logged, TableRows, logged, table_world
 from driftbandits.environments.shop import Shop
 from driftbandits.environments.synthetic import Abrupt, Drift, Seasonal, Stationary, abrupt2d
-from driftbandits.environments.trace import Environment, Trace
+from driftbandits.environments.trace import Environment, Logged, TableRows, Trace, table_world
 
 __all__ = [
     "Abrupt",
@@ -39,7 +38,6 @@ __all__ = [
     "environment",
     "environment_names",
     "load_table",
-    "logged",
     "standardised_so_far",
 ]
 
@@ -48,7 +46,7 @@ _WORLDS: dict[str, Callable[..., Environment]] = {
     "abrupt2d": abrupt2d,
     "counts": Counts,
     "drift": Drift,
-    "logged": logged,
+    "logged": Logged,
     "paired": Paired,
     "seasonal": Seasonal,
     "shop": Shop,

@@ -289,43 +289,75 @@ class Synthetic:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stationary(Synthetic):
+class Stepwise(Synthetic):
+    """The base of the worlds in which theta stays the same between jumps.
+
+    parameters  one for each stretch between jumps; None: drawn for each run. `norm`, if given,
+                rescales them
+    """
+
+    parameters: tuple[tuple[float, ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.parameters is not None:  # as tuples, so that a world stays plain data
+            rows = checks.array("parameters", self.parameters, ndim=2).tolist()
+            hold(self, parameters=tuple(tuple(row) for row in rows))
+        super().__post_init__()
+
+    def _natural_dim(self) -> int:
+        return 2 if self.parameters is None else len(self.parameters[0]) + self._has_constant
+
+    def _check_parameters(self, count: int, why: str) -> None:
+        """Refuse parameters that are not `count` vectors of as many numbers as features."""
+        rows = self.parameters
+        if rows is None:
+            return
+        if len(rows[0]) != self._free_dim:
+            raise ValueError(
+                f"parameters must have {self._free_dim} coordinates (dim, less the constant one of "
+                f"base_rate); got {len(rows[0])}"
+            )
+        if self.norm is not None and not all(any(row) for row in rows):
+            raise ValueError(
+                "parameters must not be zero when norm is given: they have no direction"
+            )
+        if len(rows) != count:
+            raise ValueError(f"parameters must be {count}, {why}; got {len(rows)}")
+
+    def _steps(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+        """The given parameters, or `count` drawn ones."""
+        if self.parameters is None:
+            return self._random_parameters(rng, count)
+        rows = np.array(self.parameters)
+        if self.norm is None:
+            return rows
+        scaled: NDArray[np.float64] = self.norm * rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        return scaled
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stationary(Stepwise):
     """One parameter for the whole run: the one given, or one drawn for each run.
 
-    >>> trace = Stationary(horizon=100, parameter=[0.5, 0.0]).draw(np.random.default_rng(0))
+    >>> trace = Stationary(horizon=100, parameters=[[0.5, 0.0]]).draw(np.random.default_rng(0))
     >>> trace.theta[99].tolist(), trace.changes
     ([0.5, 0.0], ())
     """
 
-    parameter: tuple[float, ...] | None = None
-
     def __post_init__(self) -> None:
-        if self.parameter is not None:
-            (row,) = parameter_rows("parameter", [self.parameter])
-            hold(self, parameter=row)
         super().__post_init__()
-        if self.parameter is not None:
-            check_parameters("parameter", (self.parameter,), self._free_dim, self.norm)
-
-    def _natural_dim(self) -> int:
-        return natural_dim(self, None if self.parameter is None else (self.parameter,))
+        self._check_parameters(1, "since nothing changes")
 
     def _path(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], tuple[int, ...]]:
-        if self.parameter is None:
-            rows = self._random_parameters(rng, 1)
-        else:
-            rows = with_norm((self.parameter,), self.norm)
-        return np.repeat(rows, self.horizon, axis=0), ()
+        return np.repeat(self._steps(rng, 1), self.horizon, axis=0), ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Abrupt(Synthetic):
+class Abrupt(Stepwise):
     """theta jumps at change points.
 
     changes     the rounds at which a new parameter takes effect, or how many: then the rounds are
                 drawn for each run, uniformly
-    parameters  one more than there are changes; None: drawn for each run. `norm`, if given,
-                rescales them
     coordinate  only this coordinate of a drawn parameter changes: it carries half of the squared
                 norm and flips its sign
 
@@ -336,27 +368,17 @@ class Abrupt(Synthetic):
     """
 
     changes: int | tuple[int, ...] = 3
-    parameters: tuple[tuple[float, ...], ...] | None = None
     coordinate: int | None = None
 
     def __post_init__(self) -> None:
-        if self.parameters is not None:
-            hold(self, parameters=parameter_rows("parameters", self.parameters))
         super().__post_init__()
         if isinstance(self.changes, (int, np.integer)):
             count = checks.integer("changes", self.changes, least=0, most=self.horizon - 1)
             hold(self, changes=count)
         else:
-            rounds = change_rounds(self.changes, horizon=self.horizon)
-            hold(self, changes=rounds)
-            count = len(rounds)
-        if self.parameters is not None:
-            check_parameters("parameters", self.parameters, self._free_dim, self.norm)
-            if len(self.parameters) != count + 1:
-                raise ValueError(
-                    f"parameters must be one more than the changes, so {count + 1}; "
-                    f"got {len(self.parameters)}"
-                )
+            hold(self, changes=change_rounds(self.changes, horizon=self.horizon))
+            count = len(self.changes)
+        self._check_parameters(count + 1, "one more than the changes")
         if self.coordinate is not None:
             if self.parameters is not None:
                 raise ValueError("coordinate must be left out when parameters are given")
@@ -367,21 +389,16 @@ class Abrupt(Synthetic):
             most = self._free_dim - 1
             hold(self, coordinate=checks.integer("coordinate", self.coordinate, least=0, most=most))
 
-    def _natural_dim(self) -> int:
-        return natural_dim(self, self.parameters)
-
     def _path(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], tuple[int, ...]]:
         if isinstance(self.changes, int):
             later = rng.choice(self.horizon - 1, size=self.changes, replace=False)
             changes = tuple(int(offset) + 2 for offset in np.sort(later))
         else:
             changes = self.changes
-        if self.parameters is not None:
-            rows = with_norm(self.parameters, self.norm)
-        elif self.coordinate is not None:
-            rows = self._flipping_coordinate(rng, len(changes) + 1, self.coordinate)
+        if self.coordinate is None:
+            rows = self._steps(rng, len(changes) + 1)
         else:
-            rows = self._random_parameters(rng, len(changes) + 1)
+            rows = self._flipping_coordinate(rng, len(changes) + 1, self.coordinate)
         segment = np.searchsorted(changes, np.arange(1, self.horizon + 1), side="right")
         return rows[segment], changes
 
@@ -443,45 +460,28 @@ class Drift(Synthetic):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seasonal(Synthetic):
+class Seasonal(Stepwise):
     """theta goes through `seasons` parameters in turn and comes back to the first every `period`.
 
-    period      rounds of a whole cycle; a third of the horizon unless given
-    seasons     parameters in a cycle, equally long; 4, or as many as `parameters`
-    parameters  None: drawn for each run
+    period   rounds of a whole cycle; a third of the horizon unless given
+    seasons  parameters in a cycle, equally long; 4, or as many as `parameters`
     """
 
     period: int = field(default=None)  # type: ignore[assignment]  # an int once constructed
     seasons: int = field(default=None)  # type: ignore[assignment]  # an int once constructed
-    parameters: tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.parameters is not None:
-            hold(self, parameters=parameter_rows("parameters", self.parameters))
         super().__post_init__()
         seasons = unless_given(self.seasons, 4 if self.parameters is None else len(self.parameters))
         hold(self, seasons=checks.integer("seasons", seasons, least=2))
         period = unless_given(self.period, max(self.horizon // 3, self.seasons))
         hold(self, period=checks.integer("period", period, least=self.seasons))
-        if self.parameters is not None:
-            check_parameters("parameters", self.parameters, self._free_dim, self.norm)
-            if len(self.parameters) != self.seasons:
-                raise ValueError(
-                    f"parameters must be as many as the seasons, {self.seasons}; "
-                    f"got {len(self.parameters)}"
-                )
-
-    def _natural_dim(self) -> int:
-        return natural_dim(self, self.parameters)
+        self._check_parameters(self.seasons, "as many as the seasons")
 
     def _path(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], tuple[int, ...]]:
-        if self.parameters is None:
-            rows = self._random_parameters(rng, self.seasons)
-        else:
-            rows = with_norm(self.parameters, self.norm)
         season = (np.arange(self.horizon) % self.period) * self.seasons // self.period
         changes = np.flatnonzero(np.diff(season)) + 2
-        return rows[season], tuple(int(change) for change in changes)
+        return self._steps(rng, self.seasons)[season], tuple(int(change) for change in changes)
 
 
 def unless_given(value: Any, default: int) -> Any:
@@ -494,35 +494,3 @@ def directions(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.f
     normal = rng.standard_normal(shape)
     unit: NDArray[np.float64] = normal / np.linalg.norm(normal, axis=-1, keepdims=True)
     return unit
-
-
-def parameter_rows(name: str, given: Any) -> tuple[tuple[float, ...], ...]:
-    """Parameters as tuples, so that a world stays plain data."""
-    return tuple(tuple(row) for row in checks.array(name, given, ndim=2).tolist())
-
-
-def check_parameters(
-    name: str, rows: tuple[tuple[float, ...], ...], free_dim: int, norm: float | None
-) -> None:
-    if len(rows[0]) != free_dim:
-        raise ValueError(
-            f"{name} must have {free_dim} coordinates (dim, less the constant one of base_rate); "
-            f"got {len(rows[0])}"
-        )
-    if norm is not None and any(not any(row) for row in rows):
-        raise ValueError(f"{name} must not be zero when norm is given: it has no direction")
-
-
-def with_norm(rows: tuple[tuple[float, ...], ...], norm: float | None) -> NDArray[np.float64]:
-    given = np.array(rows)
-    if norm is None:
-        return given
-    scaled: NDArray[np.float64] = norm * given / np.linalg.norm(given, axis=1, keepdims=True)
-    return scaled
-
-
-def natural_dim(world: Synthetic, rows: tuple[tuple[float, ...], ...] | None) -> int:
-    """The dimension that goes with the given parameters, 2 without any."""
-    free = 2 if rows is None else len(rows[0])
-    has_constant = world.base_rate is not None and world.constant_feature
-    return free if rows is None or not has_constant else free + 1

@@ -1,5 +1,7 @@
 """Trace: the action sets and rewards of one run of a world, fixed before any policy plays.
 
+A world draws a trace, or it is made of arrays or of a table. `Logged` is the world of one trace.
+
 Notation
 --------
 T, K, d            rounds, arms, features
@@ -15,15 +17,24 @@ offers   (T, K)    the columns of every arm in each round, its "id" among them
 
 from __future__ import annotations
 
+import gzip
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from driftbandits import checks
+from driftbandits.features import Encoding, Features, records_of
+
+Record = Mapping[str, Any]
+
+TABLE_FILES = (".csv", ".csv.gz", ".tsv", ".parquet")
+_NO_VALUE = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
+_MOST_COORDINATES = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,16 +134,40 @@ class Trace:
         >>> trace.rewards.tolist(), trace.offers[0]
         ([[1.0, 0.0], [0.0, 1.0]], ({'id': 'tea'}, {'id': 'mate'}))
         """
-        from driftbandits.environments.recorded import trace_of_table
-
-        return trace_of_table(
-            table,
-            context=context,
-            label=label,
-            rewards=rewards,
-            arm=arm,
-            reward=reward,
-            arms=arms,
+        checks.choice("arms", arms, ("shared", "separate"))
+        ways = [
+            name for name, given in (("label", label), ("rewards", rewards), ("arm", arm)) if given
+        ]
+        if len(ways) != 1 or (arm is None) != (reward is None):
+            raise ValueError(
+                "give label (the column with the right arm), or rewards (the columns with the "
+                "reward of each arm), or arm and reward (what was chosen and what it earned); got "
+                f"{' and '.join([*ways, *['reward'] * (reward is not None)]) or 'none of them'}"
+            )
+        rows = TableRows(table)
+        contexts = rows.records("context", context)
+        if rewards is not None:
+            columns = rewards if isinstance(rewards, Mapping) else {name: name for name in rewards}
+            ids = [str(id) for id in columns]
+            known = np.column_stack(
+                [rows.numbers("rewards", column) for column in columns.values()]
+            )
+        else:
+            chosen = rows.ids(ways[0], label if arm is None else arm)
+            ids = list(dict.fromkeys(chosen))
+            places = np.array([ids.index(id) for id in chosen])
+            if reward is None:
+                known = np.eye(len(ids))[places]
+            else:
+                known = np.full((len(rows), len(ids)), np.nan)
+                known[np.arange(len(rows)), places] = rows.numbers("reward", reward, complete=False)
+        offer = tuple({"id": id} for id in ids)
+        return cls(
+            actions=_encoded(contexts, ids, crossed=arms == "shared"),
+            rewards=known,
+            partial=bool(np.isnan(known).any()),
+            contexts=contexts,
+            offers=(offer,) * len(rows),
         )
 
     def __repr__(self) -> str:
@@ -234,3 +269,190 @@ def _check_shape(name: str, given: NDArray[Any], expected: tuple[int, ...]) -> N
         raise ValueError(
             f"{name} must have shape {expected} to go with the actions; got {given.shape}"
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logged:
+    """A world with the same trace in every run, or with its rounds in random order.
+
+    shuffle  draws the order of the rounds anew in each run. This removes every change over time,
+             so the change points of the trace are dropped.
+
+    >>> trace = Trace(actions=[[[1.0], [-1.0]]], rewards=[[1, 0]])
+    >>> Logged(trace=trace).draw(np.random.default_rng(0)) is trace
+    True
+    """
+
+    trace: Trace
+    shuffle: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.trace, Trace):
+            raise ValueError(f"trace must be a driftbandits.Trace; got {type(self.trace).__name__}")
+        checks.flag("shuffle", self.shuffle)
+
+    def draw(self, rng: np.random.Generator) -> Trace:
+        checks.generator("rng", rng)
+        if not self.shuffle:
+            return self.trace
+        order = rng.permutation(self.trace.horizon)
+        shuffled: dict[str, Any] = {"changes": None}
+        for name in ("actions", "rewards", "means", "available", "theta"):
+            values = getattr(self.trace, name)
+            shuffled[name] = None if values is None else values[order]
+        for name in ("contexts", "offers"):
+            rows = getattr(self.trace, name)
+            shuffled[name] = None if rows is None else tuple(rows[t] for t in order)
+        return replace(self.trace, **shuffled)
+
+    @property
+    def dim(self) -> int:
+        return self.trace.dim
+
+    @property
+    def action_bound(self) -> float:
+        """No coordinate of an action is larger."""
+        return float(np.abs(self.trace.actions).max())
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+class TableRows:
+    """The rows of a file, of a frame or of a list of dicts, with checks of the columns.
+
+    A refusal names the argument, the column, and the columns that there are.
+    """
+
+    def __init__(self, table: Any) -> None:
+        is_path = isinstance(table, (str, Path))
+        self.name = str(table) if is_path else "the table"
+        self.rows: list[Record] = records_of(_read(Path(table)) if is_path else table, "table")
+        if not self.rows:
+            raise ValueError(f"{self.name} must have at least one row; got none")
+        self.names = list(dict.fromkeys(name for row in self.rows for name in row))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def column(self, label: str, name: Any, *, complete: bool = True) -> list[Any]:
+        """Return the values of a column; `complete` refuses missing ones."""
+        if not isinstance(name, str) or name not in self.names:
+            raise ValueError(
+                f"{label} must name a column of {self.name}; got {name!r}"
+                f"{checks.perhaps(str(name), self.names)}. It has {', '.join(self.names)}"
+            )
+        values = [row.get(name) for row in self.rows]
+        if complete:
+            for number, value in enumerate(values, start=1):
+                if _is_missing(value):
+                    raise ValueError(
+                        f"{label}: column {name!r} of {self.name} must have a value in every row; "
+                        f"row {number} has none"
+                    )
+        return values
+
+    def numbers(self, label: str, name: Any, *, complete: bool = True) -> NDArray[np.float64]:
+        """Return the values of a column of numbers, with NaN where one is missing."""
+        values = self.column(label, name, complete=complete)
+        found = np.full(len(values), np.nan)
+        for i, value in enumerate(values):
+            if not _is_missing(value):
+                try:
+                    found[i] = float(value)
+                except (TypeError, ValueError):
+                    raise ValueError(
+                        f"{label}: column {name!r} of {self.name} must hold numbers; "
+                        f"row {i + 1} has {value!r}"
+                    ) from None
+        return found
+
+    def ids(self, label: str, name: Any) -> list[str]:
+        """Return the values of a column of arm ids as texts; 3.0 is the id 3."""
+        values = self.column(label, name)
+        return [
+            str(int(value) if isinstance(value, float) and value.is_integer() else value)
+            for value in values
+        ]
+
+    def records(self, label: str, names: Any) -> list[dict[str, Any]]:
+        """Return some columns of every row."""
+        if isinstance(names, str) or not isinstance(names, Sequence):
+            raise ValueError(f"{label} must be a list of columns; got {names!r}")
+        columns = [self.column(label, name, complete=False) for name in names]
+        if len(set(names)) < len(names):
+            raise ValueError(f"{label} must name each column once; got {', '.join(names)}")
+        if not columns:
+            return [{} for _ in self.rows]
+        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and value != value)  # noqa: PLR0124
+
+
+def _read(path: Path) -> Any:
+    """Read a table as a polars frame, with types that are those of the whole column."""
+    name = path.name.lower()
+    if not name.endswith(TABLE_FILES):
+        raise ValueError(f"a table must be a file {', '.join(TABLE_FILES)}; got {str(path)!r}")
+    pl = checks.load("polars", "Tables in files need polars")
+    try:
+        if name.endswith(".parquet"):
+            return pl.read_parquet(path)
+        open_text = gzip.open if name.endswith(".gz") else open
+        with open_text(path, "rt", encoding="utf-8-sig") as file:
+            header = file.readline()
+        separator = max(",;\t", key=header.count)
+        return pl.read_csv(
+            path, separator=separator, infer_schema_length=None, null_values=_NO_VALUE
+        )
+    except (UnicodeDecodeError, pl.exceptions.PolarsError) as error:
+        raise ValueError(f"{str(path)!r} must be a readable table; {error}") from None
+
+
+def _encoded(
+    contexts: Sequence[Record], ids: Sequence[str], *, crossed: bool
+) -> NDArray[np.float64]:
+    """Encode contexts for every arm (T, K, d): in coordinates of its own, or the same for all."""
+    arms = [{"id": id} for id in ids]
+    columns = Features.guess(contexts, arms).context if contexts[0] else {}
+    features = Features(
+        context=columns,
+        arm={"id": "category"} if crossed else {},
+        cross=(("arm", "*"),) if crossed and columns else (),
+        extra="ignore",
+        limit=_MOST_COORDINATES,
+    )
+    encoding = Encoding(features.fit(contexts, arms))
+    offer: list[Any] = [(id, {}) for id in ids]
+    rows = np.array([encoding.encode(row, offer).dense(len(encoding)) for row in contexts])
+    # Coordinates for missing values and unseen levels are never used in a table without any.
+    return np.ascontiguousarray(rows[:, :, rows.any(axis=(0, 1))])
+
+
+def table_world(
+    *,
+    path: str | Path | None = None,
+    frame: Any = None,
+    context: Sequence[str],
+    label: str | None = None,
+    rewards: Sequence[str] | Mapping[str, str] | None = None,
+    arm: str | None = None,
+    reward: str | None = None,
+    arms: str = "shared",
+    shuffle: bool = False,
+) -> Logged:
+    """Make a world of the table in a file (`path`) or a `frame`; see `Trace.from_frame`."""
+    if (path is None) == (frame is None):
+        raise ValueError("give either path, a CSV or Parquet file, or frame, a frame or rows")
+    trace = Trace.from_frame(
+        frame if path is None else path,
+        context=context,
+        label=label,
+        rewards=rewards,
+        arm=arm,
+        reward=reward,
+        arms=arms,
+    )
+    return Logged(trace=trace, shuffle=shuffle)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftbandits import checks
-from driftbandits.environments import Trace, logged
+from driftbandits.environments import Trace
 from driftbandits.features import Encoding, Features
 
 Floats = NDArray[np.float64]
@@ -161,13 +161,11 @@ class Log:
         actions = np.zeros((len(self), int(sizes.max()), self.dim))
         for t, offered in enumerate(self.arms):
             actions[t, : len(offered)] = offered
-        world = logged(
-            actions=actions,
-            rewards=self.reward if keep is None else np.where(keep, self.reward, np.nan),
-            chosen=self.chosen,
-            available=np.arange(actions.shape[1]) < sizes[:, None],
-        )
-        return world.trace
+        rewards = np.full(actions.shape[:2], np.nan)
+        shown = self.reward if keep is None else np.where(keep, self.reward, np.nan)
+        rewards[np.arange(len(self)), self.chosen] = shown
+        available = np.arange(actions.shape[1]) < sizes[:, None]
+        return Trace(actions=actions, rewards=rewards, available=available, partial=True)
 
 
 def log_of(rows: Sequence[LoggedDecision]) -> Log:
