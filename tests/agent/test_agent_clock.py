@@ -142,7 +142,7 @@ def test_what_others_play_is_what_is_learned(clock):
     assert watching.theta_hat == pytest.approx(told.theta_hat, abs=1e-12)
     with pytest.raises(ValueError, match="played must be an integer from 0 to 2; got 3"):
         watching.decide(ACTIONS, played=3)
-    with pytest.raises(ValueError, match="n or played"):
+    with pytest.raises(ValueError, match="played must be a list of n"):
         watching.decide(ACTIONS, n=1, played=1)
 
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, overload
 
 import numpy as np
@@ -37,25 +37,9 @@ from driftbandits.agent.explain import (
     show_as_rewards,
 )
 from driftbandits.agent.learner import Learner
-from driftbandits.agent.offers import (
-    LONGEST_TIME,
-    Offer,
-    SeparateArms,
-    Tables,
-    Vectors,
-    checked_ages,
-    checked_played,
-    size_of,
-)
+from driftbandits.agent.offers import LONGEST_TIME, Offer, Offers, checked_ages, checked_played
 from driftbandits.agent.separate import SeparateLearner
-from driftbandits.features import (
-    ArmId,
-    Encoding,
-    Features,
-    Report,
-    frame_of,
-    report_on,
-)
+from driftbandits.features import ArmId, Encoding, Features, Report, frame_of, report_on
 from driftbandits.policies import (
     Detection,
     Hypothesis,
@@ -119,20 +103,40 @@ class Agent:
     def _read_by(self, encoding: Encoding | None) -> None:
         """Take actions from tables by this encoding, or as they are."""
         self._encoding = encoding
-        self._turn: Any = self._lock if encoding is None else _Reading(self, encoding)
-        self._offers: Vectors | Tables
-        if encoding is not None:
-            self._offers = Tables(encoding)
-        else:
-            self._offers = (SeparateArms if self.policy.separate else Vectors)(self._dim)
+        self._offers = Offers(self._dim, self.policy.separate, encoding)
 
     def __repr__(self) -> str:
-        found = self.detections
+        found, waiting = self.detections, len(self._ledger.pending)
         change = (
-            f"last change detected in round {found[-1].round}" if found else ("no change detected")
+            f"last change detected in round {found[-1].round}" if found else "no change detected"
         )
-        waiting = len(self._ledger.pending)
         return f"<Agent of {self.policy.name}: {self.issued} rounds, {waiting} pending, {change}>"
+
+    def _turn(self, *, keep: bool = True) -> AbstractContextManager[Any]:
+        """A turn in which no other thread uses the agent."""
+        return self._lock if self._encoding is None else self._reading(self._encoding, keep)
+
+    @contextmanager
+    def _reading(self, encoding: Encoding, keep: bool) -> Iterator[None]:
+        """A turn in which tables are read: all of it happens, or nothing.
+
+        Reading gives coordinates to levels that were never seen. They stay if `keep` is true and
+        nothing was refused; otherwise they are taken back, together with the larger model they may
+        have led to.
+        """
+        with self._lock:
+            size, done = len(encoding), False
+            before = self.policy, self._dim, self._learner, self._ledger
+            try:
+                yield
+                done = keep
+            finally:
+                if done:
+                    encoding.commit()
+                    self._unsaid += encoding.take_warnings()
+                else:
+                    encoding.take_back(size)
+                    self.policy, self._dim, self._learner, self._ledger = before
 
     # -- deciding --------------------------------------------------------------------------------
 
@@ -143,13 +147,7 @@ class Agent:
 
     @overload
     def decide(
-        self,
-        actions: Any = None,
-        *,
-        context: Any = None,
-        arms: Any = None,
-        n: int,
-        played: Any = None,
+        self, actions: Any = None, *, n: int, context: Any = ..., arms: Any = ..., played: Any = ...
     ) -> list[Decision]: ...
 
     def decide(
@@ -175,14 +173,11 @@ class Agent:
         A ranked list is n decisions made at once: each place has its own round, id and
         reward, all are scored by the same estimate, and none repeats an action.
         """
-        with self._turn:
+        with self._turn():
             offer = self._offers.offer(actions, context, arms)
-            count = 1
-            rows: Any = played
-            if n is not None:
-                count = checks.integer("n", n, least=1, most=size_of(offer))
+            count, rows = 1 if n is None else self._count(n, offer), played
             if played is not None and not callable(played):
-                rows = checked_played([played] if n is None else played, count, size_of(offer))
+                rows = checked_played([played] if n is None else played, count, offer.size)
             decisions = self._decide(offer, count, rows)
         if self._unsaid and self.warns:
             self._warn()
@@ -200,10 +195,10 @@ class Agent:
         Separate arms are given as one list of ids for each context. With features, `context` is a
         frame or a list of dicts, and `arms` are those of every decision, or a list of them.
         """
-        with self._turn:
+        with self._turn():
             offers = self._offers.offers(action_sets, context, arms)
             if self._encoding is None:
-                self._learner.check((self._rows_of(offer), offer[1]) for offer in offers)
+                self._learner.check((self._rows_of(offer), offer.arms) for offer in offers)
             decisions = [self._decide(offer, 1)[0] for offer in offers]
         if self._unsaid and self.warns:
             self._warn()
@@ -233,12 +228,10 @@ class Agent:
         One decision, or with n a list of them.
         """
         seed = checks.integer("seed", seed, least=0, most=_LARGEST_SEED)
-        with self._turn as turn:
+        with self._turn(keep=False):
             offer = self._offers.offer(actions, context, arms)
-            count = 1 if n is None else checks.integer("n", n, least=1, most=size_of(offer))
-            made = self._learner.preview(
-                self._rehearsed(turn, offer), seed=seed, n=count, arms=offer[1]
-            )
+            count, rows = self._count(n, offer), self._rows_of(offer)
+            made = self._learner.preview(rows, seed=seed, n=count, arms=offer.arms)
         decisions = show_as_rewards(self._reward, made)
         return decisions[0] if n is None else decisions
 
@@ -246,21 +239,17 @@ class Agent:
         self, actions: ArrayLike | None = None, *, context: Any = None, arms: Any = None
     ) -> None:
         """Refuse what `decide` would refuse; nothing changes."""
-        with self._turn as turn:
+        with self._turn(keep=False):
             offer = self._offers.offer(actions, context, arms)
-            self._learner.check([(self._rehearsed(turn, offer), offer[1])])
+            self._learner.check([(self._rows_of(offer), offer.arms)])
 
-    def _rehearsed(self, turn: Any, offer: Offer) -> Floats:
-        """The rows of an offer that nothing is learned of."""
-        if self._encoding is not None:
-            turn.is_rehearsal = True
-        return self._rows_of(offer)
+    @staticmethod
+    def _count(n: int | None, offer: Offer) -> int:
+        return 1 if n is None else checks.integer("n", n, least=1, most=offer.size)
 
-    def _decide(
-        self, offer: Offer, n: int, played: Sequence[int] | Played | None = None
-    ) -> list[Decision]:
+    def _decide(self, offer: Offer, n: int, played: Any = None) -> list[Decision]:
         actions = self._rows_of(offer)
-        made, estimates, radius = self._learner.decide(actions, n, offer[1])
+        made, estimates, radius = self._learner.decide(actions, n, offer.arms)
         decisions = show_as_rewards(self._reward, made)
         limits: Limits = {}
         if self._learner.limits != self._limits:
@@ -268,17 +257,17 @@ class Agent:
         if callable(played):
             played = checked_played(played(decisions), n, len(actions))
         ledger = self._ledger
-        ledger.enter(decisions, estimates, radius, actions, played, offer[2], limits)
+        ledger.enter(decisions, estimates, radius, actions, played, offer.encoded, limits)
         if len(ledger.pending) > 1:  # one alone has just been made
             self._expire()
         return decisions
 
     def _rows_of(self, offer: Offer) -> Floats:
         """The actions of an offer, in a model that has room for them."""
-        rows, _, encoded = offer
-        if rows is not None:
+        encoded = offer.encoded
+        if encoded is None:
+            rows: Floats = offer.rows
             return rows
-        assert encoded is not None
         if encoded.coordinates > self._dim:
             self._carry_over(self._policy_with_room(encoded.coordinates), larger(self._dim))
         return encoded.dense(self._dim)
@@ -408,11 +397,11 @@ class Agent:
         `arms` has a row for each with the columns of the arm that was played: ids, a list of
         dicts with an "id", or a frame with that column.
         """
-        with self._turn:
+        with self._turn():
             plays = self._offers.plays(actions, context, arms)
             if self._encoding is None:
-                rows = np.concatenate([self._rows_of(play) for play in plays])
-                self._learner.check([(rows, [arm for play in plays for arm in play[1] or ()])])
+                rows = np.concatenate([play.rows for play in plays])
+                self._learner.check([(rows, [arm for play in plays for arm in play.arms or ()])])
             outcomes = np.atleast_1d(checks.floats("rewards", rewards))
             if outcomes.shape != (len(plays),):
                 raise ValueError(
@@ -428,7 +417,7 @@ class Agent:
             self._warn()
 
     def _learn(self, play: Offer, reward: float, clipped: bool, s: int) -> None:
-        row, arm = self._rows_of(play), play[1] and play[1][0]
+        row, arm = self._rows_of(play), play.arms and play.arms[0]
         if s <= self._learner.last_forgotten_round():
             self.late += 1
             return
@@ -749,63 +738,18 @@ class Agent:
         return other
 
 
-class _Reading:
-    """A turn of an agent that reads tables: all of it happens, or nothing.
-
-    Reading gives coordinates to levels that were never seen. They stay if the decision is made;
-    otherwise they are taken back, together with the larger model they may have led to.
-    """
-
-    def __init__(self, agent: Agent, encoding: Encoding) -> None:
-        self._agent, self._encoding = agent, encoding
-        self.is_rehearsal = False
-
-    def __enter__(self) -> Self:
-        agent = self._agent
-        agent._lock.acquire()
-        self.is_rehearsal = False
-        self._size = len(self._encoding)
-        self._before = agent.policy, agent._dim, agent._learner, agent._ledger
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        agent = self._agent
-        if kind is None and not self.is_rehearsal:
-            self._encoding.commit()
-            agent._unsaid += self._encoding.take_warnings()
-        else:
-            self._encoding.take_back(self._size)
-            agent.policy, agent._dim, agent._learner, agent._ledger = self._before
-        agent._lock.release()
-
-
 # -- which arguments the estimate depends on -------------------------------------------------------
 
 SEED = "seed"
-
-
-def _draws_windows(row: Row) -> bool:
-    return row.adaptation == "bandit over windows"
-
-
-def _tests_arms(row: Row) -> bool:
-    return row.adaptation == "arm tests"
-
-
 DEPENDS: Mapping[str, Callable[[Row], bool]] = {
     "false_alarm_rate": lambda row: row.false_alarm_rate > 0.0,
     "delta": lambda row: row.adaptation == "judged models",  # by which rewards are judged bad
-    "horizon": lambda row: _draws_windows(row) or _tests_arms(row),  # elsewhere by the memory
-    "changes": _tests_arms,
-    SEED: _draws_windows,
+    # elsewhere by the memory
+    "horizon": lambda row: row.adaptation in ("bandit over windows", "arm tests"),
+    "changes": lambda row: row.adaptation == "arm tests",
+    SEED: lambda row: row.adaptation == "bandit over windows",
     **dict.fromkeys(
-        ("path_length", "bonus_scale", "projection", "epsilon", "too_long"),
-        lambda row: False,
+        ("path_length", "bonus_scale", "projection", "epsilon", "too_long"), lambda row: False
     ),
 }
 """The rows whose estimate depends on an argument; one that is not listed matters to all."""
@@ -813,10 +757,9 @@ DEPENDS: Mapping[str, Callable[[Row], bool]] = {
 
 def changed_arguments(old: Policy, new: Policy) -> list[str]:
     """The arguments that two policies differ in; the size of a growing model is none."""
-    differing = [name for name in Policy.__dataclass_fields__ if _of(old, name) != _of(new, name)]
-    if old.features is not None and old.features == new.features and "dim" in differing:
-        differing.remove("dim")
-    return differing
+    grows = old.features is not None and old.features == new.features
+    names = [name for name in Policy.__dataclass_fields__ if not (grows and name == "dim")]
+    return [name for name in names if _of(old, name) != _of(new, name)]
 
 
 def _of(policy: Policy, name: str) -> object:

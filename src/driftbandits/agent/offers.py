@@ -2,55 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from driftbandits import checks
 from driftbandits.agent.explain import Floats
-from driftbandits.features import ArmId, Encoded, Encoding, arm_id
+from driftbandits.features import ArmId, Encoded, Encoding, arm_id, refuse_twice
 
 LONGEST_TIME = 2**52
 
 
-Offer = tuple[Floats | None, tuple[ArmId, ...] | None, Encoded | None]
-"""Rows (K, dim), or of tables their coordinates at the end; between them the ids of the arms, where
-they have ids."""
+class Offer(NamedTuple):
+    """The actions of one decision."""
+
+    rows: Any  # (K, dim); None where they are encoded
+    arms: tuple[ArmId, ...] | None = None  # their ids, where they have ids
+    encoded: Encoded | None = None  # where they were read from tables
+
+    @property
+    def size(self) -> int:
+        """The number of actions to choose from."""
+        return len(self.arms or ()) if self.rows is None else len(self.rows)
 
 
-def size_of(offer: Offer) -> int:
-    """The number of actions to choose from."""
-    rows, arms, _ = offer
-    return len(arms or ()) if rows is None else len(rows)
+class Offers:
+    """Reads offers as a policy takes them."""
 
-
-class Vectors:
-    """Actions that are given as rows."""
-
-    def __init__(self, dim: int) -> None:
-        self._dim = dim
+    def __init__(self, dim: int, separate: bool, encoding: Encoding | None) -> None:
+        self._dim, self._separate, self._encoding = dim, separate, encoding
 
     def offer(self, actions: Any, context: Any, arms: Any) -> Offer:
         """Check the actions of one decision."""
-        if context is not None:
-            raise _no_context(context)
-        if arms is not None:
-            raise ValueError(
-                "arms can be given to a policy with arms='separate' or with features, which this "
-                f"is not; got {arms!r}"
-            )
+        if self._encoding is not None:
+            _refuse_actions(actions)
+            return _encoded(self._encoding.read(context, arms))
+        _refuse_context(context)
+        if self._separate:
+            names = _arm_ids(arms)
+            refuse_twice(names)
+            rows = checks.floats("actions", actions)
+            if rows.shape == (self._dim,):
+                rows = rows.reshape(1, self._dim).repeat(len(names), axis=0)
+            self._check_shape(rows, names)
+            return Offer(rows, names)
+        _refuse_arms(arms)
         rows = checks.floats("actions", actions)
         shape = rows.shape
         if len(shape) != 2 or shape[1] != self._dim:
             raise ValueError(f"actions must have shape (K, {self._dim}); got {np.shape(actions)}")
         if shape[0] == 0:
             raise ValueError("actions must hold at least one action; got none")
-        return rows, None, None
+        return Offer(rows)
 
     def offers(self, action_sets: Any, context: Any, arms: Any) -> list[Offer]:
         """Check the actions of several decisions."""
+        if self._encoding is not None:
+            _refuse_actions(action_sets)
+            return list(map(_encoded, self._encoding.read_many(context, arms)))
         if not isinstance(action_sets, Iterable):
             raise ValueError(f"action_sets must be a list of action sets; got {action_sets!r}")
         sets = list(action_sets)
@@ -63,35 +74,18 @@ class Vectors:
 
     def plays(self, actions: Any, context: Any, arms: Any) -> list[Offer]:
         """Check what was played: an offer of one action for each row."""
-        offer = self.offer(actions, context, arms)
-        return _one_by_one(*offer[:2])
-
-
-class SeparateArms(Vectors):
-    """Arms that are given by their ids, and a row for each or one that all of them share."""
-
-    def offer(self, actions: Any, context: Any, arms: Any) -> Offer:
-        if context is not None:
-            raise _no_context(context)
-        names = _arm_ids(arms)
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"arms must differ; got {twice!r} twice")
-        rows = checks.floats("actions", actions)
-        if rows.shape == (self._dim,):
-            rows = rows.reshape(1, self._dim).repeat(len(names), axis=0)
+        if self._encoding is not None:
+            _refuse_actions(actions)
+            return list(map(_encoded, self._encoding.read_plays(context, arms)))
+        if not self._separate:
+            rows = self.offer(actions, context, arms).rows
+            return [Offer(rows[i : i + 1]) for i in range(len(rows))]
+        _refuse_context(context)
+        names, rows = _arm_ids(arms), checks.floats("actions", actions)
         self._check_shape(rows, names)
-        return rows, names, None
+        return [Offer(rows[i : i + 1], names[i : i + 1]) for i in range(len(rows))]
 
-    def plays(self, actions: Any, context: Any, arms: Any) -> list[Offer]:
-        if context is not None:
-            raise _no_context(context)
-        names = _arm_ids(arms)
-        rows = checks.floats("actions", actions)
-        self._check_shape(rows, names)
-        return _one_by_one(rows, names)
-
-    def _check_shape(self, rows: Floats, names: Sequence[ArmId]) -> None:
+    def _check_shape(self, rows: Floats, names: tuple[ArmId, ...]) -> None:
         if rows.shape != (len(names), self._dim):
             raise ValueError(
                 f"actions must have shape ({self._dim},), or ({len(names)}, {self._dim}) for "
@@ -99,38 +93,24 @@ class SeparateArms(Vectors):
             )
 
 
-class Tables:
-    """A context and arms that an encoding reads."""
-
-    def __init__(self, encoding: Encoding) -> None:
-        self._encoding = encoding
-
-    def offer(self, actions: Any, context: Any, arms: Any) -> Offer:
-        _refuse_actions(actions)
-        return _encoded(self._encoding.read(context, arms))
-
-    def offers(self, actions: Any, context: Any, arms: Any) -> list[Offer]:
-        _refuse_actions(actions)
-        return list(map(_encoded, self._encoding.read_many(context, arms)))
-
-    def plays(self, actions: Any, context: Any, arms: Any) -> list[Offer]:
-        _refuse_actions(actions)
-        return list(map(_encoded, self._encoding.read_plays(context, arms)))
-
-
 def _encoded(encoded: Encoded) -> Offer:
-    return None, encoded.arms, encoded
+    return Offer(None, encoded.arms, encoded)
 
 
-def _one_by_one(rows: Any, names: tuple[ArmId, ...] | None) -> list[Offer]:
-    return [(rows[i : i + 1], names and names[i : i + 1], None) for i in range(len(rows))]
+def _refuse_context(context: Any) -> None:
+    if context is not None:
+        raise ValueError(
+            "context can be given to a policy with features, which this has not; "
+            f"got {checks.brief(context)}"
+        )
 
 
-def _no_context(context: Any) -> ValueError:
-    return ValueError(
-        "context can be given to a policy with features, which this has not; "
-        f"got {checks.brief(context)}"
-    )
+def _refuse_arms(arms: Any) -> None:
+    if arms is not None:
+        raise ValueError(
+            "arms can be given to a policy with arms='separate' or with features, which this "
+            f"is not; got {checks.brief(arms)}"
+        )
 
 
 def _refuse_actions(actions: Any) -> None:
@@ -154,10 +134,9 @@ def checked_played(played: Any, count: int, arms: int) -> list[int] | None:
     """The rows that the caller plays, one for each place, if it plays its own."""
     if played is None or (count == 1 and played == [None]):
         return None
-    if isinstance(played, (int, np.integer)) or len(played) != count:
+    if isinstance(played, (str, bytes)) or not hasattr(played, "__len__") or len(played) != count:
         raise ValueError(
-            f"give n or played, not both, or one played row for each of the n places; got "
-            f"n = {count}, played = {played!r}"
+            f"played must be a list of n = {count} rows, one for each place; got {played!r}"
         )
     rows = [checks.integer("played", row, least=0, most=arms - 1) for row in played]
     if len(set(rows)) < len(rows):

@@ -6,7 +6,8 @@ propensity, and reward (null where unknown). The metadata of the file say how th
 configured, if it wrote the log. The events that a service exports as Parquet, one line an event,
 are read as well.
 
-CSV files are tables, so the columns must be named, see `log_from_frame`.
+CSV files written here have the columns `CSV`, and those of the context. Of other tables the columns
+must be named, see `log_from_frame`.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ from driftbandits.store import (
 
 _DSJSON = (".json", ".dsjson", ".jsonl")
 _TABLES = (".csv", ".csv.gz", ".tsv")
+CSV = ("event_id", "at", "arm", "offered", "propensity", "reward")
+"""The columns of a CSV file beside those of the context."""
 REQUIRED = ("event_id", "at", "arms", "chosen", "propensity", "reward")
 
 
@@ -63,29 +66,30 @@ def read_log(
 
     features  what makes vectors of a log of tables; guessed unless given
     columns   which columns of a table hold what: context, arm, reward, propensity, offered, time
-              and event_id, as in `log_from_frame`. A CSV file needs the first three; a Parquet
-              file that was written as a log needs none
+              and event_id, as in `log_from_frame`. A table needs the first three; a file that
+              `write_log` wrote needs none
     """
     kind = _kind(path)
-    if columns:
-        if kind in _DSJSON:
-            raise ValueError(f"{', '.join(columns)}: {str(path)!r} is no table, it has no columns")
-        missing = [name for name in ("context", "arm", "reward") if name not in columns]
-        if missing:
-            raise ValueError(
-                f"{' and '.join(missing)} must name columns as well; {str(path)!r} has "
-                f"{', '.join(TableRows(path).names)}"
-            )
-        return log_from_frame(Path(path), features=features, **columns)
     if kind in _DSJSON:
+        if columns:
+            raise ValueError(f"{', '.join(columns)}: {str(path)!r} is no table, it has no columns")
         return read_dsjson(path, features=features)
-    if kind == ".parquet":
+    if kind == ".parquet" and not columns:
         return read_parquet(path)
-    raise ValueError(
-        f"{str(path)!r} is a table: say which columns hold what, with context (what was known), "
-        "arm (what was chosen) and reward (what it earned); it has "
-        f"{', '.join(TableRows(path).names)}"
-    )
+    rows = TableRows(Path(path))
+    if not columns and set(CSV) <= set(rows.names):  # as `write_csv` names them
+        event_id, time, arm, offered, propensity, reward = CSV
+        own = {"event_id": event_id, "time": time, "offered": offered, "propensity": propensity}
+        columns = {"context": [name for name in rows.names if name not in CSV], **own}
+        columns |= {"arm": arm, "reward": reward}
+    missing = [name for name in ("context", "arm", "reward") if name not in columns]
+    if missing:
+        raise ValueError(
+            f"{' and '.join(missing)} must name columns of the table {str(path)!r}: context (what "
+            "was known), arm (what was chosen) and reward (what it earned). It has "
+            f"{', '.join(rows.names)}"
+        )
+    return log_from_frame(rows, features=features, **columns)
 
 
 def write_log(log: Log, path: str | os.PathLike[str]) -> None:
@@ -124,18 +128,11 @@ def write_csv(log: Log, path: str | os.PathLike[str]) -> None:
         raise ValueError(
             "CSV holds tables, and this log has vectors: write .parquet or .dsjson instead"
         )
-    lines = [
-        {
-            "event_id": row.event_id,
-            "at": timestamp(row.at),
-            **dict(context),
-            "arm": row.arm_ids[row.chosen],
-            "offered": "|".join(row.arm_ids),
-            "propensity": row.propensity,
-            "reward": row.reward,
-        }
-        for row, (context, _) in zip(log, log.tables, strict=True)
-    ]
+    lines = []
+    for row, (context, _) in zip(log, log.tables, strict=True):
+        offered = "|".join(row.arm_ids)
+        own = row.event_id, timestamp(row.at), row.arm_ids[row.chosen], offered, row.propensity
+        lines.append({**dict(context), **dict(zip(CSV, (*own, row.reward), strict=True))})
     separator = "\t" if _kind(path) == ".tsv" else ","
     text = _polars().DataFrame(lines, infer_schema_length=None).write_csv(separator=separator)
     content = text.encode()
@@ -278,25 +275,14 @@ def _log_of_events(frame: Any, served: Mapping[str, Any] | None) -> Log:
     for event in frame.sort("seq").iter_rows(named=True):
         if event["erased"] or event.get("place"):
             continue  # a later place shares the round of the first
+        id, at, ids = event["event_id"], event["at_ns"], event["arm_ids"]
         if event["kind"] in (DECISION, CORRECTED):
-            ids = tuple(event["arm_ids"])
-            x = event["x"]
-            join.decided(
-                LoggedDecision(
-                    event_id=event["event_id"],
-                    at=event["at_ns"],
-                    arm_ids=ids,
-                    arms=np.tile(event.get("context") or [], (len(ids), 1))
-                    if x is None
-                    else np.array(x),
-                    chosen=event["index"],
-                    propensity=event["propensity"],
-                    reward=None,
-                    table=_table(event.get("table")),
-                )
-            )
+            shared = np.tile(event.get("context") or [], (len(ids), 1))
+            rows = shared if event["x"] is None else np.array(event["x"])
+            how = event["index"], event["propensity"], None, _table(event.get("table"))
+            join.decided(LoggedDecision(id, at, tuple(ids), rows, *how))
         elif event["value"] is not None:
-            join.rewarded(event["event_id"], event["kind"], event["value"])
+            join.rewarded(id, event["kind"], event["value"])
     return join.log()
 
 
@@ -331,18 +317,9 @@ def _add(event: Event, join: Join) -> None:
         count = len(record.arms)
         shared = np.frombuffer(record.context or record.x, dtype="<f8")
         arms = np.tile(shared, (count, 1)) if record.context else shared.reshape(count, -1)
-        join.decided(
-            LoggedDecision(
-                event_id=event.event_id,
-                at=event.at_ns,
-                arm_ids=tuple(record.arms),
-                arms=arms.astype(np.float64),
-                chosen=record.index,
-                propensity=record.propensity,
-                reward=None,
-                table=_table(record.table),
-            )
-        )
+        rows, how = arms.astype(np.float64), (record.index, record.propensity, None)
+        of = event.event_id, event.at_ns, tuple(record.arms), rows
+        join.decided(LoggedDecision(*of, *how, _table(record.table)))
     elif event.kind in (CONFIGURED, PROMOTED):
         record = unpacked(event.kind, event.body)
         configured = record if event.kind == CONFIGURED else record.configured

@@ -14,7 +14,7 @@ P  (n, K)  softmax of X W over the arms that were offered
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,14 +25,7 @@ from numpy.typing import NDArray
 from driftbandits import checks
 from driftbandits.environments import TableRows
 from driftbandits.evaluate.log import ESTIMATED, KNOWN, UNKNOWN, Log, LoggedDecision, log_of_tables
-from driftbandits.features import (
-    Encoding,
-    Features,
-    Offered,
-    arm_id,
-    offers_of,
-    records_of,
-)
+from driftbandits.features import Encoding, Features, Offered, arm_id, offers_of, records_of
 
 Floats = NDArray[np.float64]
 
@@ -53,6 +46,7 @@ def log_from_tables(
     rewards: Any,
     propensities: Any = None,
     features: Features | None = None,
+    keep: Iterable[str] = (),
     at: Any = None,
     event_ids: Any = None,
 ) -> Log:
@@ -65,6 +59,7 @@ def log_from_tables(
     propensities  the probabilities of the choices; "estimate" to estimate them from the choices;
                   None: unknown, so that the log can only be replayed
     features      what makes vectors of the columns; guessed unless given, fitted if they are not
+    keep          columns that the guess takes although they are named like an outcome
     at            when each decision was made, in nanoseconds since 1970
     event_ids     a name of each decision
     """
@@ -86,22 +81,15 @@ def log_from_tables(
         source, known = KNOWN, checks.array("propensities", given, ndim=1)
     times = range(count) if at is None else _listed("at", at, count)
     names = map(str, range(count)) if event_ids is None else _listed("event_ids", event_ids, count)
-    lines = [
-        LoggedDecision(
-            event_id=name,
-            at=time,
-            arm_ids=tuple(str(arm) for arm, _ in offer),
-            arms=np.empty((0, 0)),
-            chosen=place,
-            propensity=float(propensity),
-            reward=reward,
-            table=(row, [columns or {} for _, columns in offer]),
-        )
-        for name, time, offer, place, propensity, reward, row in zip(
-            names, times, offers, places, known, outcomes, rows, strict=True
-        )
+    arm_ids = [tuple(str(arm) for arm, _ in offer) for offer in offers]
+    vectors = [np.empty((0, 0))] * count  # made of the tables, when all of them are known
+    tables = [
+        (row, [columns or {} for _, columns in offer])
+        for row, offer in zip(rows, offers, strict=True)
     ]
-    return replace(log_of_tables(lines, features), propensities=source)
+    columns = names, times, arm_ids, vectors, places, known.tolist(), outcomes, tables
+    lines = list(map(LoggedDecision._make, zip(*columns, strict=True)))
+    return replace(log_of_tables(lines, features, keep=keep), propensities=source)
 
 
 def log_from_frame(
@@ -132,8 +120,14 @@ def log_from_frame(
     event_id    the column with a name of each decision
     features    what makes vectors of the columns; guessed unless given
     """
-    rows = TableRows(table)
+    rows = table if isinstance(table, TableRows) else TableRows(table)
     chosen = rows.ids("arm", arm)
+    for label, name in (("arm", arm), ("reward", reward), ("propensity", propensity)):
+        if name in context:
+            raise ValueError(
+                f"context must be what was known before the decision; got {name!r}, which is the "
+                f"column of {label}. Leave it out of context"
+            )
     everything = sorted(set(chosen))
     offers: Any = everything
     if offered is not None:
@@ -156,6 +150,7 @@ def log_from_frame(
         rewards=rows.numbers("reward", reward, complete=False),
         propensities=_propensities(rows, propensity),
         features=features,
+        keep=context,
         at=None if time is None else [_nanoseconds(v, time) for v in rows.column("time", time)],
         event_ids=None if event_id is None else [str(v) for v in rows.column("event_id", event_id)],
     )

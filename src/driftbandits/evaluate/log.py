@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ Table = tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]
 
 ID = "id"
 MOST_COORDINATES = 1000
+_MOST_NUMBERS = 200_000_000
 KNOWN, ESTIMATED, UNKNOWN = "known", "estimated", "unknown"
 
 
@@ -105,21 +106,10 @@ class Log:
     def __iter__(self) -> Iterator[LoggedDecision]:
         assert self.arm_ids is not None
         rewards = [None if math.isnan(r) else r for r in self.reward.tolist()]
-        tables = [None] * len(self) if self.tables is None else self.tables
-        for event_id, at, names, arms, chosen, propensity, reward, table in zip(
-            self.event_id,
-            self.at.tolist(),
-            self.arm_ids,
-            self.arms,
-            self.chosen.tolist(),
-            self.propensity.tolist(),
-            rewards,
-            tables,
-            strict=True,
-        ):
-            yield LoggedDecision(
-                event_id, at, tuple(names), arms, chosen, propensity, reward, table
-            )
+        tables: Sequence[Table | None] = self.tables or [None] * len(self)
+        numbers = self.chosen.tolist(), self.propensity.tolist(), rewards
+        rows = zip(self.event_id, self.at.tolist(), self.arm_ids, self.arms, *numbers, tables)  # noqa: B905
+        return map(LoggedDecision._make, rows)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Log):
@@ -171,51 +161,46 @@ class Log:
 def log_of(rows: Sequence[LoggedDecision]) -> Log:
     """Make a log of its lines, in the order of time."""
     ordered = sorted(rows, key=lambda row: row.at)
-    return Log(
-        event_id=[row.event_id for row in ordered],
-        at=[row.at for row in ordered],  # type: ignore[arg-type]  # Log makes arrays of them
-        arms=[row.arms for row in ordered],
-        chosen=[row.chosen for row in ordered],  # type: ignore[arg-type]
-        propensity=[row.propensity for row in ordered],  # type: ignore[arg-type]
-        reward=[row.reward for row in ordered],  # type: ignore[arg-type]
-        arm_ids=[row.arm_ids for row in ordered],
-    )
+    columns: list[Any] = list(zip(*ordered, strict=True)) or [()] * 8
+    event_id, at, arm_ids, arms, chosen, propensity, reward, _ = columns
+    return Log(event_id, at, arms, chosen, propensity, reward, arm_ids)
 
 
-def log_of_tables(rows: Sequence[LoggedDecision], features: Features | None) -> Log:
+def log_of_tables(
+    rows: Sequence[LoggedDecision], features: Features | None, *, keep: Iterable[str] = ()
+) -> Log:
     """Make a log of tables, with vectors of at most length 1.
 
     features  what makes the vectors; guessed from the log if None, fitted to it if they are not
+    keep      columns that the guess takes although they are named like an outcome
     """
     ordered = sorted(rows, key=lambda row: row.at)
     tables = [row.table for row in ordered if row.table is not None]
     contexts = [context for context, _ in tables]
-    arms = [
-        {ID: id, **columns}
+    offers: list[list[dict[str, Any]]] = [
+        [{ID: id, **columns} for id, columns in zip(row.arm_ids, offered, strict=True)]
         for row, (_, offered) in zip(ordered, tables, strict=True)
-        for id, columns in zip(row.arm_ids, offered, strict=True)
     ]
+    arms = [arm for offer in offers for arm in offer]
     if features is None:
         has_columns = any(contexts) or any(len(arm) > 1 for arm in arms)
         by_id = Features(arm={ID: "category"})
-        guessed = Features.guess(contexts, arms) if has_columns else by_id
+        guessed = Features.guess(contexts, arms, keep=keep) if has_columns else by_id
         features = replace(guessed, extra="ignore", limit=MOST_COORDINATES)
     encoding = Encoding(features if features.is_fitted else features.fit(contexts, arms))
-    encoded = []
-    for row, (context, offered) in zip(ordered, tables, strict=True):
-        offer: list[Any] = [
-            (columns.get(ID, id), {name: x for name, x in columns.items() if name != ID})
-            for id, columns in zip(row.arm_ids, offered, strict=True)
-        ]
-        encoded.append(encoding.encode(context, offer))
-    width = len(encoding)
+    encoded = [
+        encoding.encode(context, [(arm[ID], _without_id(arm)) for arm in offer])
+        for context, offer in zip(contexts, offers, strict=True)
+    ]
     vectors = [
-        row._replace(arms=one.dense(width)) for row, one in zip(ordered, encoded, strict=True)
+        row._replace(arms=one.dense(len(encoding)))
+        for row, one in zip(ordered, encoded, strict=True)
     ]
     return replace(log_of(vectors), tables=tables, features=encoding.features)
 
 
-_MOST_NUMBERS = 200_000_000
+def _without_id(arm: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in arm.items() if name != ID}
 
 
 def log_by_arm(log: Log) -> Log:
@@ -224,10 +209,8 @@ def log_by_arm(log: Log) -> Log:
     An arm has its features and a constant in the block of that arm, and zeros elsewhere.
     """
     assert log.arm_ids is not None
-    places: dict[str, int] = {}
-    for names in log.arm_ids:
-        for name in names:
-            places.setdefault(name, len(places))
+    ids = dict.fromkeys(name for names in log.arm_ids for name in names)
+    places = {name: place for place, name in enumerate(ids)}
     size = (log.dim + 1) * len(places)
     if size > MOST_COORDINATES or size * int(log.sizes.sum()) > _MOST_NUMBERS:
         raise ValueError(

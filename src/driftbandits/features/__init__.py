@@ -17,6 +17,7 @@ from driftbandits.features.inputs import (
     offered,
     offers_of,
     records_of,
+    refuse_twice,
 )
 from driftbandits.features.rewards import CLIP, OUTSIDE, Reward, reward
 from driftbandits.features.spec import IGNORE, REFUSE, Features, features_from
@@ -42,6 +43,7 @@ __all__ = [
     "offered",
     "offers_of",
     "records_of",
+    "refuse_twice",
     "report_on",
     "reward",
 ]

@@ -104,11 +104,15 @@ def offered(arms: Any, wanted: Iterable[str]) -> Offered:
     found = arms_of(arms, wanted)
     if not found:
         raise ValueError("arms must hold at least one arm; got none")
-    if len({id for id, _ in found}) < len(found):
-        ids = [id for id, _ in found]
+    refuse_twice([id for id, _ in found])
+    return found
+
+
+def refuse_twice(ids: Sequence[ArmId]) -> None:
+    """Refuse arms of which two have the same id."""
+    if len(set(ids)) < len(ids):
         twice = next(id for id in ids if ids.count(id) > 1)
         raise ValueError(f"arms must differ; got {twice!r} twice")
-    return found
 
 
 def offers_of(arms: Any, rows: int, wanted: Iterable[str]) -> list[Offered]:
