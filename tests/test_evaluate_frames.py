@@ -201,8 +201,16 @@ def test_a_csv_is_imported_exported_and_read_again(csv: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["evaluate", "{csv}"], FAILED, "context and arm and reward must name columns of the table"),
-        (["evaluate", "{csv}", *OPTIONS[:4]], FAILED, "reward must name columns of the table '{csv}'"),
+        (
+            ["evaluate", "{csv}"],
+            FAILED,
+            "context and arm and reward must name columns of the table",
+        ),
+        (
+            ["evaluate", "{csv}", *OPTIONS[:4]],
+            FAILED,
+            "reward must name columns of the table '{csv}'",
+        ),
         (["evaluate", "nothing.csv"], BAD_USAGE, "there is no file 'nothing.csv'"),
         (["evaluate", "{csv}", "--of", "a"], BAD_USAGE, "--of is for a store; a file has one log"),
         (["log", "export", "{csv}", "x.csv", *OPTIONS], BAD_USAGE, "--propensity must be given"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,81 +21,77 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_COLUMNS = ("context", "arm", "reward", "propensity", "offered", "time", "event_id")
+_COLUMNS = {
+    "context": ("A,B,C", "Columns that were known at the decision."),
+    "arm": ("COLUMN", "The arm that was chosen."),
+    "reward": ("COLUMN", "Its reward; empty if unknown."),
+    "propensity": (
+        "COLUMN",
+        "The probability of the choice: a column, one number for all rows, or 'estimate'. Without "
+        "it, only replay can evaluate.",
+    ),
+    "offered": ("COLUMN", "Arms to choose from, as a|b|c.  [default: all]"),
+    "time": ("COLUMN", "Time of the decision."),
+    "event_id": ("COLUMN", "A name of the decision."),
+}
+_ARGUMENTS: dict[str, tuple[Any, str]] = {
+    "window": (click.IntRange(min=1), "Rounds that SW-* remember."),
+    "discount": (float, "What D-* keep from round to round."),
+    "horizon": (click.IntRange(min=1), "Tunes the memory."),
+    "changes": (click.IntRange(min=0), "Tunes it, if known."),
+    "bonus_scale": (float, "Multiplies the bonus."),
+    "epsilon": (float, "Share of rounds drawn uniformly."),
+    "reward_kind": (str, "click, rating:1..5, count, amount:0..500, cost ..."),
+    "outside": (click.Choice(["clip", "refuse"]), "What to do with rewards outside its range."),
+    "link": (str, "Reward model."),
+    "m": (float, "Largest reward."),
+    "intercept": (bool, "A constant feature."),
+    "centre": (float, "Rewards are centre + mu(a.theta)."),
+    "S": (float, "Bound of theta."),
+    "L": (float, "Bound of an action."),
+    "lam": (float, "Penalty."),
+    "delta": (float, "Risk of a confidence bound."),
+    "too_long": (click.Choice(["refuse", "rescale"]), "What to do with actions beyond L."),
+}
 
 
-def _options(command: Command, options: tuple[Callable[[Any], Any], ...]) -> Command:
+def _option(name: str, **how: Any) -> Callable[[Any], Any]:
+    flag = name.replace("_", "-")
+    if how.get("type") is bool:
+        return click.option(f"--{flag}/--no-{flag}", name, default=None, help=how["help"])
+    return click.option(f"--{flag}", name, **how)
+
+
+def _table_options(command: Command) -> Command:
+    """Add the options that say which columns of a table hold what."""
+    features = click.option(
+        "--features",
+        "features_file",
+        metavar="FILE",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        help="Features as JSON (Features.to_json), for a log of tables or DSJSON.  "
+        "[default: guessed]",
+    )
+    columns = [_option(name, metavar=m, help=text) for name, (m, text) in _COLUMNS.items()]
+    return _with(command, [*columns, features])
+
+
+def _policy_options(command: Command) -> Command:
+    """Add the arguments of a policy. What is not given is left to the policy."""
+    return _with(
+        command, [_option(name, type=kind, help=text) for name, (kind, text) in _ARGUMENTS.items()]
+    )
+
+
+def _with(command: Command, options: list[Callable[[Any], Any]]) -> Command:
     for option in reversed(options):
         command = option(command)
     return command
 
 
-def _table_options(command: Command) -> Command:
-    """Add the options that say which columns of a table hold what."""
-    return _options(
-        command,
-        (
-            click.option(
-                "--context", metavar="A,B,C", help="Columns that were known at the decision."
-            ),
-            click.option("--arm", metavar="COLUMN", help="The arm that was chosen."),
-            click.option("--reward", metavar="COLUMN", help="Its reward; empty if unknown."),
-            click.option(
-                "--propensity",
-                metavar="COLUMN",
-                help="The probability of the choice: a column, one number for all rows, or "
-                "'estimate'. Without it, only replay can evaluate.",
-            ),
-            click.option(
-                "--offered", metavar="COLUMN", help="Arms to choose from, as a|b|c.  [default: all]"
-            ),
-            click.option("--time", metavar="COLUMN", help="Time of the decision."),
-            click.option("--event-id", metavar="COLUMN", help="A name of the decision."),
-            click.option(
-                "--features",
-                "features_file",
-                metavar="FILE",
-                type=click.Path(path_type=Path, exists=True, dir_okay=False),
-                help="Features as JSON (Features.to_json), for a log of tables or DSJSON.  "
-                "[default: guessed]",
-            ),
-        ),
-    )
-
-
-def _policy_options(command: Command) -> Command:
-    """Add the arguments of a policy. What is not given is left to the policy."""
-    return _options(
-        command,
-        (
-            click.option("--window", type=click.IntRange(min=1), help="Rounds that SW-* remember."),
-            click.option("--discount", type=float, help="What D-* keep from round to round."),
-            click.option("--horizon", type=click.IntRange(min=1), help="Tunes the memory."),
-            click.option("--changes", type=click.IntRange(min=0), help="Tunes it, if known."),
-            click.option("--bonus-scale", type=float, help="Multiplies the bonus."),
-            click.option("--epsilon", type=float, help="Share of rounds drawn uniformly."),
-            click.option(
-                "--reward-kind",
-                metavar="KIND",
-                help="click, rating:1..5, count, amount:0..500, cost ...",
-            ),
-            click.option("--outside", type=click.Choice(["clip", "refuse"]), help="Of its range."),
-            click.option("--link", help="Reward model."),
-            click.option("--m", type=float, help="Largest reward."),
-            click.option("--intercept/--no-intercept", default=None, help="A constant feature."),
-            click.option("--centre", type=float, help="Rewards are centre + mu(a.theta)."),
-            click.option("-S", "--S", "S", type=float, help="Bound of theta."),
-            click.option("-L", "--L", "L", type=float, help="Bound of an action."),
-            click.option("--lam", type=float, help="Penalty."),
-            click.option("--delta", type=float, help="Risk of a confidence bound."),
-            click.option("--too-long", type=click.Choice(["refuse", "rescale"]), help="Beyond L."),
-        ),
-    )
-
-
 def _policy_arguments(options: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a policy that were given."""
-    given = {name: x for name, x in options.items() if x is not None and name not in _COLUMNS}
+    given = {name: options[name] for name in _ARGUMENTS if options[name] is not None}
     if "reward_kind" in given:
         given["reward"] = given.pop("reward_kind")
     return given
@@ -142,7 +140,7 @@ def export(*, source: str, target: Path, policy: str | None, **options: Any) -> 
     """
     from driftbandits.evaluate import write_log
 
-    found = _with_propensities(_read(source, policy=policy, option="--policy", **options))
+    found = _read(source, policy=policy, option="--policy", keep=True, **options)
     write_log(found, target)
     click.echo(_size(found))
 
@@ -151,20 +149,8 @@ def _size(found: Log) -> str:
     return f"{len(found)} decisions, {int(found.known.sum())} with a reward"
 
 
-def _with_propensities(found: Log) -> Log:
-    """Refuse a log whose propensities nobody knows: a copy would not say so."""
-    if found.propensities == "unknown":
-        raise click.UsageError(
-            "--propensity must be given to keep a log: the column with the probability of each "
-            "choice, one number if all are alike, or 'estimate'"
-        )
-    return found
-
-
 def _features(file: Path | None) -> Features | None:
     """Read features from a file."""
-    import json
-
     from driftbandits.features import features_from
 
     if file is None:
@@ -175,8 +161,27 @@ def _features(file: Path | None) -> Features | None:
         raise click.UsageError(f"{file}: {error}") from None
 
 
-def _read(source: str, *, policy: str | None, option: str, **options: Any) -> Log:
-    """Read the log of a policy in a store, or the one in a file."""
+def _read(
+    source: str, *, policy: str | None, option: str, keep: bool = False, **options: Any
+) -> Log:
+    """Read the log of a policy in a store, or the one in a file; warnings are printed.
+
+    A log to `keep` must have propensities: a copy would not say that nobody knows them.
+    """
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", UserWarning)
+        found = _log_in(source, policy=policy, option=option, **options)
+    for one in told:
+        click.echo(f"Warning: {one.message}", err=True)
+    if keep and found.propensities == "unknown":
+        raise click.UsageError(
+            "--propensity must be given to keep a log: the column with the probability of each "
+            "choice, one number if all are alike, or 'estimate'"
+        )
+    return found
+
+
+def _log_in(source: str, *, policy: str | None, option: str, **options: Any) -> Log:
     from driftbandits.evaluate import read_log, read_stored
 
     columns = _column_arguments(options)
@@ -218,7 +223,6 @@ def import_(
     seed: int,
     half_life_s: float | None,
     window_s: float | None,
-    features_file: Path | None,
     **options: Any,
 ) -> None:
     """Make a new policy in a store that has learned the log in SOURCE.
@@ -236,22 +240,12 @@ def import_(
     from driftbandits.cli.warming import warm
     from driftbandits.service.configuration import arguments_by_time
 
-    found = _with_propensities(
-        _read(source, policy=None, option="", features_file=features_file, **options)
-    )
-    by_time = arguments_by_time(half_life_s=half_life_s, window_s=window_s)
-    given = _policy_arguments(options) | by_time
+    found = _read(source, policy=None, option="", keep=True, **options)
+    forgetting = {"half_life_s": half_life_s, "window_s": window_s}
+    given = _policy_arguments(options) | arguments_by_time(**forgetting)
     made = _policy(policy, **_takes(policy, found), **given)
     with store.open(url) as opened:
-        warm(
-            opened,
-            name,
-            found,
-            policy=made,
-            seed=seed,
-            half_life_s=half_life_s,
-            window_s=window_s,
-        )
+        warm(opened, name, found, policy=made, seed=seed, **forgetting)
     click.echo(_size(found))
 
 
@@ -283,14 +277,7 @@ def prune(*, url: str, policy: str, before_days: float) -> None:
 
 @click.command()
 @click.argument("source", metavar="LOG")
-@click.option(
-    "--policy",
-    "names",
-    multiple=True,
-    default=("auto",),
-    show_default=True,
-    help="May be repeated.",
-)
+@click.option("--policy", "names", multiple=True, default=("auto",), help="May be repeated.")
 @click.option("--of", metavar="NAME", help="Whose log, where LOG is a store's URL.")
 @click.option("--windows", type=click.IntRange(min=1), default=10, show_default=True)
 @click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")
@@ -307,7 +294,6 @@ def evaluate(
     level: float,
     seed: int,
     as_json: bool,
-    features_file: Path | None,
     **options: Any,
 ) -> None:
     """Estimate what a policy would have earned a round on LOG, a file or a store's URL.
@@ -327,7 +313,7 @@ def evaluate(
     from driftbandits.evaluate import evaluate as evaluate_on
     from driftbandits.evaluate import policy_for
 
-    found = _read(source, policy=of, option="--of", features_file=features_file, **options)
+    found = _read(source, policy=of, option="--of", **options)
     given = _policy_arguments(options)
     results, failures = [], {}
     for name in names:
@@ -339,14 +325,19 @@ def evaluate(
     if failures and not results:
         raise click.UsageError("; ".join(failures.values()))
     if as_json:
-        _print_json(results, failures)
+        plain = [result.as_dict() for result in results]
+        plain += [{"target": name, "error": reason} for name, reason in failures.items()]
+        click.echo(json.dumps(plain, allow_nan=False, indent=2))
     elif results:
         click.echo(_contents(found))
         _print_overall(results)
+        notes: dict[str, list[str]] = {}
         for result in results:
             _print_windows(result)
             for note in result.notes:
-                click.echo(f"Note on {result.target}: {note}")
+                notes.setdefault(note, []).append(result.target)
+        for note, targets in notes.items():
+            click.echo(f"Note on {', '.join(targets)}: {note}")
     if failures:
         lines = [f"{name} could not be evaluated: {reason}" for name, reason in failures.items()]
         raise click.ClickException("; ".join(lines))
@@ -360,14 +351,6 @@ def _contents(found: Log) -> str:
         return line
     columns = ", ".join(f"{name} ({kind})" for name, kind in found.features.context.items())
     return f"{line}; context: {columns or 'none'}"
-
-
-def _print_json(results: list[Evaluation], failures: dict[str, str]) -> None:
-    import json
-
-    plain = [result.as_dict() for result in results]
-    plain += [{"target": name, "error": reason} for name, reason in failures.items()]
-    click.echo(json.dumps(plain, allow_nan=False, indent=2))
 
 
 def _of_all(name: str, names: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:

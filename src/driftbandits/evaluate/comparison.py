@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +40,8 @@ _NOTES = {
     "logging policy looked at nothing but the columns of the context, did not change along the "
     "log, and gave every arm a chance.",
     UNKNOWN: "the log has no propensities, so only replay can evaluate. That is right only if the "
-    "logging policy chose evenly at random among the arms; otherwise give the propensities, or "
-    "estimate them.",
+    "logging policy chose evenly at random among the arms; otherwise give propensity, the column "
+    "that has them, or the word estimate.",
 }
 
 
@@ -138,24 +138,21 @@ def evaluate(
     checks.integer("seed", seed, least=0, most=2**63 - 1)
 
     parts = [_window(log, rows) for rows in np.array_split(np.arange(len(log)), windows)]
-    overall: dict[str, Value] = {}
-    notes = [_NOTES[log.propensities]] if log.propensities in _NOTES else []
-    notes += [] if log.known.all() else [_unknown_rewards(log)]
-
-    by_round = log.reward
-    _add(LOGGED, lambda rows: mean_value(_known(by_round[rows]), level=level), parts, overall)
+    found = _Found({}, parts, [_NOTES[log.propensities]] if log.propensities in _NOTES else [])
+    if not log.known.all():
+        found.notes.append(
+            f"{100 * (1.0 - log.known.mean()):.1f} % of the rewards are unknown and left out, "
+            "which is fair only if that has nothing to do with what they would have been"
+        )
+    found.add(LOGGED, log.reward, level)
     if isinstance(target, Policy):
         accepted, share = replay(log, policy, seed=seed)
-        earned = np.where(accepted, log.reward, np.nan)
-        _add(REPLAY, lambda rows: mean_value(_known(earned[rows]), level=level), parts, overall)
-        found = _support_note("accepted rounds", accepted / share, REPLAY)
-        notes += found
-        _remove((REPLAY,) if found else (), overall, parts)
+        found.add(REPLAY, np.where(accepted, log.reward, np.nan), level)
+        found.check("accepted rounds", accepted / share, REPLAY)
     if log.propensities != UNKNOWN:
-        _add_frozen(log, target, parts, overall, notes, level=level, seed=seed)
-    _limit(policy, overall, parts)
-    notes += _too_few(overall)
-    return Evaluation(policy.name, float(level), overall, parts, notes)
+        _add_frozen(log, target, found, level=level, seed=seed)
+    found.limit(*policy.reward_range())
+    return Evaluation(policy.name, float(level), found.overall, parts, found.notes)
 
 
 def _window(log: Log, rows: Any) -> Window:
@@ -163,73 +160,89 @@ def _window(log: Log, rows: Any) -> Window:
     return Window(first, last, int(log.at[first]), int(log.at[last]), {})
 
 
-def _known(values: Floats) -> Floats:
-    return values[~np.isnan(values)]
+class _Found(NamedTuple):
+    """The values of one target as they are found, overall and by window."""
 
+    overall: dict[str, Value]
+    windows: list[Window]
+    notes: list[str]
 
-def _add(
-    name: str,
-    value_of: Callable[[slice], Value],
-    parts: Sequence[Window],
-    overall: dict[str, Value],
-) -> None:
-    overall[name] = value_of(slice(parts[0].first, parts[-1].last + 1))
-    for window in parts:
-        window.values[name] = value_of(window.rounds)
+    @property
+    def tables(self) -> list[dict[str, Value]]:
+        return [self.overall, *(window.values for window in self.windows)]
+
+    def add(self, name: str, rewards: Floats, level: float) -> None:
+        """Add the mean of the rewards (n,) that are known."""
+        spans = [slice(None), *(window.rounds for window in self.windows)]
+        for values, rounds in zip(self.tables, spans, strict=True):
+            known = rewards[rounds]
+            values[name] = mean_value(known[~np.isnan(known)], level=level)
+
+    def check(self, what: str, ratios: Floats, *names: str) -> None:
+        """Remove values if a ratio whose mean is 1 where every action had a chance has another."""
+        error, average = float(ratios.std()) / math.sqrt(ratios.size), float(ratios.mean())
+        if abs(average - 1.0) <= _SUSPICIOUS * error:
+            return
+        listed = " and ".join(", ".join(names).rsplit(", ", 1))
+        self.notes.append(
+            f"{what} are {average:.2f} of what they must be on average: the log's propensities are "
+            "not the true ones, or it never tried what the target chooses. Do not trust "
+            f"{listed}."
+        )
+        for values in self.tables:
+            for name in values.keys() & set(names):
+                values[name] = Value(math.nan, math.nan, math.nan, values[name].rounds)
+
+    def limit(self, low: float, high: float) -> None:
+        """Remove intervals of a few rounds, and cut others to the range of rewards."""
+        for values in self.tables:
+            for name, (value, least, most, rounds) in values.items():
+                if rounds < FEWEST_ROUNDS:
+                    values[name] = Value(value, math.nan, math.nan, rounds)
+                elif not math.isnan(least):
+                    values[name] = Value(value, max(least, low), min(most, high), rounds)
+        few = {
+            name: value.rounds
+            for name, value in self.overall.items()
+            if value.rounds < FEWEST_ROUNDS and not math.isnan(value.value)
+        }
+        if few:
+            counts = ", ".join(f"{name} {rounds:.1f}" for name, rounds in few.items())
+            self.notes.append(
+                f"too few rounds inform about the target (effective: {counts}; {FEWEST_ROUNDS:.0f} "
+                "are needed): it chooses what the log hardly ever tried. Explore more (epsilon, "
+                "control), or collect for longer."
+            )
 
 
 def _add_frozen(
-    log: Log,
-    target: Policy | Agent,
-    parts: list[Window],
-    overall: dict[str, Value],
-    notes: list[str],
-    *,
-    level: float,
-    seed: int,
+    log: Log, target: Policy | Agent, found: _Found, *, level: float, seed: int
 ) -> None:
     """Add IPS, SNIPS and DR of a target that stays as it is through each window."""
+    agent = Agent(target, seed=seed) if isinstance(target, Policy) else target
+    pieces = []
     try:
-        pieces = _frozen_pieces(log, target, parts, seed=seed)
+        for window in found.windows:
+            rounds = window.rounds
+            if isinstance(target, Agent) or window.first > 0:
+                pi = choice_probabilities(agent, log.arms[rounds])
+                model = reward_model(log, agent.policy, rounds=slice(0, window.first), of=rounds)
+                pieces.append((window.values, scored(log, rounds, pi, model)))
+            if isinstance(target, Policy):
+                _learn(agent, log, rounds)
     except UnknownProbabilities as error:
         if isinstance(target, Agent):
             raise
-        notes.append(str(error))
+        found.notes.append(str(error))
         return
-    for window, piece in pieces:
-        window.values.update(_frozen_values(piece, level))
     if pieces:
         columns = zip(*(piece for _, piece in pieces), strict=True)
         whole = Scored(*(np.concatenate(column) for column in columns))
-        overall.update(_frozen_values(whole, level))
-        found = _support_note("weights", whole.weights, f"{IPS}, {SNIPS} and {DR}")
-        notes += found
-        _remove((IPS, SNIPS, DR) if found else (), overall, parts)
-
-
-def _frozen_pieces(
-    log: Log, target: Policy | Agent, parts: list[Window], *, seed: int
-) -> list[tuple[Window, Scored]]:
-    """Score the rounds of each window with the target as it was at its beginning."""
-    agent = Agent(target, seed=seed) if isinstance(target, Policy) else target
-    pieces = []
-    for window in parts:
-        rounds = window.rounds
-        if isinstance(target, Agent) or window.first > 0:
-            pi = choice_probabilities(agent, log.arms[rounds])
-            model = reward_model(log, agent.policy, rounds=slice(0, window.first), of=rounds)
-            pieces.append((window, scored(log, rounds, pi, model)))
-        if isinstance(target, Policy):
-            _learn(agent, log, rounds)
-    return pieces
-
-
-def _frozen_values(piece: Scored, level: float) -> dict[str, Value]:
-    return {
-        IPS: weighted_mean(piece.rewards, piece.weights, level=level),
-        SNIPS: ratio_of_means(piece.rewards, piece.weights, level=level),
-        DR: robust_mean(piece.robust, piece.weights, level=level),
-    }
+        for values, piece in [*pieces, (found.overall, whole)]:
+            values[IPS] = weighted_mean(piece.rewards, piece.weights, level=level)
+            values[SNIPS] = ratio_of_means(piece.rewards, piece.weights, level=level)
+            values[DR] = robust_mean(piece.robust, piece.weights, level=level)
+        found.check("weights", whole.weights, IPS, SNIPS, DR)
 
 
 def _learn(agent: Agent, log: Log, rounds: slice) -> None:
@@ -239,59 +252,6 @@ def _learn(agent: Agent, log: Log, rounds: slice) -> None:
     if known.any():
         ages = len(known) - 1 - np.flatnonzero(known)
         agent.learn(log.played[rounds][known], log.reward[rounds][known], ages=ages)
-
-
-def _support_note(what: str, ratios: Floats, estimators: str) -> list[str]:
-    """Warn if a ratio that is 1 on average, where every action had a chance, is not."""
-    ratios = np.asarray(ratios, dtype=np.float64)
-    error = float(ratios.std()) / math.sqrt(ratios.size)
-    average = float(ratios.mean())
-    if abs(average - 1.0) <= _SUSPICIOUS * error:
-        return []
-    return [
-        f"{what} are {average:.2f} of what they must be on average: the log's propensities are not "
-        f"the true ones, or it never tried what the target chooses. Do not trust {estimators}."
-    ]
-
-
-def _remove(names: tuple[str, ...], overall: dict[str, Value], parts: Sequence[Window]) -> None:
-    """Replace values that cannot be trusted by NaN."""
-    for values in (overall, *(window.values for window in parts)):
-        for name in names:
-            if name in values:
-                values[name] = Value(math.nan, math.nan, math.nan, values[name].rounds)
-
-
-def _limit(policy: Policy, overall: dict[str, Value], parts: Sequence[Window]) -> None:
-    """Remove intervals of a few rounds, and cut others to the range of rewards."""
-    low, high = policy.reward_range()
-    for values in (overall, *(window.values for window in parts)):
-        for name, (value, least, most, rounds) in values.items():
-            if rounds < FEWEST_ROUNDS:
-                values[name] = Value(value, math.nan, math.nan, rounds)
-            elif not math.isnan(least):
-                values[name] = Value(value, max(least, low), min(most, high), rounds)
-
-
-def _too_few(overall: dict[str, Value]) -> list[str]:
-    few = {name: value for name, value in overall.items() if value.rounds < FEWEST_ROUNDS}
-    shown = {name: value for name, value in few.items() if not math.isnan(value.value)}
-    if not shown:
-        return []
-    counts = ", ".join(f"{name} {value.rounds:.1f}" for name, value in shown.items())
-    return [
-        f"too few rounds inform about the target (effective: {counts}; {FEWEST_ROUNDS:.0f} are "
-        "needed): it chooses what the log hardly ever tried. Explore more (epsilon, control), or "
-        "collect for longer."
-    ]
-
-
-def _unknown_rewards(log: Log) -> str:
-    share = 1.0 - float(log.known.mean())
-    return (
-        f"{100 * share:.1f} % of the rewards are unknown and left out, which is fair only if "
-        "that has nothing to do with what they would have been"
-    )
 
 
 # -- policies for a log ----------------------------------------------------------------------------
