@@ -183,7 +183,7 @@ suite: $(INSTALLED) ## every policy in many worlds, into results/suite/ (SUITE_R
 	  $(BIN)/driftbandits run $$part $(if $(SUITE_RUNS),--runs $(SUITE_RUNS)) --out results/suite || exit 1; done
 	@$(BIN)/driftbandits report results/suite --title "Forgetting in many worlds"
 
-# Every fault of docs/reliability.md in its long form; set a size on the command line to change it.
+# Every fault of docs/service.md in its long form; set a size on the command line to change it.
 TORTURE ?= KILLS=200 POSTGRES_KILLS=20 POWER_LOSSES=2000 FLIPS=2000 EVENTS=150 STEPS=10000 \
   OWNER_KILLS=10 EXAMPLES=200 IDLE=2000 FLOOD=100000 FLOOD_MB=200 DUE=5000 SILENT=5000
 SOAK_MINUTES ?= 60

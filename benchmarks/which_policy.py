@@ -1,4 +1,4 @@
-"""The picture and the tables of docs/which-policy.md, which are of the results of `make suite`.
+"""Draw the picture of docs/which-policy.md, or print a table of docs/results.md from `make suite`.
 
 python benchmarks/which_policy.py suite
 """
@@ -29,6 +29,8 @@ from driftbandits.report.style import INK, QUIET
 
 PICTURE = Path("docs/figures/one-run.svg")
 RESULTS = Path("results/suite")
+SHOWN = ("auto", "D-GLUCB x0.1", "LogisticUCB x0.1")
+"""The policies that are shown world by world."""
 REFERENCE = "LogisticUCB x0.1"
 """The policy by which fixed arms are measured."""
 STUCK = 0.05
@@ -219,7 +221,7 @@ def short(value: float) -> str:
 
 
 def suite() -> list[str]:
-    """Every policy in every world over the best single memory; the best policies first."""
+    """Every policy over the best single memory of each world; the best policies first."""
     worlds = worlds_of("suite")
     best = [world.tuned(restart=False)[1] for world in worlds]
     seconds = [
@@ -230,7 +232,7 @@ def suite() -> list[str]:
     for label in worlds[0].policies:
         over = [ratio_of_means(w.regret(label), b).mean for w, b in zip(worlds, best, strict=True)]
         cost = geometric(own[label] / own["D-GLUCB"] for own in seconds)
-        cells = [short(value) for value in (geometric(over), max(over), *over, cost)]
+        cells = [short(value) for value in (geometric(over), max(over), cost)]
         rows.append((geometric(over), [label, *cells]))
     jumps = [bool(world.results.spec["world"]["changes_a_run"]) for world in worlds]
     known = [
@@ -238,12 +240,12 @@ def suite() -> list[str]:
         for world, own, jump in zip(worlds, best, jumps, strict=True)
     ]
     told = [value for value in known if not math.isnan(value)]
-    cells = [short(value) for value in (geometric(told), max(told), *known, math.nan)]
-    heads = ["policy", "geometric mean", "worst", *(world.name for world in worlds)]
+    cells = [short(value) for value in (geometric(told), max(told), math.nan)]
     lines = [row for _, row in sorted(rows)]
     return [
         *table(
-            [*heads, "cost over D-GLUCB"], [*lines, ["restart at the true changes, tuned", *cells]]
+            ["policy", "geometric mean", "worst", "cost over D-GLUCB"],
+            [*lines, ["restart at the true changes, tuned", *cells]],
         ),
         *("", f"The geometric mean of `auto` with its standard error: {_overall(worlds, best)}."),
     ]
@@ -262,14 +264,15 @@ def _overall(worlds: list[World], best: list[Floats]) -> str:
 
 
 def worlds() -> list[str]:
-    """What each world is and what its ratios are measured by."""
+    """Describe each world and its best single memory, and show some policies over that."""
     rows = []
     for world in worlds_of("suite"):
         best, regret = world.tuned(restart=False)
-        rows.append(
-            [world.name, world.title, " / ".join(best), f"{regret.mean() * world.largest:.3g}"]
-        )
-    return table(["world", "what it is", "best single memory in hindsight", "its regret"], rows)
+        over = [short(ratio_of_means(world.regret(label), regret).mean) for label in SHOWN]
+        size = f"{regret.mean() * world.largest:.3g}"
+        rows.append([world.name, world.title, " / ".join(best), size, *over])
+    heads = ["world", "what it is", "best single memory in hindsight", "its regret"]
+    return table([*heads, *SHOWN], rows)
 
 
 def fixed_arms() -> list[str]:
@@ -283,29 +286,6 @@ def fixed_arms() -> list[str]:
         rows.append((geometric(found), [label, short(geometric(found)), *cells]))
     names = [world.name for world in worlds]
     return table(["policy", "geometric mean", *names], [row for _, row in sorted(rows)])
-
-
-def fixed_arms_by_world() -> list[str]:
-    """`auto` among fixed arms, with standard errors."""
-    rows = []
-    for world in worlds_of("suite-fixed-arms"):
-        own = world.regret("auto")
-        over = ratio_of_means(own, world.regret(REFERENCE))
-        stuck = f"{100 * world.stuck('auto').mean:.1f} %"
-        head = [world.name, world.title, str(len(own))]
-        rows.append([*head, words(estimate(own)), words(over), stuck])
-    heads = ["world", "what it is", "runs", "regret of `auto`", f"over {REFERENCE}", "stuck"]
-    return table(heads, rows)
-
-
-def at_rest() -> list[str]:
-    """Mean regret of every policy where nothing changes, the best first."""
-    worlds = worlds_of("suite-at-rest")
-    rows = []
-    for label in worlds[0].policies:
-        found = [estimate(world.regret(label)) for world in worlds]
-        rows.append((geometric(own.mean for own in found), [label, *map(words, found)]))
-    return table(["policy", *(world.title for world in worlds)], [row for _, row in sorted(rows)])
 
 
 def units() -> list[str]:
@@ -339,8 +319,7 @@ def rest() -> list[str]:
 
 TABLES: dict[str, Callable[[], list[str]]] = {
     **{"one-run": one_run, "suite": suite, "worlds": worlds, "fixed-arms": fixed_arms},
-    **{"fixed-arms-by-world": fixed_arms_by_world, "at-rest": at_rest, "units": units},
-    "rest": rest,
+    **{"units": units, "rest": rest},
 }
 
 

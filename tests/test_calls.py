@@ -1,4 +1,4 @@
-"""docs/calls.md: every piece that can be run here runs against a real service."""
+"""docs/client.md: every piece that can be run here runs against a real service."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from driftbandits.client import Client
 from servers import Served
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "calls.md").read_text()
+PAGE = (ROOT / "docs" / "client.md").read_text()
 TYPESCRIPT = ROOT / "clients" / "typescript"
 NEEDED = {
     "bash": "curl",
@@ -101,4 +101,4 @@ def test_all_languages_make_the_same_calls() -> None:
     for language, code in pieces().items():
         for said in ("visit-1", "0.6, 0.1", "0.1, 0.7", "auto", "click"):
             assert said in code, (language, said)
-    assert list(pieces()) == ["bash", "python", "typescript", "java", "go"]
+    assert list(pieces()) == ["python", "bash", "typescript", "java", "go"]

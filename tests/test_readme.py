@@ -15,11 +15,14 @@ def test_the_ten_lines_follow_a_taste_that_turned_around(capsys):
     assert sum(bool(line) for line in program.splitlines()) <= 12
     names: dict[str, object] = {"__name__": "pasted"}
     exec(compile(program, "README.md", "exec"), names)
-    agent, offers = names["agent"], names["offers"]
-    young, old = (agent.preview(context={"age": age}, arms=offers, seed=1).arm for age in (20, 75))
-    assert (young, old) == ("o2", "o1")
-    assert 1500 < agent.detections[0].round < 2000
-    assert "round 3000" in capsys.readouterr().out
+    agent, shop = names["agent"], names["shop"]
+    (change,) = shop.changes
+    assert any(change < found.round < change + 500 for found in agent.detections)
+    visit, offer, *_, table = capsys.readouterr().out.split("\n", 3)
+    assert "round 4000" in table
+    for printed, line in ((visit, "shop.contexts[0]"), (offer, "shop.offers[0][0]")):
+        (comment,) = re.findall(rf"{re.escape(line)}\)  # (.*), \.\.\.", program)
+        assert printed.startswith(comment)
 
 
 def test_it_is_a_screen_and_a_half():

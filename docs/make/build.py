@@ -16,13 +16,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from navigation import ROOT_PAGES, SECTIONS, navigation
+from navigation import ROOT_PAGES, WRITTEN, navigation
 from parts import with_parts
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-WRITTEN = ("Start", "Use", "Serve", "Science")
-"""The groups of pages that people write."""
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 _FENCE = re.compile(r"^(```.*?^```[ ]*$)", re.DOTALL | re.MULTILINE)
 _FROM_DISK = """
@@ -79,7 +77,6 @@ language = "en"
 features = [
   "content.code.copy",
   "navigation.footer",
-  "navigation.sections",
   "navigation.top",
   "search.highlight",
   "toc.follow",
@@ -193,6 +190,11 @@ def build(out: Path) -> None:
     shutil.rmtree(work)
 
 
+def words_of(page: Path) -> int:
+    """Count everything between spaces, code and the bars of tables included."""
+    return len(page.read_text(encoding="utf-8").split())
+
+
 def _toml(value: object) -> str:
     """A value of lists, texts and tables with one key, in one line of TOML."""
     if isinstance(value, dict):
@@ -208,9 +210,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "site")
     out = parser.parse_args().out
     build(out)
-    written = [page for title in WRITTEN for page in SECTIONS[title]]
-    words = sum(len((DOCS / page).read_text(encoding="utf-8").split()) for page in written)
-    print(f"{len(written)} pages with {words:,} words, tables included")
+    total = 0
+    for title, pages in WRITTEN.items():
+        words = sum(words_of(DOCS / page) for page in pages)
+        total += words
+        print(f"{title:10} {len(pages):3} pages {words:7,} words")
+    print(f"{'all':10} {sum(map(len, WRITTEN.values())):3} pages {total:7,} words, with tables")
+    records = sorted((DOCS / "decisions").glob("*.md"))
+    print(f"{'decisions':10} {len(records):3} pages {sum(map(words_of, records)):7,} words")
     print(out / "index.html")
 
 

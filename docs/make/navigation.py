@@ -11,34 +11,21 @@ ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.m
 """Pages that stand at the top of the repository, and what they are called on the site."""
 
 TITLES = {
-    "index.md": "Installation and first steps",
+    "index.md": "Install and first steps",
+    "tutorial.md": "Tutorial",
     "which-policy.md": "Which policy?",
-    "features.md": "Features",
-    "delays.md": "Late rewards, old logs, lists",
-    "separate-arms.md": "Separate arms",
-    "explain.md": "Explaining a decision",
     "comparing.md": "Comparing with your rule",
-    "evaluation.md": "Evaluating a log",
     "moving.md": "Moving from another library",
-    "service.md": "Running the service",
-    "changing.md": "Changing a configuration",
-    "calls.md": "Calls in five languages",
-    "deploying.md": "Deploying",
-    "scaling.md": "Scaling",
-    "reliability.md": "What the service promises",
+    "operating.md": "Operating",
     "paper.md": "The paper, equation by equation",
-    "speed.md": "Exactness and speed",
     "results.md": "Benchmark results",
-    "cluster.md": "Experiments on a cluster",
-    "extending.md": "Extending",
     "api.md": "Python",
-    "client.md": "Python client",
     "policies.md": "Every policy",
 }
 """Short titles for the list of pages; the others are called by their headings."""
 
-SECTIONS: dict[str, list[str]] = {
-    "Start": ["index.md", "tutorial.md", "which-policy.md", "examples.md"],
+WRITTEN: dict[str, list[str]] = {
+    "Start": ["index.md", "tutorial.md", "which-policy.md", "moving.md"],
     "Use": [
         "features.md",
         "rewards.md",
@@ -48,38 +35,33 @@ SECTIONS: dict[str, list[str]] = {
         "evaluation.md",
         "comparing.md",
         "guardrails.md",
-        "moving.md",
     ],
-    "Serve": [
-        "service.md",
-        "calls.md",
-        "deploying.md",
-        "changing.md",
-        "scaling.md",
-        "reliability.md",
-    ],
+    "Serve": ["service.md", "client.md", "deploying.md", "operating.md", "scaling.md"],
     "Science": [
         "paper.md",
         "auto.md",
         "speed.md",
-        "report.md",
-        "cluster.md",
+        "experiments.md",
         "results.md",
         "extending.md",
         "negative-results.md",
-        "decisions.md",
     ],
+}
+"""The pages that people write."""
+
+SECTIONS: dict[str, list[str]] = {
+    **WRITTEN,
     "Reference": [
         "api.md",
-        "client.md",
         "command-line.md",
         "http.md",
         "configuration.md",
         "policies.md",
-        "formats.md",
-        "metrics.md",
+        "examples.md",
+        "decisions.md",
+        "changelog.md",
+        "contributing.md",
     ],
-    "Project": ["changelog.md", "contributing.md"],
 }
 
 
@@ -94,11 +76,9 @@ def navigation(pages: Iterable[str]) -> list[dict[str, object]]:
         own: list[object] = [_titled(page) for page in section if page in there]
         if title == "Use":
             own += map(_titled, new)
-        if title == "Science" and decisions:
+        if title == "Reference" and decisions:
             own.append({"All decisions": decisions})
-        if len(section) == 1:
-            made.append({title: section[0]})
-        elif own:
+        if own:
             made.append({title: own})
     return made
 

@@ -40,7 +40,7 @@ def asking(event_id: str, number: int) -> dict[str, Any]:
 
 
 def record_kills(record: Callable[[str, object], None], kills: int, ledger: Ledger) -> None:
-    """What its checks have shown, for the table of docs/reliability.md."""
+    """What its checks have shown, for the table of docs/service.md."""
     record("kills", kills)
     record("answers", ledger.answers.total())
     record("lost or doubled", 0)
