@@ -12,7 +12,7 @@ export CHROMIUM
 # What the coverage run leaves out: kernels run as plain Python there, a hundred times slower.
 # The report has no kernels, so its lines are counted with compilation on.
 COVERAGE_SELECT ?= -m "not slow and not compiled" $(addprefix --ignore=tests/test_, \
-  packaging.py exactness.py report.py report_browser.py suite.py service_page.py site.py)
+  packaging.py exactness.py report.py report_browser.py service_page.py site.py)
 
 VENV     := .venv
 BIN      := $(VENV)/bin
@@ -139,7 +139,7 @@ coverage: $(INSTALLED) ## coverage of the Python lines, compilation off
 	@rm -f .coverage .coverage.*
 	@NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=coverage \
 	  $(BIN)/coverage run -m pytest --quiet -n $(WORKERS) $(COVERAGE_SELECT)
-	@$(BIN)/coverage run -m pytest --quiet tests/test_report.py tests/test_suite.py
+	@$(BIN)/coverage run -m pytest --quiet tests/test_report.py
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 

@@ -29,3 +29,24 @@ def store_url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/log.db"
     return request.getfixturevalue("postgres_server").new_database()
+
+
+@pytest.fixture(scope="session")
+def long_results(tmp_path_factory):
+    """The results of an experiment that is long enough to be interrupted."""
+    from driftbandits.experiments import run_experiment
+    from experiment_checks import LONG, small
+
+    folder = tmp_path_factory.mktemp("whole")
+    return run_experiment(small(runs=64, horizon=LONG), out=folder)
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory):
+    """A page with every section of the report."""
+    import report_results
+    from driftbandits.report import write_report
+
+    folder = tmp_path_factory.mktemp("results")
+    report_results.everything(folder)
+    return write_report(folder)

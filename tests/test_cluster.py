@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from driftbandits.cli import terminal
 from driftbandits.cli.commands import FAILED, run
-from driftbandits.experiments import run_experiment
 from experiment_checks import (
     LONG,
     PATIENCE,
@@ -18,7 +18,6 @@ from experiment_checks import (
     complaints,
     driftbandits,
     finished_blocks,
-    small,
     toml,
     wait_until,
 )
@@ -92,7 +91,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def test_a_cluster_that_loses_a_worker_gives_the_local_results(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, long_results: Path, tmp_path: Path
 ) -> None:
     file = toml(tmp_path, runs=64, horizon=LONG)
     folder = tmp_path / "there" / "small"
@@ -103,11 +102,13 @@ def test_a_cluster_that_loses_a_worker_gives_the_local_results(
     out, err = program.communicate(timeout=PATIENCE)
     assert (program.returncode, out.strip(), complaints(err)) == (0, str(folder), [])
     assert cluster.workers[0].wait() == -signal.SIGKILL
-    expected = run_experiment(small(runs=64, horizon=LONG), out=tmp_path / "here")
-    assert_same_results(folder, expected)
+    assert_same_results(folder, long_results)
 
 
-def test_no_scheduler_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_no_scheduler_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(terminal, "SCHEDULER_ANSWERS_IN_S", 1)
     address = f"tcp://127.0.0.1:{free_port()}"
     arguments = ["run", str(toml(tmp_path)), "--out", str(tmp_path), "--cluster", address]
     assert run(arguments) == FAILED

@@ -3,9 +3,7 @@
 import json
 import os
 import signal
-import subprocess
-import sys
-import zipfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +22,9 @@ from driftbandits.experiments import (
     experiments_of,
     run_experiment,
 )
-from driftbandits.experiments.workers import LocalWorkers
 from experiment_checks import (
     LONG,
+    PATIENCE,
     assert_same_results,
     complaints,
     driftbandits,
@@ -95,9 +93,9 @@ REFUSED = [
     ),
     (
         {"policies": [{"name": "LinUCB", "restart": "never"}]},
-        r'policies\[1\].restart: must be "changes" or a list of rounds .*; got \'never\'',
+        r'policies\[1\].restart: must be "changes"; got \'never\'',
     ),
-    ({"policies": [{"name": "LinUCB", "restart": [1]}]}, r"policies\[1\].restart\[1\]: must be"),
+    ({"policies": [{"name": "LinUCB", "restart": [1]}]}, r"policies\[1\].restart: must be `string"),
     (
         {"policies": [{"name": "LinUCB", "arms": "separate", "restart": "changes"}]},
         r"policies\[1\]: policy must have neither features nor separate arms to be restarted",
@@ -109,6 +107,10 @@ REFUSED = [
     (
         {"policies": [{"name": "auto", "features": "guess"}]},
         r"policies\[1\].features need a world of tables",
+    ),
+    (
+        {"policies": [{"name": "informed logistic", "lam": 1.0}]},
+        r"policies\[1\].lam: unknown key; allowed: name, label",
     ),
     ({"axes": {"windw": [3]}}, "axes.windw: unknown key, perhaps window; allowed: "),
     ({"axes": {"window": ["3"]}}, r"axes.window\[1\]: must be `integer | float`; got '3'"),
@@ -149,7 +151,7 @@ def test_restarting_in_a_world_that_tells_no_changes_is_refused(tmp_path: Path) 
         environment=logged(tmp_path / "log.csv"),
         policies=[{"name": "LogisticUCB", "restart": "changes"}],
     )
-    with pytest.raises(SpecError, match=r"^policies\[1\].restart: must be a list of rounds"):
+    with pytest.raises(SpecError, match=r"^policies\[1\].restart: must be left out"):
         experiments_of(given)
 
 
@@ -180,18 +182,33 @@ def test_a_policy_learns_dim_horizon_and_changes_from_its_world() -> None:
                 {"name": "SW-GLUCB"},
                 {"name": "D-GLUCB", "label": "mine", "changes": 5, "S": 1.5},
                 {"name": "GLM-UCB", "restart": "changes"},
-                {"name": "LinUCB", "restart": [20, 10]},
             ],
         )
     )
-    window, mine, restarted, at_rounds = experiment.players.values()
-    assert list(experiment.players) == ["SW-GLUCB", "mine", "GLM-UCB", "LinUCB"]
+    window, mine, restarted = experiment.players.values()
+    assert list(experiment.players) == ["SW-GLUCB", "mine", "GLM-UCB"]
     assert window == db.policy("SW-GLUCB", dim=2, horizon=6000, changes=3, lam=2.0, S=3.0)
     assert mine == db.policy("D-GLUCB", dim=2, horizon=6000, changes=5, lam=2.0, S=1.5)
-    assert isinstance(restarted, Restarted)
-    assert restarted.rounds is None
-    assert isinstance(at_rounds, Restarted)
-    assert at_rounds.rounds == (10, 20)
+    told = {"horizon": 6000, "changes": 3, "lam": 2.0, "S": 3.0}
+    assert restarted == Restarted(db.policy("GLM-UCB", dim=2, **told))
+
+
+def test_a_policy_that_knows_little_is_told_no_more() -> None:
+    lines = [
+        {"name": "SW-GLUCB", "label": "all", "window": 9},
+        {"name": "SW-GLUCB", "label": "link", "window": 9, "knows": ["link", "m"]},
+        {"name": "LogisticUCB", "label": "nothing", "knows": []},
+    ]
+    given = {"link": "binomial", "m": 5, "S": 3.0}
+    world = {"name": "abrupt2d", "horizon": 30, "link": "binomial", "m": 5}
+    (experiment,) = experiments_of(spec(policies=lines, defaults=given, environment=world))
+    told = {
+        policy["label"]: [policy[key] for key in ("dim", "link", "m", "S", "horizon", "changes")]
+        for policy in experiment.spec["policies"]
+    }
+    assert told["all"] == [2, "binomial", 5, 3.0, 30, 3]
+    assert told["link"] == [2, "binomial", 5, 1.0, None, None]
+    assert told["nothing"] == [2, "logistic", 1, 1.0, None, None]
 
 
 @pytest.mark.parametrize(
@@ -244,6 +261,55 @@ def test_a_sweep_is_one_experiment_for_each_variant() -> None:
     assert [p["S"] for e in (longer, drifting) for p in e.spec["policies"]] == [2, 2, 5, 5]
 
 
+def with_grid(**changes: Any) -> dict[str, Any]:
+    return spec(
+        axes={"window": [5, 9], "bonus_scale": [0.0, 0.5]},
+        grid=[
+            {"name": "SW-GLUCB", "over": ["window", "bonus_scale"], "projection": "radial"},
+            {"name": "GLM-UCB", "label": "known", "restart": "changes", "over": ["bonus_scale"]},
+        ],
+        **changes,
+    )
+
+
+def test_a_grid_is_an_experiment_of_its_own_with_every_combination() -> None:
+    own, grid = experiments_of(with_grid(defaults={"S": 2.0}))
+    assert (own.name, own.is_grid) == ("small", False)
+    assert list(own.players) == ["SW-GLUCB", "LinUCB"]
+    assert (grid.name, grid.is_grid, grid.seed) == ("small-grid", True, own.seed)
+    assert grid.world is own.world
+    facts = {policy["label"]: policy for policy in grid.spec["policies"]}
+    assert list(facts) == [
+        *("SW-GLUCB, window=5, bonus_scale=0", "SW-GLUCB, window=5, bonus_scale=0.5"),
+        *("SW-GLUCB, window=9, bonus_scale=0", "SW-GLUCB, window=9, bonus_scale=0.5"),
+        *("known, bonus_scale=0", "known, bonus_scale=0.5"),
+    ]
+    point = facts["SW-GLUCB, window=9, bonus_scale=0.5"]
+    assert (point["window"], point["bonus_scale"], point["S"]) == (9, 0.5, 2.0)
+    assert (point["projection"], point["restart"]) == ("radial", None)
+    assert facts["known, bonus_scale=0"]["restart"] == "changes"
+
+
+def test_a_variant_has_axes_of_its_own() -> None:
+    variants = [{"name": "a"}, {"name": "b", "axes": {"window": [7]}}]
+    made = {e.name: e for e in experiments_of(with_grid(sweep=variants))}
+    assert list(made) == ["small-a", "small-a-grid", "small-b", "small-b-grid"]
+    assert [e.position for e in made.values()] == [1, 1, 2, 2]
+    assert len(made["small-a-grid"].players) == 6
+    assert "SW-GLUCB, window=7, bonus_scale=0" in made["small-b-grid"].players
+
+
+def test_only_the_end_of_a_tuned_run_is_kept(tmp_path: Path) -> None:
+    for experiment in experiments_of(with_grid()):
+        run_experiment(experiment, out=tmp_path)
+    kept = experiments.load(tmp_path / "small-grid")
+    assert kept.curves["round"].unique().to_list() == [30]
+    assert kept.curves.height == kept.runs.height == 6 * 5
+    assert kept.theta.height == 0
+    both = kept.curves.join(kept.runs, on=["policy", "replicate"])
+    assert (both["regret"] == both["final_regret"]).all()
+
+
 def test_the_hash_knows_what_results_depend_on_and_nothing_else(tmp_path: Path) -> None:
     base = small().spec["hash"]
     assert small(runs=9, title="Other words").spec["hash"] == base
@@ -270,7 +336,52 @@ def test_a_published_experiment_can_be_read(name: str) -> None:
     for experiment in experiments.read_experiments(experiments.published()[name], runs=2):
         assert experiment.name.startswith(name)
         assert experiment.runs == 2
-        assert json.loads(json.dumps(experiment.spec)) == experiment.spec
+        if not experiment.is_grid:
+            assert json.loads(json.dumps(experiment.spec)) == experiment.spec
+
+
+@pytest.fixture(scope="module")
+def suite() -> dict[str, experiments.Experiment]:
+    """The worlds of the suite with their grids."""
+    made = experiments.read_experiments(experiments.published()["suite"])
+    worlds = [experiment for experiment in made if not experiment.is_grid]
+    assert len(worlds) == 17
+    assert len(made) == 2 * len(worlds)
+    assert all(experiment.runs >= 40 for experiment in made)
+    return {str(experiment.variant): experiment for experiment in made if experiment.is_grid}
+
+
+@pytest.mark.parametrize("variant", ["rare", "steep", "20-dim", "counts", "ratings", "arms-vary"])
+def test_bounds_that_the_policies_are_told_are_true_and_not_loose(
+    suite: dict[str, experiments.Experiment], variant: str
+) -> None:
+    trace = suite[variant].world.draw(np.random.default_rng(0))
+    assert trace.theta is not None
+    longest_theta = float(np.linalg.norm(trace.theta, axis=1).max())
+    longest_action = float(np.linalg.norm(trace.actions, axis=2).max())
+    for policy in suite[variant].spec["policies"]:
+        assert longest_theta <= policy["S"] * (1 + 1e-9)
+        assert policy["S"] < 1.1 * longest_theta
+        assert longest_action <= policy["L"] * (1 + 1e-9)
+        assert policy["L"] < 1.1 * longest_action
+
+
+def table_between(name: str) -> list[list[str]]:
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    marked = page.split(f"<!-- figures: {name} ")[1].split("<!-- end figures -->")[0]
+    _, _, inside = marked.partition("\n")
+    rows = [line for line in inside.splitlines() if line.startswith("|")]
+    return [row.strip("| ").split(" | ") for row in rows]
+
+
+def test_the_page_of_results_has_the_worlds_and_policies_of_the_suite() -> None:
+    given = tomllib.loads(experiments.published()["suite"].read_text(encoding="utf-8"))
+    worlds = [variant["name"] for variant in given["sweep"]]
+    assert [row[0] for row in table_between("worlds")[2:]] == worlds
+    _, _, *rows = table_between("suite")
+    known = {line.get("label", line["name"]) for line in given["policies"]}
+    assert {row[0] for row in rows} <= known | {"restart at the true changes, tuned"}
+    assert len(rows) > 5
 
 
 def test_the_paper_s_experiment_is_tuned_as_the_paper_says() -> None:
@@ -285,24 +396,6 @@ def test_the_paper_s_experiment_is_tuned_as_the_paper_says() -> None:
     assert facts["SW-GLUCB"]["dim"] == 9
     assert facts["SW-GLUCB"]["window"] == 687
     assert round(facts["D-GLUCB"]["discount"], 5) == 0.99854
-
-
-def test_the_wheel_brings_the_published_experiments(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(build, capture_output=True, cwd=ROOT, check=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path / "installed")
-    program = (
-        "from driftbandits.experiments import published as p; "
-        "print([str(x) for x in p().values()], sep='\\n')"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True
-    )
-    for name in experiments.published():
-        assert str(tmp_path / "installed" / "driftbandits" / "published" / name) in done.stdout
 
 
 # -- what is recorded ------------------------------------------------------------------------------
@@ -368,7 +461,6 @@ def test_coverage_is_of_every_arm_in_every_covered_round(tmp_path: Path) -> None
                 {"name": "D-GLUCB", "discount": 0.6},
                 {"name": "LogisticUCB"},
                 {"label": "restarted", "name": "LogisticUCB", "restart": "changes"},
-                {"label": "elsewhere", "name": "LogisticUCB", "restart": [30]},
                 {"name": "greedy"},
             ],
         )
@@ -377,7 +469,7 @@ def test_coverage_is_of_every_arm_in_every_covered_round(tmp_path: Path) -> None
     covered = dict(results.runs.group_by("policy").agg("covered").iter_rows())
     assert covered["SW-GLUCB"] == covered["D-GLUCB"] == covered["restarted"] == [True] * 3
     assert covered["narrow"] == [False] * 3
-    assert covered["elsewhere"] == covered["greedy"] == [None] * 3
+    assert covered["greedy"] == [None] * 3
     for replicate, said in enumerate(covered["LogisticUCB"]):
         trace = draw_trace(experiment.world, 0, replicate)
         assert trace.means is not None
@@ -405,24 +497,21 @@ def test_regret_that_nobody_can_measure_is_not_a_number(tmp_path: Path) -> None:
     assert results.theta.is_empty()
 
 
-@pytest.mark.parametrize("damage", ["no spec", "bad spec", "no blocks", "bad block"])
-def test_a_folder_that_is_not_whole_is_refused(tmp_path: Path, damage: str) -> None:
+def test_a_folder_that_is_not_whole_is_refused(tmp_path: Path) -> None:
     folder = run_experiment(small(runs=1), out=tmp_path)
-    message = "has a block that cannot be read"
-    if damage == "no spec":
-        (folder / "spec.json").unlink()
-        message = "must hold an experiment's results"
-    elif damage == "bad spec":
-        (folder / "spec.json").write_text("{", encoding="utf-8")
-        message = "spec.json cannot be read"
-    else:
-        for path in folder.glob("*.parquet"):
-            path.write_bytes(b"PAR1")
-            if damage == "no blocks":
-                path.unlink()
-                message = "must hold at least one finished block"
-    with pytest.raises(ValueError, match=message):
+    (block,) = folder.glob("*.parquet")
+    block.write_bytes(b"PAR1")
+    with pytest.raises(ValueError, match="has a block that cannot be read"):
         assert experiments.load(folder).runs.height
+    block.unlink()
+    with pytest.raises(ValueError, match="must hold at least one finished block"):
+        experiments.load(folder)
+    (folder / "spec.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"spec\.json cannot be read"):
+        experiments.load(folder)
+    (folder / "spec.json").unlink()
+    with pytest.raises(ValueError, match="must hold an experiment's results"):
+        experiments.load(folder)
 
 
 # -- nothing finished is lost ----------------------------------------------------------------------
@@ -456,13 +545,9 @@ def test_another_experiment_of_the_same_name_is_not_mixed_in(tmp_path: Path) -> 
         run_experiment(small(runs=1, seed=4), out=tmp_path)
 
 
-def test_results_do_not_depend_on_the_workers(tmp_path: Path) -> None:
-    with LocalWorkers(2) as workers:
-        folder = run_experiment(small(), out=tmp_path / "two", executor=workers)
-    assert_same_results(folder, run_experiment(small(), out=tmp_path / "one"))
-
-
-def test_a_killed_program_is_finished_by_running_it_again(tmp_path: Path) -> None:
+def test_a_killed_program_is_finished_by_running_it_again(
+    long_results: Path, tmp_path: Path
+) -> None:
     file = toml(tmp_path, runs=64, horizon=LONG)
     folder = tmp_path / "out" / "small"
     program = driftbandits("run", file, "--out", tmp_path / "out", "--workers", 2)
@@ -475,8 +560,7 @@ def test_a_killed_program_is_finished_by_running_it_again(tmp_path: Path) -> Non
     assert 0 < experiments.load(folder).missing < 64
     wait_until(lambda: not any(worker.is_running() for worker in workers))
     again = driftbandits("run", file, "--out", tmp_path / "out", "--workers", 2)
-    out, err = again.communicate(timeout=300)
+    out, err = again.communicate(timeout=PATIENCE)
     assert (again.returncode, out.strip(), complaints(err)) == (0, str(folder), [])
     assert finished_blocks(folder) > before
-    expected = run_experiment(small(runs=64, horizon=LONG), out=tmp_path / "whole")
-    assert_same_results(folder, expected)
+    assert_same_results(folder, long_results)

@@ -103,6 +103,8 @@ def test_wheel_holds_the_package_its_types_and_its_licence(built: Path) -> None:
     files = [path for path in (ROOT / "src").rglob("*") if path.is_file()]
     own = {file.relative_to(ROOT / "src") for file in files if "__pycache__" not in file.parts}
     assert {file.as_posix() for file in own} <= names  # templates too, not code alone
+    experiments = (ROOT / "experiments").glob("*.toml")
+    assert {f"driftbandits/published/{file.name}" for file in experiments} <= names
     assert "driftbandits/py.typed" in names
     assert any(re.fullmatch(r".*\.dist-info/licenses/LICENSE", name) for name in names)
 

@@ -89,16 +89,13 @@ def read(page: Path) -> Outline:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("results")
-    report_results.everything(directory)
-    write_report(directory)
-    return directory
+def results(report: Path) -> Path:
+    return report.parent
 
 
 @pytest.fixture(scope="module")
-def outline(results: Path) -> Outline:
-    return read(results / "report.html")
+def outline(report: Path) -> Outline:
+    return read(report)
 
 
 def saved(results: Path, table: str) -> pl.DataFrame:

@@ -10,9 +10,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-import report_results
-from driftbandits.report import write_report
-
 CHROMIUM = os.environ.get("CHROMIUM", "chromium")  # a command, or a path
 ARGUMENTS = [
     "--headless",
@@ -24,13 +21,6 @@ ARGUMENTS = [
     "--no-first-run",
 ]
 WIDTHS = {"desk": (1400, 1000), "phone": (390, 844)}
-
-
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("results")
-    report_results.everything(directory)
-    return write_report(directory)
 
 
 @pytest.fixture(scope="module")

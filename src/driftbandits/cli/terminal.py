@@ -14,6 +14,8 @@ import click
 
 from driftbandits import checks
 
+SCHEDULER_ANSWERS_IN_S = 10
+
 
 class Failed(Exception):
     """A command failed; its message is all that the user sees."""
@@ -45,7 +47,7 @@ def executor_of(*, workers: int | None, cluster: str | None) -> Iterator[Executo
 def _cluster(address: str) -> Iterator[Executor]:
     distributed = checks.load("distributed", "A cluster needs distributed")
     try:
-        client = distributed.Client(address, timeout=10, set_as_default=False)
+        client = distributed.Client(address, timeout=SCHEDULER_ANSWERS_IN_S, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise Failed(f"No Dask scheduler answers at {address}: {error}") from None
     with client:

@@ -22,8 +22,7 @@ from driftbandits.experiments.simulation import Result, simulate
 from driftbandits.experiments.workers import LocalWorkers, local_workers
 
 if TYPE_CHECKING:
-    from driftbandits.experiments.results import Results, load
-    from driftbandits.experiments.runner import run_experiment
+    from driftbandits.experiments.results import Results, load, run_experiment
     from driftbandits.experiments.spec import (
         REPRODUCED,
         Experiment,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Results": "results",
     "load": "results",
-    "run_experiment": "runner",
+    "run_experiment": "results",
     "REPRODUCED": "spec",
     "Experiment": "spec",
     "experiments_of": "spec",

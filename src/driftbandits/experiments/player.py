@@ -35,24 +35,16 @@ Block = Sequence[int]
 
 @dataclass(frozen=True)
 class Restarted:
-    """A policy that forgets everything at given rounds: it says what knowing the changes is worth.
+    """A policy that forgets everything at the changes of the trace that it plays.
 
-    Without rounds it restarts at the changes of the trace it plays.
+    It says what it would be worth to know them.
     """
 
     policy: Policy
-    rounds: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if needs_an_agent(self.policy):
             raise ValueError("policy must have neither features nor separate arms to be restarted")
-
-    def starts(self, trace: Trace) -> list[int]:
-        """The first round of every part of the run."""
-        rounds = self.rounds if self.rounds is not None else trace.changes
-        if rounds is None:
-            raise ValueError("rounds must be given for a world that does not tell its changes")
-        return [1, *(t for t in rounds if 1 < t <= trace.horizon)]
 
 
 @dataclass(frozen=True)
@@ -131,7 +123,9 @@ def play(player: Player, trace: Trace, seed: int, record: Sequence[str] = USUAL_
         run = unrecorded(trace)._replace(chosen=player.choices(trace))
         run = run._replace(seconds=time.perf_counter() - before)
     elif isinstance(player, Restarted):
-        run = play_compiled(player.policy, trace, seed, record, player.starts(trace))
+        if trace.changes is None:
+            raise ValueError("changes must be given in a trace to restart a policy at them")
+        run = play_compiled(player.policy, trace, seed, record, [1, *trace.changes])
     elif isinstance(player, Policy):
         if needs_an_agent(player):
             run = _play_python(Agent(player, seed=seed), trace, record)

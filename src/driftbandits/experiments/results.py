@@ -1,32 +1,199 @@
-"""Results on disk: a folder an experiment, one Parquet file a block, nothing half-written.
+"""Run the replicates of an experiment that are missing, and keep them as files.
 
     spec.json               what was run, with its hash, and with what
     block-<first>-<last>.parquet    one row for each policy and replicate: rounds, seconds,
                             final_regret, total_reward, the counters of the estimator, covered,
                             detections, and as lists the points of its curves and its estimates
 
-A block is called by its first and last replicate. It appears under its name when all of it is on
-disk; what an interrupted program left behind is ignored and written again.
+A folder belongs to an experiment, a file to a block of replicates, by whose first and last it is
+called. It appears under its name when all of it is on disk; what an interrupted program left behind
+is ignored and written again. A worker thins a run as soon as it is played, so memory does not grow
+with the runs.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from driftbandits import checks
-from driftbandits.checks import PART, SpecError, whole_file, write_whole
+from driftbandits.checks import PART, RunFailed, SpecError, whole_file, write_whole
+from driftbandits.core import theory
+from driftbandits.environments import Trace
+from driftbandits.experiments.kernels import Run
+from driftbandits.experiments.player import (
+    Block,
+    Ints,
+    Played,
+    Player,
+    Restarted,
+    play_block,
+)
+from driftbandits.experiments.spec import Experiment
+from driftbandits.experiments.workers import blocks_of, run_blocks
+from driftbandits.jit import made_by
+from driftbandits.policies import UCB, Policy
 
 if TYPE_CHECKING:
     import polars as pl
 
+LARGEST_BLOCK = 10
+"""Replicates that an interruption may cost, on each worker."""
+
+Progress = Callable[[int, int], None]
+"""Called with the replicates that are finished and those that are wanted."""
 _BLOCK = re.compile(r"block-(\d+)-(\d+)\.parquet")
 _CURVES = ("round", "regret", "reward")
 _ESTIMATES = ("theta_round", "theta_hat")
+
+
+def run_experiment(
+    experiment: Experiment,
+    *,
+    out: str | Path,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Play the replicates that are missing in `out/<name>/`, and return that folder.
+
+    Without an executor they are played in this process. Whatever happens, finished blocks stay, and
+    the same call goes on from there. Results do not depend on the executor.
+    """
+    polars()  # find out now, not after the first block
+    spec = experiment.spec
+    folder = Path(out) / experiment.name
+    _open_folder(folder, {**spec, **machine()})
+    finished = _finished_replicates(folder)
+    wanted = set(range(experiment.runs))
+    missing = wanted - finished
+    done = len(wanted) - len(missing)
+    report = progress or (lambda done, wanted: None)
+    report(done, len(wanted))
+
+    def keep(block: PlayedBlock) -> None:
+        nonlocal done
+        _write_block(folder, block.replicates, block.rows, {**spec, **block.machine})
+        done += len(block.replicates)
+        report(done, len(wanted))
+
+    # Small enough for several workers to share a short experiment.
+    size = max(1, min(LARGEST_BLOCK, len(missing) // 8))
+    task = partial(_play, experiment)
+    try:
+        run_blocks(task, blocks_of(missing, size=size), keep, executor=executor)
+    except RunFailed as error:
+        raise RunFailed(f"{experiment.name}: {error}; finished runs are kept") from None
+    return folder
+
+
+class PlayedBlock(NamedTuple):
+    """The results that a worker sends back."""
+
+    replicates: Block
+    rows: list[dict[str, Any]]
+    machine: dict[str, Any]
+
+
+def _play(experiment: Experiment, replicates: Block) -> PlayedBlock:
+    record = ["chosen", "theta_hat", "detections"] + ["intervals"] * experiment.coverage
+    keep = partial(_row, experiment)
+    rows = play_block(
+        experiment.players, experiment.world, experiment.seed, record, keep, replicates
+    )
+    return PlayedBlock(replicates, rows, machine())
+
+
+def _row(experiment: Experiment, played: Played) -> dict[str, Any]:
+    """Return the row of a run in the results."""
+    trace, run = played.trace, played.run
+    T, every = trace.horizon, experiment.theta_every
+    rounds = _thinned(T, experiment.every)
+    measurable = trace.means is not None or not trace.partial  # else nobody knows the best arm
+    regret = np.cumsum(trace.regret(run.chosen)) if measurable else np.full(T, np.nan)
+    reward = np.cumsum(np.nan_to_num(trace.rewards[np.arange(T), run.chosen]))
+    theta_rounds = np.arange(every, T + 1, every) if every else np.empty(0, dtype=np.int64)
+    theta_hat = run.theta_hat if len(run.theta_hat) else np.full((T, trace.dim), np.nan)
+    return {
+        "policy": played.label,
+        "replicate": played.replicate,
+        "rounds": T,
+        "seconds": run.seconds,
+        "final_regret": float(regret[-1]),
+        "total_reward": float(reward[-1]),
+        **run.work,
+        "covered": _covered(played.player, trace, run) if experiment.coverage else None,
+        "detections": len(run.detections),
+        "round": rounds.tolist(),
+        "regret": regret[rounds - 1].tolist(),
+        "reward": reward[rounds - 1].tolist(),
+        "theta_round": theta_rounds.tolist(),
+        "theta_hat": theta_hat[theta_rounds - 1].tolist(),
+    }
+
+
+def _thinned(horizon: int, every: int) -> Ints:
+    """Every `every`-th round, and the last."""
+    return np.unique(np.append(np.arange(every, horizon + 1, every), horizon))
+
+
+def _covered(player: Player, trace: Trace, run: Run) -> bool | None:
+    """Return whether the interval of every available arm held in every covered round."""
+    rounds = _covered_rounds(player, trace)
+    if rounds is None or trace.means is None:
+        return None
+    outside = np.abs(run.means - trace.means) > run.widths  # never for an arm without an interval
+    return not outside[rounds].any()
+
+
+def _covered_rounds(player: Player, trace: Trace) -> NDArray[np.bool_] | None:
+    """The rounds of Propositions 1 and 2; before the first change for what never forgets."""
+    if isinstance(player, Restarted):
+        return np.ones(trace.horizon, dtype=np.bool_)
+    if not isinstance(player, Policy) or player.row.score != UCB or trace.theta is None:
+        return None
+    if player.window is not None:
+        return theory.covered_by_window(trace.theta, tau=player.window)
+    if player.discount is not None:
+        return theory.covered_by_discount(trace.theta, gamma=player.discount)
+    unchanged = np.all(trace.theta == trace.theta[0], axis=1)
+    before_the_first_change: NDArray[np.bool_] = np.logical_and.accumulate(unchanged)
+    return before_the_first_change
+
+
+def machine() -> dict[str, Any]:
+    """Versions and processor: results are the same bits only where these are the same."""
+    return {
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("driftbandits", "numpy")},
+            "numba": made_by(),
+        },
+        "cpu": {"machine": platform.machine(), "model": _cpu_model(), "count": os.cpu_count()},
+    }
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor()
+
+
+# -- on disk ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -78,7 +245,7 @@ def load(directory: str | Path) -> Results:
     spec = read_spec(folder)
     if spec is None:
         raise ValueError(f"directory must hold an experiment's results; {folder} has no spec.json")
-    finished = finished_replicates(folder)
+    finished = _finished_replicates(folder)
     if not finished:
         raise ValueError(f"directory must hold at least one finished block; {folder} has none")
     return Results(folder, spec, missing=len(set(range(spec["runs"])) - finished))
@@ -95,7 +262,7 @@ def read_spec(folder: Path) -> dict[str, Any] | None:
     return spec
 
 
-def open_folder(folder: Path, spec: Mapping[str, Any]) -> None:
+def _open_folder(folder: Path, spec: Mapping[str, Any]) -> None:
     """Make the folder of an experiment, or make sure that it is this experiment's."""
     there = read_spec(folder)
     if there is not None and there.get("hash") != spec["hash"]:
@@ -109,7 +276,7 @@ def open_folder(folder: Path, spec: Mapping[str, Any]) -> None:
     write_whole(folder / "spec.json", json.dumps(spec, indent=2).encode())
 
 
-def finished_replicates(folder: Path) -> set[int]:
+def _finished_replicates(folder: Path) -> set[int]:
     """The replicates whose blocks are on disk."""
     return {
         replicate
@@ -124,7 +291,7 @@ def _blocks(folder: Path) -> dict[Path, tuple[int, int]]:
     return {path: (int(match[1]), int(match[2])) for path, match in matches.items() if match}
 
 
-def write_block(
+def _write_block(
     folder: Path, replicates: Sequence[int], rows: list[dict[str, Any]], spec: Mapping[str, Any]
 ) -> None:
     """Put a block on disk, with the spec, the versions and the seed inside the file."""

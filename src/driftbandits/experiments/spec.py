@@ -19,7 +19,7 @@
                                  # rewards: "informed majority", "informed logistic"
     label = "D-GLUCB"            # what the policy is called in the results; its name unless given
     name = "D-GLUCB"
-    restart = "changes"          # optional: forget everything at the true changes, or at [rounds]
+    restart = "changes"          # optional: forget everything at the true changes
     knows = ["link", "m"]        # optional: all that it is told of the world and [defaults]
 
     [axes]                       # optional: values to try for some arguments of a policy
@@ -46,21 +46,23 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib import resources
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
-from msgspec import structs
+from msgspec import Meta, Struct, structs
 
 from driftbandits import checks
 from driftbandits.checks import SpecError
 from driftbandits.environments import Environment, Trace, environment, environment_names
-from driftbandits.experiments import schema
 from driftbandits.experiments.player import (
     Informed,
     Player,
@@ -68,7 +70,6 @@ from driftbandits.experiments.player import (
     draw_trace,
     informed_kinds,
 )
-from driftbandits.experiments.schema import Numbers, Spec, Table, Variant
 from driftbandits.features import Features
 from driftbandits.policies import Policy, policy, policy_names, takes
 
@@ -88,6 +89,62 @@ REPRODUCED = (
 """The published experiments that `driftbandits reproduce` runs, in this order."""
 
 
+Table = dict[str, Any]
+
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._=-]*\Z")]
+"""A name that is fit for a folder."""
+FromZero = Annotated[int, Meta(ge=0)]
+FromOne = Annotated[int, Meta(ge=1)]
+Numbers = Annotated[list[int | float], Meta(min_length=1)]
+Tables = Annotated[list[Table], Meta(min_length=1)]
+
+
+class Heading(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """[experiment]: what it is called, how long it is and what is kept."""
+
+    name: Name
+    title: str | None = None
+    description: str = ""
+    section: str = "regret"
+    runs: FromOne
+    seed: FromZero = 0
+    every: FromOne = 10
+    theta_every: FromZero = 0
+    coverage: bool = False
+
+
+class Variant(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """[[sweep]]: in what one of several experiments differs from the file."""
+
+    name: Name
+    title: str | None = None
+    runs: FromOne | None = None
+    environment: Table = {}
+    defaults: Table = {}
+    axes: Table = {}
+
+
+class Line(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """[[policies]] without the arguments of the policy."""
+
+    label: str | None = None
+    name: str
+    restart: str | None = None
+    knows: list[str] | None = None
+
+
+class Spec(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The whole file."""
+
+    experiment: Heading
+    environment: Table
+    defaults: Table = {}
+    policies: Tables
+    axes: Table = {}
+    grid: Tables | None = None
+    sweep: Annotated[list[Variant], Meta(min_length=1)] | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
     """One world, some policies, and how much of their runs to keep."""
@@ -104,36 +161,26 @@ class Experiment:
     world: Environment
     environment: Mapping[str, Any]  # the options the world was made of
     players: Mapping[str, Player]
-    sweep: str | None  # the name of the file that this is a variant of
-    sweep_title: str | None
-    variant: str | None
-    position: int  # of the variant in its file, from 1
+    sweep: str | None = None  # the name of the file that this is a variant of
+    sweep_title: str | None = None
+    variant: str | None = None
+    position: int = 1  # of the variant in its file
     is_grid: bool = False
 
-    @property
+    @cached_property
     def spec(self) -> Table:
         """Everything that was decided, as plain data; `hash` is of what the results depend on."""
         deciding = {
-            "seed": self.seed,
-            "every": self.every,
-            "theta_every": self.theta_every,
-            "coverage": self.coverage,
+            **{key: getattr(self, key) for key in ("seed", "every", "theta_every", "coverage")},
             "environment": _without_paths(self.environment),
             "world": world_facts(self.world, self.seed),
             "policies": [player_facts(label, player) for label, player in self.players.items()],
         }
         text = json.dumps(deciding, sort_keys=True)
+        about = ("name", "title", "description", "section", "runs")
+        place = ("sweep", "sweep_title", "variant", "position", "is_grid")
         return {
-            "name": self.name,
-            "title": self.title,
-            "description": self.description,
-            "section": self.section,
-            "sweep": self.sweep,
-            "sweep_title": self.sweep_title,
-            "variant": self.variant,
-            "position": self.position,
-            "is_grid": self.is_grid,
-            "runs": self.runs,
+            **{key: getattr(self, key) for key in (*about, *place)},
             "hash": hashlib.sha256(text.encode()).hexdigest(),
             **deciding,
         }
@@ -173,11 +220,11 @@ def read_experiments(
 
 def experiments_of(contents: Mapping[str, Any]) -> list[Experiment]:
     """Make the experiments that the contents of a file describe."""
-    spec: Spec = schema.read(Spec, contents)
-    schema.choice("experiment.section", spec.experiment.section, SECTIONS)
+    spec: Spec = _read(Spec, contents)
+    _choice("experiment.section", spec.experiment.section, SECTIONS)
     if not spec.sweep:
         return _experiments(spec)
-    schema.distinct("sweep", "name", [variant.name for variant in spec.sweep])
+    _distinct("sweep", "name", [variant.name for variant in spec.sweep])
     heading = spec.experiment
     title = heading.title or heading.name
     return [
@@ -219,22 +266,10 @@ def _experiments(spec: Spec) -> list[Experiment]:
             "experiment.coverage: must be false in a world whose means nobody knows; got true"
         )
     experiment = Experiment(
-        name=heading.name,
-        title=heading.name if heading.title is None else heading.title,
-        description=heading.description,
-        section=heading.section,
-        runs=heading.runs,
-        seed=heading.seed,
-        every=heading.every,
-        theta_every=heading.theta_every,
-        coverage=heading.coverage,
+        **{**structs.asdict(heading), "title": heading.title or heading.name},
         world=world,
         environment=spec.environment,
         players=_players("policies", spec.policies, spec.defaults, trace),
-        sweep=None,
-        sweep_title=None,
-        variant=None,
-        position=1,
     )
     points = _points(spec)
     if not points:
@@ -253,11 +288,11 @@ def _experiments(spec: Spec) -> list[Experiment]:
 
 def _points(spec: Spec) -> list[Table]:
     """One policy for every combination of the values of the axes that a grid is `over`."""
-    schema.keys("axes", spec.axes, POLICY_ARGUMENTS)
-    axes = {key: schema.read(Numbers, given, f"axes.{key}") for key, given in spec.axes.items()}
+    _keys("axes", spec.axes, POLICY_ARGUMENTS)
+    axes = {key: _read(Numbers, given, f"axes.{key}") for key, given in spec.axes.items()}
     points = []
     for number, grid in enumerate(spec.grid or (), 1):
-        over = schema.names(f"grid[{number}].over", grid.get("over"), axes)
+        over = _names(f"grid[{number}].over", grid.get("over"), axes)
         own = {key: value for key, value in grid.items() if key != "over"}
         label = str(own.get("label", own.get("name", "")))
         for values in product(*(axes[key] for key in over)):
@@ -268,7 +303,7 @@ def _points(spec: Spec) -> list[Table]:
 
 
 def _world(options: Table, seed: int) -> tuple[Environment, Trace]:
-    schema.choice("environment.name", options.get("name"), environment_names())
+    _choice("environment.name", options.get("name"), environment_names())
     try:
         world = environment(**options)
         return world, draw_trace(world, seed, 0)
@@ -284,24 +319,24 @@ def _located(path: str, error: Exception, arguments: Iterable[str]) -> SpecError
 
 
 def _players(section: str, lines: list[Table], defaults: Table, trace: Trace) -> dict[str, Player]:
-    schema.keys("defaults", defaults, POLICY_ARGUMENTS)
+    _keys("defaults", defaults, POLICY_ARGUMENTS)
     facts = {"horizon": trace.horizon, "changes": number_of_changes(trace), **defaults}
     made = [
         _player(f"{section}[{number}]", line, facts, trace) for number, line in enumerate(lines, 1)
     ]
-    schema.distinct(section, "label", [label for label, _ in made])
+    _distinct(section, "label", [label for label, _ in made])
     return dict(made)
 
 
 def _player(path: str, line: Table, facts: Table, trace: Trace) -> tuple[str, Player]:
     """The label and the player of a line."""
-    said, arguments = schema.read_line(path, line, POLICY_ARGUMENTS)
+    said, arguments = _read_line(path, line, POLICY_ARGUMENTS)
     label = said.name if said.label is None else said.label
     if said.name in INFORMED:
-        schema.keys(path, line, ("name", "label"))
+        _keys(path, line, ("name", "label"))
         return label, Informed(INFORMED[said.name])
     knows = list(facts) if said.knows is None else said.knows
-    known = schema.names(f"{path}.knows", knows, POLICY_ARGUMENTS)
+    known = _names(f"{path}.knows", knows, POLICY_ARGUMENTS)
     told = {
         key: value
         for key, value in facts.items()
@@ -313,18 +348,14 @@ def _player(path: str, line: Table, facts: Table, trace: Trace) -> tuple[str, Pl
             wanted["features"] = _features(wanted["features"], trace)
         else:
             wanted.setdefault("dim", trace.dim)
-        player = policy(said.name, **wanted)
-        if said.restart is None:
-            return label, player
-        if isinstance(said.restart, list):
-            return label, Restarted(player, tuple(sorted(said.restart)))
-        restarted = Restarted(player)
+        made = policy(said.name, **wanted)
+        player: Player = made if said.restart is None else Restarted(made)
     except (TypeError, ValueError) as error:
         raise _located(path, error, ("name", *POLICY_ARGUMENTS)) from None
-    if said.restart != "changes" or trace.changes is None:
-        allowed = "a list of rounds" if trace.changes is None else '"changes" or a list of rounds'
-        raise SpecError(f"{path}.restart: must be {allowed} in this world; got {said.restart!r}")
-    return label, restarted
+    if said.restart is not None and (said.restart != "changes" or trace.changes is None):
+        allowed = '"changes"' if trace.changes is not None else "left out: no one knows the changes"
+        raise SpecError(f"{path}.restart: must be {allowed}; got {said.restart!r}")
+    return label, player
 
 
 def _features(given: Any, trace: Trace) -> Any:
@@ -340,12 +371,10 @@ def player_facts(label: str, player: Player) -> Table:
     """A player as a spec writes it down."""
     if isinstance(player, Informed):
         return {"label": label, "name": f"informed {player.kind}", "restart": None}
-    restart: Any = None
-    if isinstance(player, Restarted):
-        restart = "changes" if player.rounds is None else list(player.rounds)
-        player = player.policy
-    assert isinstance(player, Policy)
-    return {"label": label, **player.arguments, "restart": restart}
+    restart = "changes" if isinstance(player, Restarted) else None
+    played = player.policy if isinstance(player, Restarted) else player
+    assert isinstance(played, Policy)
+    return {"label": label, **played.arguments, "restart": restart}
 
 
 def number_of_changes(trace: Trace) -> int | None:
@@ -386,3 +415,96 @@ def _without_paths(options: Mapping[str, Any]) -> Table:
     if options.get("path") is not None:
         plain["sha256"] = hashlib.sha256(Path(options["path"]).read_bytes()).hexdigest()
     return plain
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+_FIELDS: dict[str, tuple[str, ...]] = {
+    "": Spec.__struct_fields__,
+    "experiment": Heading.__struct_fields__,
+    "sweep": Variant.__struct_fields__,
+}
+"""The keys of a table by the last key of its path."""
+
+_WORDS = {"object": "table", "array": "list", "str": "string", "int": "integer"}
+"""The names that TOML has for the types of msgspec."""
+
+_STEP = re.compile(r"\.(?P<key>\w+)|\[(?P<index>\d+)\]")
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+
+
+def _read(kind: Any, given: Any, path: str = "") -> Any:
+    """Read what was given as a kind of value, or refuse what does not fit."""
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        raise _refusal(str(error), given, path) from None
+
+
+def _refusal(message: str, given: Any, path: str) -> SpecError:
+    """Name the place that msgspec writes as in `Expected `int` >= 1 - at `$.sweep[0].runs``."""
+    fault, _, where = message.partition(" - at `$")
+    last = ""
+    for step in _STEP.finditer(where):
+        if step["key"]:
+            last = step["key"]
+            path += f".{last}" if path else last
+            given = given[last]
+        else:
+            path += f"[{int(step['index']) + 1}]"
+            given = given[int(step["index"])]
+    if field := _UNKNOWN.fullmatch(fault):
+        return _unknown_key(f"{path}.{field[1]}".lstrip("."), field[1], _FIELDS[last])
+    if field := _MISSING.fullmatch(fault):
+        return SpecError(f"{path}.{field[1]}".lstrip(".") + ": is missing")
+    allowed = fault.partition(", got ")[0].removeprefix("Expected ")
+    for theirs, ours in _WORDS.items():
+        allowed = allowed.replace(f"`{theirs}", f"`{ours}")
+    return SpecError(f"{path}: must be {allowed}; got {given!r}")
+
+
+def _read_line(path: str, line: Table, arguments: Iterable[str]) -> tuple[Line, Table]:
+    """Read a line of [[policies]]: what it says of itself, and the arguments of its policy."""
+    own = Line.__struct_fields__
+    _keys(path, line, (*own, *arguments))
+    said = _read(Line, {key: value for key, value in line.items() if key in own}, path)
+    return said, {key: value for key, value in line.items() if key not in own}
+
+
+def _keys(path: str, table: Mapping[str, Any], allowed: Iterable[str]) -> None:
+    """Refuse a table with a key that is not allowed."""
+    names = tuple(allowed)
+    for key in table:
+        if key not in names:
+            raise _unknown_key(f"{path}.{key}", key, names)
+
+
+def _choice(path: str, given: Any, allowed: Iterable[str]) -> None:
+    """Refuse anything but one of the names that are allowed."""
+    try:
+        checks.choice(f"{path}:", given, allowed)
+    except ValueError as error:
+        raise SpecError(str(error)) from None
+
+
+def _names(path: str, given: Any, allowed: Iterable[str]) -> list[str]:
+    """Return a list of allowed names, or refuse it."""
+    known = tuple(allowed)
+    if not isinstance(given, list) or any(entry not in known for entry in given):
+        raise SpecError(f"{path}: must be a list out of {', '.join(known)}; got {given!r}")
+    return given
+
+
+def _distinct(path: str, key: str, values: list[str]) -> None:
+    """Refuse a list of tables of which two have the same value."""
+    for number, value in enumerate(values, 1):
+        if value in values[: number - 1]:
+            raise SpecError(f"{path}[{number}].{key}: must differ from the others; got {value!r}")
+
+
+def _unknown_key(path: str, key: str, allowed: Iterable[str]) -> SpecError:
+    known = tuple(allowed)
+    return SpecError(
+        f"{path}: unknown key{checks.perhaps(key, known)}; allowed: {', '.join(known)}"
+    )
