@@ -440,7 +440,7 @@ def test_arms_without_columns_get_coefficients_of_their_own():
         db.Features.guess([{"x": 1.5}, {"x": 2.5}])
     named = db.Features.guess([{"x": 1.5, "k": "u"}, {"x": 2.5, "k": "v"}], ["k"])
     assert (dict(named.context), dict(named.arm)) == ({"x": "number"}, {"k": "category"})
-    with pytest.raises(ValueError, match=r"arm must name columns of the frame; got 'kk'"):
+    with pytest.raises(ValueError, match=r"arm must name columns of the table; got 'kk'"):
         db.Features.guess([{"x": 1.5}], ["kk"])
     with pytest.raises(ValueError, match=r"at least one row"):
         db.Features.guess([])

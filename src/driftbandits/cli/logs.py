@@ -277,7 +277,9 @@ def prune(*, url: str, policy: str, before_days: float) -> None:
 
 @click.command()
 @click.argument("source", metavar="LOG")
-@click.option("--policy", "names", multiple=True, default=("auto",), help="May be repeated.")
+@click.option(
+    "--policy", "names", multiple=True, default=("auto",), help="May be repeated.  [default: auto]"
+)
 @click.option("--of", metavar="NAME", help="Whose log, where LOG is a store's URL.")
 @click.option("--windows", type=click.IntRange(min=1), default=10, show_default=True)
 @click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")

@@ -25,11 +25,6 @@ _ABSENT = object()
 _COMMON = ""
 
 
-def common_lines(limit: int) -> int:
-    """The number of coordinates that are kept for what comes when the book is full."""
-    return max(1, min(64, limit // 8))
-
-
 class Coordinates:
     """Coordinates by owner and key, their names, and what was counted."""
 
@@ -45,7 +40,8 @@ class Coordinates:
         self.centres: dict[str, float] = {}  # of numbers, and what they are made of:
         self.seen: dict[str, tuple[int, tuple[float, ...]]] = {}  # offers, the last numbers
         self._unsaid: list[str] = []  # warnings
-        self._common_from = limit - common_lines(limit)
+        # What comes when the book is full shares the coordinates from here on.
+        self._common_from = limit - max(1, min(64, limit // 8))
         self._journal: list[tuple[dict[Any, Any], Any, Any]] = []
 
     def __len__(self) -> int:
@@ -67,21 +63,14 @@ class Coordinates:
         room = len(self.names) < self._common_from
         if room and len(own) < self.levels:
             return self._new(owner, key, name)
-        hashed = crc32(name.encode("utf-8", "surrogatepass"))
         self.count("shared", owner)
-        self._note_sharer(owner, hashed)
-        bucket = f"~{hashed % SHARED}"
-        known = own.get(bucket)
-        if known is not None:
-            return known
-        if room:
-            return self._new(owner, bucket, f"{owner}{bucket}")
-        return self._common(hashed)
+        return self.bucket(owner, name, SHARED)
 
     def bucket(self, owner: str, word: str, buckets: int) -> int:
         """The coordinate that a word shares with others."""
         hashed = crc32(word.encode("utf-8", "surrogatepass"))
-        self._note_sharer(owner, hashed)
+        if (owner, hashed) not in self.sharers and len(self.sharers) < MOST_SHARERS:
+            self.set(self.sharers, (owner, hashed), True)
         bucket = f"~{hashed % buckets}"
         known = self.of(owner).get(bucket)
         if known is not None:
@@ -118,10 +107,6 @@ class Coordinates:
     def take_warnings(self) -> list[str]:
         said, self._unsaid = self._unsaid, []
         return said
-
-    def _note_sharer(self, owner: str, hashed: int) -> None:
-        if (owner, hashed) not in self.sharers and len(self.sharers) < MOST_SHARERS:
-            self.set(self.sharers, (owner, hashed), True)
 
     # -- taking back -----------------------------------------------------------------------------
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from driftbandits.checks import nearest, perhaps
 from driftbandits.features.columns import LONGEST_LEVEL, is_missing
 from driftbandits.features.inputs import ID, Record, arm_rows, records_of
 from driftbandits.features.spec import ARM, EVERY, Features
@@ -41,21 +43,22 @@ class Guess(NamedTuple):
 
 def guess(frame: Any, arm: Any, *, leave_out: Iterable[str], keep: Iterable[str]) -> Features:
     """Features for the rows of a table and the arms."""
-    leave_out, keep = set(leave_out), set(keep)
     rows = records_of(frame)
     if not rows:
         raise ValueError("frame must have at least one row; got none")
     names = _names(rows)
     chosen_from: Sequence[Record] = rows
     of_arm: list[str] = []
-    if arm is not None and _is_list_of_names(arm):
-        of_arm = list(arm)
-        for name in of_arm:
-            if name not in names:
-                raise ValueError(f"arm must name columns of the frame; got {name!r}")
-    elif arm is not None:
+    if isinstance(arm, (list, tuple)) and all(isinstance(one, (str, int)) for one in arm):
+        are_ids = len(arm) > 1 and not any(nearest(str(one), names) for one in arm)
+        if not are_ids:
+            of_arm = _known("arm", arm, names)
+        arm = [{ID: one} for one in arm] if are_ids else None
+    if arm is not None:
         chosen_from = arm_rows(arm)
         of_arm = _names(chosen_from)
+    leave_out = _known("leave_out", leave_out, [*names, *of_arm])
+    keep = _known("keep", keep, [*names, *of_arm])
     of_context = [name for name in names if chosen_from is not rows or name not in of_arm]
     has_ids = ID in of_arm
     found = {
@@ -97,8 +100,18 @@ def _warn(text: str) -> None:
     warnings.warn(text, UserWarning, stacklevel=4)
 
 
-def _is_list_of_names(arm: Any) -> bool:
-    return isinstance(arm, (list, tuple)) and all(isinstance(name, str) for name in arm)
+def _known(label: str, given: Iterable[str], names: Sequence[str]) -> list[str]:
+    """The columns of a list, all of which there must be."""
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise ValueError(f"{label} must be a list of columns; got {given!r}")
+    listed = list(given)
+    for name in listed:
+        if name not in names:
+            raise ValueError(
+                f"{label} must name columns of the table; got {name!r}{perhaps(str(name), names)}. "
+                f"It has {', '.join(map(str, names))}"
+            )
+    return listed
 
 
 def _names(rows: Iterable[Record]) -> list[str]:
@@ -158,12 +171,21 @@ def _of_texts(texts: list[str]) -> Guess:
     longest = max(map(len, texts))
     if levels == 1:
         return Guess("", f"is always {texts[0][:20]!r}", 0)
+    if all(map(_is_time, texts)):
+        return Guess("", "times do not come again: give hour, weekday or month as columns", 0)
     if (levels <= MOST_LEVELS or levels <= 0.1 * len(texts)) and longest <= LONGEST_LEVEL:
         return Guess("category", f"{levels} levels", levels)
     words = sum(len(text.split()) for text in texts) / len(texts)
     if words > 2.0:
         return Guess("text", f"{words:.1f} words in the mean", 32)
     return Guess("", f"{levels} different values in {len(texts)} rows, as an id has", 0)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return "-" in text and bool(datetime.fromisoformat(text.strip()))
+    except ValueError:
+        return False
 
 
 def _of_lists(lists: list[list[Any]]) -> Guess:

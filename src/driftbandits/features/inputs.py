@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from driftbandits import checks
-from driftbandits.checks import brief
+from driftbandits.checks import brief, perhaps
 
 ArmId = str | int
 Record = Mapping[str, Any]
@@ -62,41 +62,34 @@ def records_of(table: Any, label: str = "frame") -> list[Record]:
     return [record_of(row, f"row {number} of {label}") for number, row in enumerate(listed)]
 
 
-def columns_of(table: Any) -> list[str] | None:
-    """The columns that a frame has; None for a list of dicts, whose rows may differ."""
-    if not is_frame(table):
-        return None
-    names = table.column_names if hasattr(table, "column_names") else table.columns
-    return [str(name) for name in names]
-
-
 def check_columns(label: str, table: Any, wanted: Iterable[str]) -> None:
     """Refuse a frame that lacks a column, which a dict may."""
-    names = columns_of(table)
-    if names is not None:
-        for column in wanted:
-            if column not in names:
-                raise ValueError(
-                    f"{label} must have the column {column!r}; got {', '.join(names) or 'none'}"
-                )
+    if is_frame(table):
+        given = table.column_names if hasattr(table, "column_names") else table.columns
+        names = [str(name) for name in given]
+        lost = next((column for column in wanted if column not in names), None)
+        if lost is not None:
+            raise ValueError(
+                f"{label} must have the column {lost!r}{perhaps(lost, names)}; "
+                f"got {', '.join(names) or 'none'}"
+            )
 
 
 def record_of(given: Any, label: str) -> Record:
     """One row: a dict, a row of a frame, or a frame of one row."""
-    if isinstance(given, Mapping):
-        return given
-    if hasattr(given, "_asdict"):  # a named tuple, as pandas' itertuples gives
-        plain: Record = given._asdict()
-        return plain
+    row: Any = given
     if is_frame(given):
         rows = records_of(given, label)
-        if len(rows) == 1:
-            return rows[0]
-        raise ValueError(f"{label} must be one row; got a frame of {len(rows)}")
-    if hasattr(given, "to_dict"):  # a row of a pandas frame
-        row: Record = given.to_dict()
-        return row
-    raise ValueError(f"{label} must be a dict of columns and values; got {brief(given)}")
+        if len(rows) != 1:
+            raise ValueError(f"{label} must be one row; got a frame of {len(rows)}")
+        row = rows[0]
+    elif hasattr(given, "_asdict"):  # a named tuple, as pandas' itertuples gives
+        row = given._asdict()
+    elif hasattr(given, "to_dict"):  # a row of a pandas frame
+        row = given.to_dict()
+    if not isinstance(row, Mapping):
+        raise ValueError(f"{label} must be a dict of columns and values; got {brief(given)}")
+    return row
 
 
 def offered(arms: Any, wanted: Iterable[str]) -> Offered:
@@ -118,20 +111,15 @@ def refuse_twice(ids: Sequence[ArmId]) -> None:
 def offers_of(arms: Any, rows: int, wanted: Iterable[str]) -> list[Offered]:
     """The arms of so many decisions: those of every one, or a list with those of each."""
     columns = list(wanted)
-    if _is_one_offer(arms):
-        return [offered(arms, columns)] * rows
-    found = [offered(one, columns) for one in arms]
-    check_count("offer", len(found), rows)
-    return found
-
-
-def _is_one_offer(arms: Any) -> bool:
-    if arms is None or isinstance(arms, (str, bytes, Mapping)) or is_frame(arms):
-        return True
-    if not isinstance(arms, Iterable):
-        return True
-    first = next(iter(arms), None)
-    return isinstance(first, (str, int)) or (isinstance(first, Mapping) and ID in first)
+    is_one = isinstance(arms, (str, bytes, Mapping)) or is_frame(arms)
+    if not is_one and isinstance(arms, Iterable):
+        first = next(iter(arms), None)
+        is_one = isinstance(first, (str, int)) or (isinstance(first, Mapping) and ID in first)
+        if not is_one:
+            found = [offered(one, columns) for one in arms]
+            check_count("offer", len(found), rows)
+            return found
+    return [offered(arms, columns)] * rows
 
 
 def check_count(what: str, given: int, wanted: int) -> None:
@@ -160,29 +148,22 @@ def arms_of(arms: Any, wanted: Iterable[str]) -> Offered:
 
 
 def _arm(arm: Any) -> tuple[ArmId, Record | None]:
-    kind = type(arm)
-    if kind is str or kind is int:
+    if type(arm) is str or not isinstance(arm, Mapping):
         return arm_id(arm), None
-    if isinstance(arm, Mapping):
-        if ID not in arm:
-            raise ValueError(f"arms must each have an {ID!r}; got {brief(dict(arm))}")
-        return arm_id(arm[ID]), {name: value for name, value in arm.items() if name != ID}
-    return arm_id(arm), None
+    if ID not in arm:
+        raise ValueError(f"arms must each have an {ID!r}; got {brief(dict(arm))}")
+    return arm_id(arm[ID]), {name: value for name, value in arm.items() if name != ID}
 
 
 def arm_id(arm: Any) -> ArmId:
     """The id of an arm: a text or a whole number."""
-    kind = type(arm)
-    if kind is int or (kind is str and len(arm) <= LONGEST_ID):
-        known: ArmId = arm
-        return known
-    if isinstance(arm, str) and len(arm) <= LONGEST_ID:
-        return str(arm)
-    if isinstance(arm, (int, np.integer)) and not isinstance(arm, bool):
-        return int(arm)
     if isinstance(arm, str):
+        if len(arm) <= LONGEST_ID:
+            return arm if type(arm) is str else str(arm)
         raise ValueError(
             f"arms must have ids of at most {LONGEST_ID} characters; got {len(arm)}: "
             f"{arm[:20]!r}..."
         )
+    if isinstance(arm, (int, np.integer)) and not isinstance(arm, bool):
+        return int(arm)
     raise ValueError(f"arms must be strings or integers; got {brief(arm)}")

@@ -217,10 +217,10 @@ class Features:
     ) -> Features:
         """Features for a table: a frame of pandas, polars or Arrow, or a list of dicts.
 
-        `arm` is the table of the arms, or the names of the arm's columns in the frame. `print`
-        shows the reasons. Columns that are named like an outcome (clicked, reward, revenue, ...)
-        are left out unless they are in `keep`; others that are not known before the decision you
-        have to leave out yourself.
+        `arm` is the table of the arms, a list of their ids, or the names of the arm's columns in
+        the frame. `print` shows the reasons. Columns that are named like an outcome (clicked,
+        reward, revenue, ...) are left out unless they are in `keep`; list others that are not known
+        before the decision in `leave_out`.
         """
         from driftbandits.features.guessing import guess
 
