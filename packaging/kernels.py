@@ -66,8 +66,7 @@ def rehearse(families: set[str]) -> None:
 
     import driftbandits as db
     from driftbandits import core
-    from driftbandits.policies import family_of
-    from driftbandits.policies.arguments import ROWS
+    from driftbandits.policies import ROWS, family_of
 
     rng = np.random.default_rng(0)
 

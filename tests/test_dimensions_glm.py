@@ -353,4 +353,4 @@ def test_a_short_simulation_reads_nothing_behind_its_rows(name, monkeypatch):
         return buffers._replace(rows=rows)
 
     monkeypatch.setattr(db.Policy, "new_buffers", between_numbers_that_are_none)
-    assert_same_bits(play(policy, trace, 5, EVERYTHING), expected)
+    assert_same_bits(play(policy, trace, 5, EVERYTHING), expected._asdict())
