@@ -1,5 +1,6 @@
 """Policies that adapt their memory: what is detected, what is forgotten, what is drawn."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -263,9 +264,9 @@ def test_false_alarms_are_rare():
 
 
 def test_a_restarted_player_counts_its_own_rounds():
-    trace = flip(600, after=300)
+    trace = dataclasses.replace(flip(600, after=300), changes=(101,))
     policy = db.policy("CD-LinUCB", dim=2, bonus_scale=0.1, false_alarm_rate=1e-2)
-    later = play(Restarted(policy, rounds=(101,)), trace, 0, ("detections",))
+    later = play(Restarted(policy), trace, 0, ("detections",))
     assert later.detections
     for found in later.detections:
         assert 101 <= found.change <= found.round <= 600
