@@ -296,13 +296,13 @@ def test_a_broken_state_of_a_candidate_is_found(store_url):
         with log.write() as session:
             session.lock(["news"])
             kept = session.snapshots("news")[0]
-            fold = snapshots.unpacked(kept.content)
-            candidate = fold.candidates["bold"]
+            state = snapshots.unpacked(kept.content)
+            candidate = state.candidates["bold"]
             follower = unpacked_follower("news", candidate)
             follower.playing.tick(1)
             other = candidate._replace(kept=packed_follower(follower))
-            fold.candidates = {"bold": other}
-            content = snapshots.packed(fold)
+            state.candidates = {"bold": other}
+            content = snapshots.packed(state)
             session.save_snapshot(Snapshot("news", kept.seq, kept.at_ns, False, content))
         faults = [fault for verdict in verify(log) for fault in verdict.faults]
     assert faults == ["shadow 'bold' has not learned what its log gives"]

@@ -152,11 +152,11 @@ def test_requests_that_wait_while_the_writer_dies_are_told(tmp_path):
         await asyncio.to_thread(engine.recovered.wait)
         waiting = [engine.do(deadly)]
         await asyncio.to_thread(deadly.begun.wait, 30.0)
-        waiting.append(engine.do(View("news", lambda fold: fold.seq)))
+        waiting.append(engine.do(View("news", lambda state: state.seq)))
         deadly.end.set()
         answers = await asyncio.wait_for(asyncio.gather(*waiting), 30.0)
         with pytest.raises(Refused) as refused:
-            engine.do(View("news", lambda fold: fold.seq))
+            engine.do(View("news", lambda state: state.seq))
         return [*answers, refused.value]
 
     for answer in asyncio.run(told()):

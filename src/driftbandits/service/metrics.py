@@ -117,7 +117,7 @@ class Scrape(Collector):
     def __init__(
         self,
         metrics: Metrics,
-        folds: Sequence[State],
+        states: Sequence[State],
         *,
         waiting: int,
         ready: bool,
@@ -127,7 +127,7 @@ class Scrape(Collector):
         self._of_all = of_all
         self._failed = failed or {}  # candidates, by policy
         self._metrics = metrics
-        self._folds = folds
+        self._states = states
         self._waiting = waiting
         self._ready = ready
 
@@ -216,14 +216,14 @@ class Scrape(Collector):
             "decisions that callers had made by themselves, as a fallback",
             labels=("policy",),
         )
-        for fold in self._folds:
-            counts = dict(fold.counts)  # the writer may add one
-            told.add_metric((fold.policy,), counts.pop(TOLD, 0))
-            clipped.add_metric((fold.policy,), counts.pop(CLIPPED, 0))
+        for state in self._states:
+            counts = dict(state.counts)  # the writer may add one
+            told.add_metric((state.policy,), counts.pop(TOLD, 0))
+            clipped.add_metric((state.policy,), counts.pop(CLIPPED, 0))
             for kind, count in sorted(counts.items()):
-                events.add_metric((fold.policy, kind), count)
-            pending.add_metric((fold.policy,), len(fold.pending))
-            differences.add_metric((fold.policy,), fold.differences)
+                events.add_metric((state.policy, kind), count)
+            pending.add_metric((state.policy,), len(state.pending))
+            differences.add_metric((state.policy,), state.differences)
         failed = GaugeMetricFamily(
             "driftbandits_candidates_failed",
             "changes and shadows that cannot learn the log",
@@ -255,14 +255,14 @@ class Scrape(Collector):
             "changes that the model in force has detected, up to 1000",
             labels=("policy",),
         )
-        for fold in self._folds:
-            tally = self._metrics.tallies.get(fold.policy, Tally())
-            rewards.add_metric((fold.policy,), tally.rewards, tally.reward_sum)
+        for state in self._states:
+            tally = self._metrics.tallies.get(state.policy, Tally())
+            rewards.add_metric((state.policy,), tally.rewards, tally.reward_sum)
             for arm, count in sorted(dict(tally.arms).items()):  # the writer may add one
-                arms.add_metric((fold.policy, arm), count)
+                arms.add_metric((state.policy, arm), count)
             if tally.other_arms:
-                arms.add_metric((fold.policy, "(others)"), tally.other_arms)
-            detections.add_metric((fold.policy,), len(fold.observers.history.detected))
-            found = [] if fold.agent is None else fold.agent.limited
-            limited.add_metric((fold.policy,), sum(column.count for column in found))
+                arms.add_metric((state.policy, "(others)"), tally.other_arms)
+            detections.add_metric((state.policy,), len(state.observers.history.detected))
+            found = [] if state.agent is None else state.agent.limited
+            limited.add_metric((state.policy,), sum(column.count for column in found))
         yield from (rewards, arms, limited, detections)

@@ -189,12 +189,12 @@ async def _wanted(service: Service, request: Request, *, replaced: Name) -> Want
 def _others(service: Service, request: Request, replaced: Name) -> Iterator[Policy]:
     """Return the bytes of a key's other policies and of the versions that learn beside them."""
     key = request.caller.key
-    for fold in list(service.engine.folds.values()):
-        is_here = fold.policy == request.policy
+    for state in list(service.engine.states.values()):
+        is_here = state.policy == request.policy
         is_replaced = is_here and replaced is CHANGE
-        if fold.versions and fold.version.record.key == key and not is_replaced:
-            yield fold.playing.policy
-        for name, candidate in fold.candidates.items():
+        if state.versions and state.version.record.key == key and not is_replaced:
+            yield state.playing.policy
+        for name, candidate in state.candidates.items():
             if candidate.record.key == key and not (is_here and name == replaced):
                 yield policy_of(candidate.record)
 
@@ -331,8 +331,8 @@ async def events(service: Service, request: Request) -> Any:
 async def _versions(service: Service, policy: str) -> list[Version]:
     """None of a log that is damaged: what it has is given nevertheless."""
 
-    def look(fold: State) -> list[Version]:
-        return list(fold.versions)
+    def look(state: State) -> list[Version]:
+        return list(state.versions)
 
     try:
         found: list[Version] = await service.do(View(policy, look))
@@ -403,7 +403,7 @@ async def metrics(service: Service, request: Request) -> Response:
     engine, caller = service.engine, request.caller
     scrape = Scrape(
         service.metrics,
-        [fold for fold in list(engine.folds.values()) if caller.may_see(fold.policy)],
+        [state for state in list(engine.states.values()) if caller.may_see(state.policy)],
         waiting=engine.waiting,
         ready=engine.ready,
         of_all=caller.may_see(""),

@@ -60,8 +60,6 @@ from driftbandits.store import (
 )
 from driftbandits.store.records import Configured, Decided, Erased, Promoted, unpacked
 
-# == fold
-
 Floats = NDArray[np.float64]
 
 FRESH, CARRIED, RELEARNED = "fresh", "carried", "relearned"
