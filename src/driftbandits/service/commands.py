@@ -69,7 +69,6 @@ class Decide(Command):
             raise Refused(410, "retired", f"policy {self.policy!r} is retired and decides no more")
         self._check(state)
         self._check_places(work)
-        work.touched.add(self.policy)
         before = state.seq
         made = state.decide_all(self.event_id, self.offer, work.time_for(state))
         for place, (event_id, record) in enumerate(zip(self.event_ids, made, strict=True), 1):
@@ -105,7 +104,7 @@ class Decide(Command):
             return self._correct(work, state, record)
         told = offer.told < 0 or (offer.told, offer.propensity) == (record.index, record.propensity)
         kind = DUPLICATE if same and told else CONFLICT
-        _note(work, state, kind, self.event_id, Conflicted(DECISION, None, offer.key))
+        work.write(state, kind, self.event_id, Conflicted(DECISION, None, offer.key))
         if kind == CONFLICT:
             other = "another arm as played" if same else "a decision about other arms"
             return _conflict(f"event_id {self.event_id!r} has {other}")
@@ -113,7 +112,6 @@ class Decide(Command):
 
     def _correct(self, work: UnitOfWork, state: State, record: Decided) -> api.DecisionAnswer:
         """The answer never came, or came too late: what was shown is what the caller says."""
-        work.touched.add(self.policy)
         made = state.correct(self.event_id, self.offer, record, work.time_for(state))
         work.append(state, CORRECTED, self.event_id, made)
         return decision_answer(self.event_id, made, state.seq)
@@ -192,22 +190,21 @@ class Reward(Command):
             raise gone(known.decision, self.event_id)
         told = Conflicted("reward", self.value, self.key)
         if _is_withdrawn(known):
-            _note(work, state, CONFLICT, self.event_id, told)
+            work.write(state, CONFLICT, self.event_id, told)
             return _conflict(f"event_id {self.event_id!r} was withdrawn")
         reported = _reported(known)
         if reported is None:
             return self._learn(work, state)
         if reported == self.value:
-            _note(work, state, DUPLICATE, self.event_id, told)
+            work.write(state, DUPLICATE, self.event_id, told)
             return api.RewardAnswer("duplicate")
-        _note(work, state, CONFLICT, self.event_id, told)
+        work.write(state, CONFLICT, self.event_id, told)
         return _conflict(f"event_id {self.event_id!r} has another reward, {reported!r}")
 
     def _learn(self, work: UnitOfWork, state: State) -> api.RewardAnswer | Refused:
         learns = state.is_open(self.event_id) and state.learns_from(self.event_id)
         if not _is_accepted(self.value, state.playing.policy if learns else None):
             return self._refuse(work, state)
-        work.touched.add(self.policy)
         kind = state.reward(self.event_id, self.value, work.time_for(state))
         work.append(state, kind, self.event_id, Rewarded(self.value, self.key))
         if kind == LATE:
@@ -217,7 +214,7 @@ class Reward(Command):
     def _refuse(self, work: UnitOfWork, state: State) -> Refused:
         """Return the refusal, so that the event which ends the wait for a default is committed."""
         if self.event_id in state.awaited:
-            _note(work, state, REFUSED, self.event_id, Conflicted("reward", self.value, self.key))
+            work.write(state, REFUSED, self.event_id, Conflicted("reward", self.value, self.key))
         policy = state.playing.policy
         hint = "" if policy.reward is None else " Configure a wider reward, or outside = 'clip'."
         return invalid(
@@ -255,12 +252,6 @@ def _reported(known: Known) -> float | None:
     return None
 
 
-def _note(work: UnitOfWork, state: State, kind: str, event_id: str, record: Conflicted) -> None:
-    work.touched.add(state.policy)
-    state.note(kind, event_id, work.time_for(state))
-    work.append(state, kind, event_id, record)
-
-
 def _conflict(message: str) -> Refused:
     """An answer, and not an exception: the conflict is an event that has to be committed."""
     return Refused(409, "conflict", message)
@@ -289,14 +280,12 @@ class Withdraw(Command):
             raise gone(known.decision, self.event_id)
         told = Conflicted("withdrawal", None, self.key)
         if _is_withdrawn(known):
-            _note(work, state, DUPLICATE, self.event_id, told)
+            work.write(state, DUPLICATE, self.event_id, told)
             return api.WithdrawalAnswer("duplicate")
         if known.outcome is not None or known.late is not None:
-            _note(work, state, CONFLICT, self.event_id, told)
+            work.write(state, CONFLICT, self.event_id, told)
             return _conflict(f"event_id {self.event_id!r} has a reward, so it was shown")
-        work.touched.add(self.policy)
-        state.withdraw(self.event_id, work.time_for(state))
-        work.append(state, WITHDRAWN, self.event_id, Withdrawn(self.key))
+        work.write(state, WITHDRAWN, self.event_id, Withdrawn(self.key))
         return api.WithdrawalAnswer("withdrawn")
 
 

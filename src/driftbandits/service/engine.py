@@ -230,7 +230,6 @@ class Engine:
     ) -> None:
         self.ready = False
         self.dead = False
-        self.recovered = threading.Event()
         self.metrics = metrics or Metrics()
         self._open_store = open_store
         self._transactions = Transactions(self.metrics, clock=clock, snapshot_every=snapshot_every)
@@ -294,7 +293,6 @@ class Engine:
         self._upkeep.end()
         self._for_thread.put(None)
         await asyncio.to_thread(self._thread.join)
-        self.recovered.set()
 
     def do(self, command: Command) -> asyncio.Future[Any]:
         """The answer to come; a full queue refuses at once."""
@@ -460,7 +458,6 @@ class Engine:
         self.dead = True
         self.ready = False
         self._upkeep.end()
-        self.recovered.set()
         self._in_loop(self._refuse_waiting)
         self._on_death()
 
@@ -480,7 +477,6 @@ class Engine:
             gc.collect()  # before anybody is served: it keeps the interpreter
             gc.freeze()  # what recovery has made stays, and is not looked at again and again
             self.ready = True
-            self.recovered.set()
             while (work := self._for_thread.get()) is not None:
                 work()
             if not self.dead:

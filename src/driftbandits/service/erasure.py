@@ -59,10 +59,8 @@ class Erase(Command):
             work.session.erase(self.policy, found)
             gone += found
         if gone:
-            work.touched.add(self.policy)
             record = Erased(tuple(sorted(gone)), self._reason, self._key)
-            state.erase(record, work.time_for(state))
-            work.append(state, ERASED, "", record)
+            work.write(state, ERASED, "", record)
             work.flush(self.policy)
             task = task._replace(erased=task.erased + len(gone))
         if task.erased and (task.is_done or (gone and is_first)):

@@ -12,15 +12,14 @@ time, without any lock of the log.
 a, p, r    what was played in a round, the probability it had, the reward
 b          what the shadow would have played, drawn by a seed of its own
 w          1 / p if b = a, else 0
-y          w r
 m_a, m_b   what the shadow's model expected of a and of b before the round
 x          m_b + w (r - m_a)
 
-E[y] is what the shadow earns in that round, whatever p is as long as every arm has a chance
-(inverse propensities; Dudik, Langford, Li 2011, with the shadow's draw in place of its
-probabilities). So only rounds with p < 1 count. E[x] is the same, whatever the model expects,
-since E[w m_a] = E[m_b]; the better it knows the rewards, the less x scatters (doubly robust, of
-the same paper). Intervals may be looked at at any time, see `driftbandits.core.sequences`.
+E[x] is what the shadow earns in that round, whatever the model expects: E[w m_a] = E[m_b], and
+E[w r] is the reward of b as long as every arm has a chance. So only rounds with p < 1 count. The
+better the model knows the rewards, the less x scatters (doubly robust; Dudik, Langford, Li 2011,
+with the shadow's draw in place of its probabilities). Intervals hold at any time, see
+`driftbandits.core.sequences`.
 """
 
 from __future__ import annotations
@@ -96,8 +95,7 @@ class Agreement(msgspec.Struct, array_like=True):
     agreed: int = 0
     weights: float = 0.0  # sums of w and w^2
     squared_weights: float = 0.0
-    weighted: Sums = msgspec.field(default_factory=Sums)  # of y
-    modelled: Sums = msgspec.field(default_factory=Sums)  # of x
+    estimates: Sums = msgspec.field(default_factory=Sums)  # of x
     waiting: dict[str, Compared] = {}
 
     def note_decision(
@@ -117,8 +115,7 @@ class Agreement(msgspec.Struct, array_like=True):
         w = compared.weight
         self.weights += w
         self.squared_weights += w * w
-        self.weighted.add(w * r, r)
-        self.modelled.add(compared.of_own + w * (r - compared.of_played), r)
+        self.estimates.add(compared.of_own + w * (r - compared.of_played), r)
 
     def let_go(self, pending: Mapping[str, object]) -> None:
         """Wait no longer for rounds that nobody waits for; now and then."""
@@ -130,7 +127,7 @@ class Agreement(msgspec.Struct, array_like=True):
     @property
     def rounds(self) -> int:
         """Rounds that have a reward and gave every arm a chance."""
-        return self.weighted.rounds
+        return self.estimates.rounds
 
     @property
     def effective_rounds(self) -> float:
@@ -139,29 +136,16 @@ class Agreement(msgspec.Struct, array_like=True):
     @property
     def played_value(self) -> float | None:
         """Mean reward of the rounds that count."""
-        return self.weighted.rewards / self.rounds if self.rounds else None
+        return self.estimates.rewards / self.rounds if self.rounds else None
 
     def value(self, *, level: float = 0.95) -> Interval | None:
         """Estimate the mean reward of the shadow."""
-        return self._value(self.weighted, level)
+        of = self.estimates
+        return _interval(of.rounds, of.total, of.squares, self.effective_rounds, level)
 
     def difference(self, *, level: float = 0.95) -> Interval | None:
         """Estimate the mean reward of the shadow, less that of the rounds."""
-        return self._difference(self.weighted, level)
-
-    def modelled_value(self, *, level: float = 0.95) -> Interval | None:
-        """Estimate the mean reward of the shadow with the help of its model."""
-        return self._value(self.modelled, level)
-
-    def modelled_difference(self, *, level: float = 0.95) -> Interval | None:
-        """The modelled value, less what was earned."""
-        return self._difference(self.modelled, level)
-
-    def _value(self, of: Sums, level: float) -> Interval | None:
-        return _interval(of.rounds, of.total, of.squares, self.effective_rounds, level)
-
-    def _difference(self, of: Sums, level: float) -> Interval | None:
-        total = of.total - of.rewards
+        of, total = self.estimates, self.estimates.total - self.estimates.rewards
         return _interval(of.rounds, total, of.squared_differences, self.effective_rounds, level)
 
 

@@ -1,6 +1,6 @@
 """States, the log that they are folded from, and transactions that change both or neither.
 
-If anything fails, the states that were touched are dropped and folded again from the log, so
+If anything fails, the states that may have changed are dropped and folded again from the log, so
 memory never runs ahead of the disk. A writer locks the rows of its policies, folds what other
 processes have appended, and names the event that its own follow. A reader takes no lock: its
 transaction begins after everything that was acknowledged before it.
@@ -78,7 +78,7 @@ class UnitOfWork:
         self.session = session
         self.followers = followers
         self.now_ns = now_ns
-        self.touched: set[str] = set()
+        self.locked: set[str] = set()  # policies whose states may change
         self.done: list[tuple[str, str, Record]] = []  # policy, kind and record of what was added
         self._began = time.monotonic()
         self._states = states
@@ -94,6 +94,7 @@ class UnitOfWork:
     def begin_writing(self, wanted: Mapping[str, Iterable[str]]) -> None:
         """Lock policies, look up the event_ids that this is about, and learn what is due."""
         self.session.lock(wanted)
+        self.locked.update(wanted)
         ready: dict[str, list[str]] = {}
         for policy, event_ids in wanted.items():
             self._bring_up_to_date(policy)
@@ -155,6 +156,7 @@ class UnitOfWork:
         if policy not in self._states and policy not in self._broken:
             self.session.create(policy)
             self.session.lock([policy])
+            self.locked.add(policy)
             self._bring_up_to_date(policy)
         if policy in self._broken:
             raise self._broken[policy]
@@ -183,11 +185,15 @@ class UnitOfWork:
         policy = state.policy
         new_event = NewEvent(kind, event_id, state.at_ns, packed(record))
         self.done.append((policy, kind, record))
-        self.touched.add(policy)
         self._new_events.setdefault(policy, []).append(new_event)
         self._added.setdefault((policy, event_id), []).append(
             (state.seq if seq is None else seq, new_event)
         )
+
+    def write(self, state: State, kind: str, event_id: str, record: Record) -> None:
+        """Let an event happen that its record tells in full: to the state, and to the log."""
+        state.apply(kind, event_id, record, self.time_for(state))
+        self.append(state, kind, event_id, record)
 
     @property
     def is_long(self) -> bool:
@@ -216,7 +222,6 @@ class UnitOfWork:
             self._learn_default(state, event_id, at_ns)
 
     def _learn_default(self, state: State, event_id: str, at_ns: int) -> None:
-        self.touched.add(state.policy)
         value = state.version.record.default_reward
         key = state.pending[event_id].key
         kind = state.reward(event_id, value, at_ns, kind=DEFAULT)
@@ -398,11 +403,11 @@ class Transactions:
         if not at_once:
             self._load_missing(commands)
         writing = any(command.writes for command in commands)
-        touched: set[str] = set()
+        locked: set[str] = set()
         try:
             with self._transaction(writing=writing, at_once=at_once) as session:
                 work = self._unit_of_work(session)
-                touched = work.touched
+                locked = work.locked
                 wanted: dict[str, list[str]] = {}
                 for command in commands:
                     if command.policy:
@@ -415,12 +420,12 @@ class Transactions:
                 work.finish()
                 finished = time.perf_counter()
         except BaseException:
-            for name in touched:  # what memory knows of them is not what the log says
+            for name in locked:  # what memory knows of them is not what the log says
                 self.states.pop(name, None)
             raise
         if writing:
             self._metrics.committed(work.done, time.perf_counter() - finished)
-            self._log_warnings(touched)
+            self._log_warnings(locked)
         return results
 
     def _log_warnings(self, policies: Iterable[str]) -> None:

@@ -73,7 +73,7 @@ class Configure(Command):
         """Return how the policy goes on, None if nothing changes, and its state."""
         state = work.state(self.policy) if self._wanted.dry_run else work.create(self.policy)
         if not state.versions:
-            self._configure(work, state, self._first())
+            work.write(state, CONFIGURED, "", self._first())
             return FRESH, policy_answer(state, work.followers)
         record, how, changes = self._following(state)
         if how == RELEARNED:
@@ -86,12 +86,12 @@ class Configure(Command):
         under_way = state.candidates.get(CHANGE)
         if how is None:
             if under_way is not None:  # it has been thought better of
-                _drop(work, state, CHANGE, self._wanted.record.key)
+                work.write(state, DROPPED, "", Dropped(CHANGE, self._wanted.record.key))
         elif how == RELEARNED:
             if under_way is None or not _same(under_way.record, record):
                 _begin(work, state, CHANGE, record)
         else:
-            self._configure(work, state, record)
+            work.write(state, CONFIGURED, "", record)
 
     def _first(self) -> Configured:
         seed = secrets.randbits(62) if self._wanted.seed is None else self._wanted.seed
@@ -116,11 +116,6 @@ class Configure(Command):
         if not state.counts[DECISION]:
             return msgspec.structs.replace(record, fresh=True), FRESH, changes
         return record, RELEARNED, changes
-
-    def _configure(self, work: UnitOfWork, state: State, record: Configured) -> None:
-        work.touched.add(self.policy)
-        state.configure(record, work.time_for(state))
-        work.append(state, CONFIGURED, "", record)
 
     def _answer(
         self, work: UnitOfWork, state: State, how: str | None, changes: list[str]
@@ -168,16 +163,8 @@ def _check_readable(work: UnitOfWork, state: State, record: Configured) -> None:
 
 
 def _begin(work: UnitOfWork, state: State, name: Name, record: Configured) -> None:
-    work.touched.add(state.policy)
-    state.begin(name, record, work.time_for(state))
-    work.append(state, BEGUN, "", Begun(name, record, record.key))
+    work.write(state, BEGUN, "", Begun(name, record, record.key))
     work.followers.of(state.policy, name, state.candidates[name])
-
-
-def _drop(work: UnitOfWork, state: State, name: Name, key: str) -> None:
-    work.touched.add(state.policy)
-    state.drop(name, work.time_for(state))
-    work.append(state, DROPPED, "", Dropped(name, key))
 
 
 class Promote(Command):
@@ -212,7 +199,6 @@ class Promote(Command):
             place.is_taken = True
         work.followers.forget(state.policy, self._name, candidate)
         follower = place.follower
-        work.touched.add(self.policy)
         record = msgspec.structs.replace(
             candidate.record, version=state.version.record.version + 1, fresh=False
         )
@@ -278,7 +264,7 @@ class DropShadow(Command):
         state = work.state(self.policy)
         if self._name not in state.candidates:
             raise unknown_shadow(self.policy, self._name)
-        _drop(work, state, self._name, self._key)
+        work.write(state, DROPPED, "", Dropped(self._name, self._key))
         return shadows_answer(state, work)
 
 
@@ -331,9 +317,7 @@ class Retire(Command):
     def run(self, work: UnitOfWork) -> api.PolicyAnswer:
         state = work.state(self.policy)
         if state.retired != self._retired:
-            work.touched.add(self.policy)
-            state.retire(self._retired, work.time_for(state))
-            work.append(state, RETIRED, "", Retired(self._retired, self._key))
+            work.write(state, RETIRED, "", Retired(self._retired, self._key))
         return policy_answer(state, work.followers)
 
 
@@ -365,9 +349,7 @@ class Freeze(Command):
                 key=self._key,
                 keeps_change=CHANGE in state.candidates,
             )
-            work.touched.add(self.policy)
-            state.configure(record, work.time_for(state))
-            work.append(state, CONFIGURED, "", record)
+            work.write(state, CONFIGURED, "", record)
         return policy_answer(state, work.followers)
 
     def _must_hold(self, state: State) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -21,8 +20,20 @@ from driftbandits.service.offers import Offer, offer_of
 from driftbandits.service.refusals import gone, unknown_decision, unknown_policy
 from driftbandits.service.relearning import Followers
 from driftbandits.service.state import CHANGE, RELEARNED, State, Version, changes_of_model
-from driftbandits.store import CORRECTED, DECISION, WITHDRAWN, Event, Known, Session, Store
-from driftbandits.store.records import Decided, unpacked
+from driftbandits.store import (
+    CONFLICT,
+    CORRECTED,
+    DECISION,
+    DEFAULT,
+    DUPLICATE,
+    REWARD,
+    WITHDRAWN,
+    Event,
+    Known,
+    Session,
+    Store,
+)
+from driftbandits.store.records import Configured, Decided, unpacked
 
 MOST_MOVED = 3
 FEWEST_REWARDS = 10
@@ -131,45 +142,30 @@ def clock_text(at_ns: int) -> str:
     return f"{moment}.{rest // 1000:06d}Z"
 
 
+_TOLD = set(api.Configuration.__struct_fields__) & set(Configured.__struct_fields__)
+
+
 def configuration(version: Version) -> api.Configuration:
     record = version.record
+    told = {name: getattr(record, name) for name in _TOLD}
+    if record.reward_wait_s is None:
+        told["default_reward"] = None
     return api.Configuration(
-        version=record.version,
+        **told,
         since_seq=version.seq,
         since=clock_text(version.at_ns),
-        arguments=record.arguments,
-        seed=record.seed,
-        mode=record.mode,
-        reward_wait_s=record.reward_wait_s,
-        default_reward=None if record.reward_wait_s is None else record.default_reward,
-        half_life_s=record.half_life_s,
-        window_s=record.window_s,
-        fresh=record.fresh,
         how=version.how,
         learned_from=version.learned_from,
-        control=record.control,
-        shares=_pairs(record.shares),
-        budget=record.budget,
-        limit_window=record.limit_window,
     )
+
+
+_SINGULAR = {"decisions": DECISION, "rewards": REWARD, "defaults": DEFAULT}
+_SINGULAR |= {"duplicates": DUPLICATE, "conflicts": CONFLICT}
 
 
 def counts(state: State) -> api.Counts:
-    count = state.counts
-    return api.Counts(
-        decisions=count["decision"],
-        rewards=count["reward"],
-        defaults=count["default"],
-        late=count["late"],
-        duplicates=count["duplicate"],
-        conflicts=count["conflict"],
-        erased=count["erased"],
-        refused=count["refused"],
-        clipped=count["clipped"],
-        told=count["told"],
-        corrected=count["corrected"],
-        withdrawn=count["withdrawn"],
-    )
+    fields = api.Counts.__struct_fields__
+    return api.Counts(**{name: state.counts[_SINGULAR.get(name, name)] for name in fields})
 
 
 def summary(state: State) -> api.PolicySummary:
@@ -267,8 +263,6 @@ def _shadow(state: State, name: str, followers: Followers) -> api.ShadowAnswer:
         value=_interval(seen.value()),
         played_value=played,
         difference=_interval(seen.difference()),
-        modelled_value=_interval(seen.modelled_value()),
-        modelled_difference=_interval(seen.modelled_difference()),
         failed=UNSET if place.failure is None else place.failure,
     )
 
@@ -277,11 +271,7 @@ def _accounts(state: State) -> api.Accounts | None:
     accounts = state.accounts
     if not accounts.is_used:
         return None
-    return api.Accounts(accounts.balance, _pairs(accounts.credits) or {})
-
-
-def _pairs(found: Mapping[str, tuple[float, float]] | None) -> dict[str, list[float]] | None:
-    return None if found is None else {arm: list(pair) for arm, pair in found.items()}
+    return api.Accounts(accounts.balance, accounts.credits)
 
 
 def _plain(agent: Agent, theta: Any) -> list[float] | dict[str, list[float]]:
