@@ -6,7 +6,6 @@ sends its response. Every refusal has the same form, whoever raises it.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 import time
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
     from driftbandits.service.serving import Service
 
 logger = logging.getLogger("driftbandits.service")
-
-BODY_TIMEOUT_S = 30.0
-"""The longest time that a body may take to arrive."""
 
 LARGE_BODY = 64 * 1024
 """A body above this size is decoded in a thread, one at a time."""
@@ -161,20 +157,16 @@ class Endpoint:
         """The body, for which there is room; None if its caller went away."""
         body, most = bytearray(), self._service.limits.body_bytes
         try:
-            async with asyncio.timeout(BODY_TIMEOUT_S):
-                while True:
-                    message = await receive()
-                    if message["type"] != "http.request":
-                        return None
-                    body += message.get("body", b"")
-                    if len(body) > most:
-                        raise _too_large(most)
-                    self._hold(request, len(body))
-                    if not message.get("more_body", False):
-                        return bytes(body)
-        except TimeoutError:
-            late = f"the body did not come within {BODY_TIMEOUT_S:g} s"
-            raise Refused(408, "too_slow", late, is_last=True) from None
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return None
+                body += message.get("body", b"")
+                if len(body) > most:
+                    raise _too_large(most)
+                self._hold(request, len(body))
+                if not message.get("more_body", False):
+                    return bytes(body)
         except Refused as refused:
             refused.is_last = True  # the rest of the body is not wanted
             raise
