@@ -187,7 +187,7 @@ def test_tiles_tell_what_the_service_knows(opened: Opener, news: Served) -> None
         for end in (float(low), float(high)):
             deviation = abs(successes / n - end) / np.sqrt(end * (1 - end) / n)
             assert deviation == pytest.approx(1.96, abs=0.02)
-        expect(page.locator("#detections")).to_contain_text("None.")
+        expect(page.locator("#detections")).to_contain_text("None so far.")
 
 
 def turn(service: Served, policy: str) -> Any:
