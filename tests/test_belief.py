@@ -41,9 +41,15 @@ def useful(actions: np.ndarray) -> np.ndarray:
     return np.clip(actions - ([0.0, 1000.0, 7.0, 0.0, 0.0, 3.0][: actions.shape[-1]]), -2.0, 2.0)
 
 
-@pytest.mark.parametrize("reward", ["click", "amount"])
-@pytest.mark.parametrize("delay", [0, 7])
-@pytest.mark.parametrize("make_world", [jumping_world, strange_world])
+@pytest.mark.parametrize(
+    ("make_world", "delay", "reward"),
+    [
+        (jumping_world, 0, "click"),
+        (jumping_world, 7, "amount"),
+        (strange_world, 7, "click"),
+        (strange_world, 0, "amount"),
+    ],
+)
 @LIMITED
 def test_a_run_is_the_plain_one(make_world, delay, reward):
     rounds = 160

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +43,8 @@ REFUSED = [
     ({"experimnt": {}}, "experimnt: unknown key, perhaps experiment; allowed: experiment, env"),
     ({"experiment": None}, "experiment: is missing"),
     ({"experiment": {**HEADING, "run": 3}}, "experiment.run: unknown key, perhaps runs; allowed"),
-    ({"experiment": {"runs": 3}}, "experiment.name: is missing"),
     ({"experiment": {**HEADING, "name": "../x"}}, "experiment.name: must be `string` matching"),
     ({"experiment": {**HEADING, "runs": 0}}, "experiment.runs: must be `integer` >= 1; got 0"),
-    ({"experiment": {**HEADING, "runs": 2.0}}, "experiment.runs: must be `integer`; got 2.0"),
-    ({"experiment": {**HEADING, "runs": True}}, "experiment.runs: must be `integer`; got True"),
-    ({"experiment": {**HEADING, "seed": -1}}, "experiment.seed: must be `integer` >= 0; got -1"),
     (
         {"experiment": {**HEADING, "section": "regrets"}},
         "experiment.section: must be one of regret, share, worlds, growth; got 'regrets', perhaps",
@@ -61,7 +56,6 @@ REFUSED = [
         },
         "experiment.coverage: must be false in a world whose means nobody knows",
     ),
-    ({"environment": {}}, "environment.name: must be one of abrupt, .*; got None"),
     ({"environment": {"name": "mars"}}, "environment.name: must be one of abrupt, .*; got 'mars'"),
     (
         {"environment": {"name": "abrupt2d", "horizn": 9}},
@@ -72,8 +66,6 @@ REFUSED = [
         "environment: .*No such file or directory: '/no.csv'",
     ),
     ({"policies": []}, r"policies: must be `list` of length >= 1; got \[\]"),
-    ({"policies": [3]}, r"policies\[1\]: must be `table`; got 3"),
-    ({"policies": [{"window": 3}]}, r"policies\[1\].name: is missing"),
     ({"policies": [{"name": "UCB"}]}, r"policies\[1\].name must be one of SW-GLUCB, .*'UCB'"),
     (
         {"policies": [{"name": "LinUCB"}, {"name": "SW-GLUCB", "windw": 3}]},
@@ -84,10 +76,6 @@ REFUSED = [
         r"policies\[1\].window must be an integer of at least 1; got 0",
     ),
     (
-        {"policies": [{"name": "greedy", "window": 3, "discount": 0.5}]},
-        r"policies\[1\]: give window or discount, not both",
-    ),
-    (
         {"policies": [{"name": "LinUCB"}, {"name": "LinUCB"}]},
         r"policies\[2\].label: must differ from the others; got 'LinUCB'",
     ),
@@ -95,7 +83,6 @@ REFUSED = [
         {"policies": [{"name": "LinUCB", "restart": "never"}]},
         r'policies\[1\].restart: must be "changes"; got \'never\'',
     ),
-    ({"policies": [{"name": "LinUCB", "restart": [1]}]}, r"policies\[1\].restart: must be `string"),
     (
         {"policies": [{"name": "LinUCB", "arms": "separate", "restart": "changes"}]},
         r"policies\[1\]: policy must have neither features nor separate arms to be restarted",
@@ -112,20 +99,12 @@ REFUSED = [
         {"policies": [{"name": "informed logistic", "lam": 1.0}]},
         r"policies\[1\].lam: unknown key; allowed: name, label",
     ),
-    ({"axes": {"windw": [3]}}, "axes.windw: unknown key, perhaps window; allowed: "),
     ({"axes": {"window": ["3"]}}, r"axes.window\[1\]: must be `integer | float`; got '3'"),
     (
         {"axes": {"window": [3]}, "grid": [{"name": "SW-GLUCB", "over": ["discount"]}]},
         r"grid\[1\].over: must be a list out of window; got \['discount'\]",
     ),
-    (
-        {"axes": {"window": [3, 0]}, "grid": [{"name": "SW-GLUCB", "over": ["window"]}]},
-        r"grid\[2\].window must be an integer of at least 1; got 0",
-    ),
-    ({"defaults": {"name": "LinUCB"}}, "defaults.name: unknown key; allowed: "),
-    ({"sweep": [{"name": "a"}, 3]}, r"sweep\[2\]: must be `table`; got 3"),
     ({"sweep": [{"name": "a", "titel": 3}]}, r"sweep\[1\].titel: unknown key, perhaps title; "),
-    ({"sweep": [{"name": "a", "runs": 0}]}, r"sweep\[1\].runs: must be `integer` >= 1; got 0"),
     ({"sweep": [{"name": "a"}, {"name": "a"}]}, r"sweep\[2\].name: must differ from the others"),
 ]
 
@@ -153,14 +132,6 @@ def test_restarting_in_a_world_that_tells_no_changes_is_refused(tmp_path: Path) 
     )
     with pytest.raises(SpecError, match=r"^policies\[1\].restart: must be left out"):
         experiments_of(given)
-
-
-def test_a_refusal_names_the_file(tmp_path: Path) -> None:
-    path = toml(tmp_path)
-    path.write_text(path.read_text("utf-8").replace("every", "evry"), encoding="utf-8")
-    message = r"small\.toml: experiment\.evry: unknown key, perhaps every; allowed: name"
-    with pytest.raises(SpecError, match=message):
-        experiments.read_experiments(path)
 
 
 @pytest.mark.parametrize("content", [b"[experiment\n", b"\xff\xfe"])
@@ -228,15 +199,6 @@ def test_changes_are_the_jumps_of_a_run_and_unknown_where_the_world_drifts(
     assert isinstance(player, db.Policy)
     assert player.changes == changes
     assert experiment.spec["world"]["changes_a_run"] == changes
-
-
-def test_facts_of_a_world_are_told_where_they_are_the_same_in_every_run() -> None:
-    fixed = small().spec["world"]
-    assert fixed["changes"] == [6, 11, 16]
-    assert fixed["parameters"] == [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]
-    assert (fixed["horizon"], fixed["dim"], fixed["arms"]) == (30, 2, 6)
-    (drawn,) = experiments_of(spec(environment={"name": "abrupt", "horizon": 30}))
-    assert drawn.spec["world"]["changes"] is drawn.spec["world"]["parameters"] is None
 
 
 def test_a_sweep_is_one_experiment_for_each_variant() -> None:
@@ -364,24 +326,6 @@ def test_bounds_that_the_policies_are_told_are_true_and_not_loose(
         assert policy["S"] < 1.1 * longest_theta
         assert longest_action <= policy["L"] * (1 + 1e-9)
         assert policy["L"] < 1.1 * longest_action
-
-
-def table_between(name: str) -> list[list[str]]:
-    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    marked = page.split(f"<!-- figures: {name} ")[1].split("<!-- end figures -->")[0]
-    _, _, inside = marked.partition("\n")
-    rows = [line for line in inside.splitlines() if line.startswith("|")]
-    return [row.strip("| ").split(" | ") for row in rows]
-
-
-def test_the_page_of_results_has_the_worlds_and_policies_of_the_suite() -> None:
-    given = tomllib.loads(experiments.published()["suite"].read_text(encoding="utf-8"))
-    worlds = [variant["name"] for variant in given["sweep"]]
-    assert [row[0] for row in table_between("worlds")[2:]] == worlds
-    _, _, *rows = table_between("suite")
-    known = {line.get("label", line["name"]) for line in given["policies"]}
-    assert {row[0] for row in rows} <= known | {"restart at the true changes, tuned"}
-    assert len(rows) > 5
 
 
 def test_the_paper_s_experiment_is_tuned_as_the_paper_says() -> None:

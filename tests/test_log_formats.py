@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -76,14 +74,6 @@ def small() -> Log:
         reward=[1.0, math.nan],
         arm_ids=[["tea", "milk", "mate"], ["tea"]],
     )
-
-
-def test_the_name_of_a_file_tells_its_format(tmp_path: Path) -> None:
-    for suffix in (".dsjson", ".json", ".jsonl", ".JSON"):
-        write_log(small(), tmp_path / f"log{suffix}")
-        assert read_dsjson(tmp_path / f"log{suffix}") == small()
-    write_log(small(), tmp_path / "log.parquet")
-    assert read_parquet(tmp_path / "log.parquet") == small()
 
 
 def test_a_different_log_is_not_equal() -> None:
@@ -229,18 +219,13 @@ def test_the_chosen_action_is_told_in_three_ways(
         ([], "an event must be an object"),
         ({"RewardValue": 1.0, "EventId": "e1"}, "c._multi must be the list of actions"),
         (changed(c={"_multi": []}), "c._multi must hold one object for each action"),
-        (changed(c={"_multi": [1]}), "c._multi must hold one object for each action"),
         (changed(_outcomes=[]), "one choice from one set"),
-        (changed(EventId=7), "EventId must be a text; got 7"),
         (changed(Timestamp="yesterday"), "Timestamp must be like .*; got 'yesterday'"),
         (
             changed(_label_probability=...),
             "_label_probability must be a finite number .*; got None",
         ),
-        (changed(_label_probability="1"), "_label_probability must be a finite number .*; got '1'"),
-        (changed(_label_cost=True), "_label_cost must be a finite number; got True"),
         (changed(_labelIndex=0), "must name one of the 3 actions"),
-        (changed(_labelIndex=3, _label_Action=4), "must name one of the 3 actions"),
         (changed(pdrop=-0.1), "pdrop must be a finite number of at least 0"),
     ],
 )
@@ -270,7 +255,6 @@ def test_thinning_before_logging_must_be_even(tmp_path: Path) -> None:
     ("text", "ns"),
     [
         ("1970-01-01T00:00:00Z", 0),
-        ("1970-01-01T00:00:01.5", 1_500_000_000),
         ("1970-01-01T02:00:00.000000001+02:00", 1),
         ("1969-12-31T23:59:59.9Z", -100_000_000),
         ("2019-08-13T20:40:28.7880000Z", 1_565_728_828_788_000_000),
@@ -342,21 +326,13 @@ GOOD = {
     [
         ({"event_id": []}, "event_id must hold at least one decision"),
         ({"event_id": ["a", "a"]}, "event_id must differ from row to row; got 'a' twice"),
-        ({"event_id": ["a", ""]}, "event_id must be texts that are not empty; row 1 has ''"),
         ({"at": [2, 1]}, "at must not go back in time; got an earlier time in row 1"),
-        ({"at": [1.5, 2.5]}, "at must be 2 whole numbers.*type float64"),
         ({"arms": [[[1.0]]]}, "arms must be 2 arrays, one for each decision; got 1"),
         ({"arms": [[[1.0]], [[1.0, 2.0]]]}, r"arms must be arrays .* row 1 has shape \(1, 2\)"),
         ({"arms": [[[1.0], [0.5]], [[math.nan]]]}, "arms must be finite; row 1 is not"),
-        ({"arms": [[["x"]], [[1.0]]]}, "arms must be an array"),
         ({"chosen": [2, 0]}, "chosen must be an arm; row 0 has 2"),
-        ({"chosen": [-1, 0]}, "chosen must be an arm; row 0 has -1"),
         ({"propensity": [0.5, 0.0]}, "propensity must be above 0 and at most 1; row 1 has 0.0"),
-        ({"propensity": [math.nan, 1.0]}, "propensity must be above 0 and at most 1; row 0"),
-        ({"propensity": [0.5, 1.1]}, "propensity must be above 0 and at most 1; row 1 has 1.1"),
         ({"reward": [math.inf, 0.0]}, "reward must be finite, or NaN where unknown; row 0"),
-        ({"reward": ["x", 0.0]}, "reward must be numbers"),
-        ({"reward": [0.0]}, r"reward must be 2 numbers.*\(1,\)"),
         ({"arm_ids": [["a", "a"], ["b"]]}, "arm_ids must be texts that differ"),
         ({"arm_ids": [["a"], ["b"]]}, "arm_ids must have one name for each action"),
     ],
@@ -365,6 +341,13 @@ def test_a_log_refuses_what_does_not_fit(wrong: dict[str, object], message: str)
     assert len(Log(**GOOD)) == 2
     with pytest.raises(ValueError, match=message):
         Log(**{**GOOD, **wrong})
+
+
+@pytest.mark.parametrize("column", [*GOOD, "arm_ids"])
+def test_every_column_of_a_log_is_checked(column: str) -> None:
+    for nonsense in (object(), [object(), object()]):
+        with pytest.raises(ValueError, match=rf"\b{column}\b"):
+            Log(**{**GOOD, column: nonsense})
 
 
 def test_a_log_is_a_world_to_play() -> None:
@@ -390,20 +373,6 @@ def test_objects_within_objects_are_columns() -> None:
         "b.d": [0.5, 1.5],
     }
     assert columns(()) == {}
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (7, "features must be an object or a list of objects; got 7"),
-        (["a"], "features must be an object or a list of objects"),
-        ([{"a": 1}, {"a": 2}], "features must have each column once; got 'a' twice"),
-        ({1: 2}, "features must have texts for names; got 1"),
-    ],
-)
-def test_what_has_no_columns_is_refused(given: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        columns(given)
 
 
 # --- stores --------------------------------------------------------------------------------------
@@ -476,12 +445,6 @@ def test_what_was_imported_can_be_exported(imported: str, suffix: str, tmp_path:
     path = tmp_path / f"new{suffix}"
     assert run(["log", "export", imported, str(path), "--policy", "news"]) == DONE
     assert read_log(path) == some_log()
-
-
-def test_a_file_can_be_exported_to_another_format(tmp_path: Path) -> None:
-    source, target = written(tmp_path, FOREIGN), tmp_path / "log.parquet"
-    assert run(["log", "export", str(source), str(target)]) == DONE
-    assert read_log(target) == read_dsjson(source)
 
 
 @pytest.mark.parametrize("name", ["auto", pytest.param("D-GLUCB", marks=pytest.mark.compiled)])
@@ -569,10 +532,7 @@ INTO = ("--store", "{url}", "--policy", "random", "--as")
         ),
         (["export", "{url}", "x.parquet", "--policy", "a"], FAILED, "policy must be one of news"),
         (["export", "{log}", "x.csv"], FAILED, "CSV holds tables, and this log has vectors"),
-        (["export", "{log}", "x.doc"], FAILED, "path must end in .parquet"),
-        (["import", "{log}", "--as", "b"], BAD_USAGE, "Missing option '--store'"),
         (["import", "{log}", *INTO, "news"], FAILED, "name must be that of a new policy; 'news'"),
-        (["import", "{log}", *INTO, "_"], FAILED, "name must match"),
         (["import", "{log}", *INTO, "b", "--policy", "D-GLUCB"], BAD_USAGE, "D-GLUCB needs disc"),
         (["import", "{bad}", *INTO, "b"], FAILED, "event_id must match"),
         (["import", "{high}", *INTO, "b"], FAILED, "reward must be a number in [0, 1]"),
@@ -603,21 +563,3 @@ def test_what_cannot_be_moved_is_refused_and_changes_nothing(
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     with store.open(imported) as opened, opened.read() as session:
         assert session.policies() == ["news"]
-
-
-@pytest.mark.parametrize("command", [["log"], ["log", "import"], ["log", "export"], ["evaluate"]])
-def test_help_shows_an_example_and_loads_nothing_heavy(command: list[str]) -> None:
-    program = (
-        "import sys\n"
-        "from driftbandits.cli.commands import run\n"
-        f"assert run([*{command!r}, '--help']) == 0\n"
-        "heavy = {'numba', 'numpy', 'polars', 'apsw', 'starlette', 'httpx', 'rich'}\n"
-        "print(sorted(heavy & sys.modules.keys()))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    lines = done.stdout.splitlines()
-    assert lines[-1] == "[]"
-    example = f"driftbandits {' '.join(command)}"
-    assert any(line.strip().startswith(example) for line in lines)

@@ -341,13 +341,6 @@ def test_one_run_is_enough(tmp_path: Path) -> None:
     assert [row[0] for row in rows[1:]] == ["D-GLUCB", "LogisticUCB"]
 
 
-def test_shares_are_shown_where_nothing_changes(tmp_path: Path) -> None:
-    world = {"name": "paired", "table": "fair", "horizon": 80, "switch": 80}
-    report_results.run(tmp_path, "pairs", world, ["D-GLUCB"], section="share", runs=2)
-    heading, _ = read(write_report(tmp_path)).tables["table-pairs-summary"]
-    assert "before the change" not in heading
-
-
 def test_log_with_missing_rewards_is_compared_by_reward(tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
     rows = [f"{t % 3},{'ab'[t % 2]},{t % 2}" for t in range(40)]

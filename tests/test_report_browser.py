@@ -2,35 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
-CHROMIUM = os.environ.get("CHROMIUM", "chromium")  # a command, or a path
-ARGUMENTS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
 WIDTHS = {"desk": (1400, 1000), "phone": (390, 844)}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        installed = shutil.which(CHROMIUM)
-        assert installed, f"there is no {CHROMIUM}: run make system, or set CHROMIUM to its path"
-        started = playwright.chromium.launch(executable_path=installed, args=ARGUMENTS)
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module", params=list(WIDTHS))

@@ -143,17 +143,12 @@ def test_what_is_no_reward_is_refused(bad):
     ("arguments", "message"),
     [
         ({"reward": "amount"}, "reward must have a range for LinUCB.*'amount:0..500', or use auto"),
-        ({"reward": "cost"}, "'cost:0..500', or use auto"),
         ({"reward": "count"}, "'count:20', or use auto"),
-        ({"reward": "rating"}, "reward must have a range"),
         ({"reward": "rating:0.5..5"}, "give 'amount:0.5..5'"),
         ({"reward": "rating:5..1"}, "ends above its start"),
         ({"reward": "amount:0..inf"}, "numbers for its limits"),
-        ({"reward": "amount:a..b"}, "numbers for its limits"),
         ({"reward": "amount:7"}, "a range LOW..HIGH"),
-        ({"reward": "amount:"}, "reward must be one of"),
         ({"reward": "clicks"}, "reward must be one of click, rating:1..5"),
-        ({"reward": 5}, "reward must be one of"),
         ({"reward": "click:0..1"}, "without a range"),
         ({"reward": "count:-3"}, "a count of at most"),
         ({"reward": "click", "m": 2}, "m must not be given with reward='click'"),
@@ -207,11 +202,8 @@ def test_a_reward_model_predicts_values():
     ("name", "argument"),
     [
         ("auto", {"S": 2.0}),
-        ("auto", {"L": 2.0}),
         ("auto", {"discount": 0.9}),
-        ("auto", {"window": 9}),
         ("auto", {"too_long": "rescale"}),
-        ("auto", {"delta": 0.2}),
     ],
 )
 def test_an_argument_without_effect_is_refused(name, argument):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -11,11 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 ROOT = Path(__file__).parents[1]
-CHROMIUM = os.environ.get("CHROMIUM", "chromium")  # a command, or a path
-ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 WIDTHS = {"desk": (1400, 1000, "light"), "phone": (390, 844, "dark")}
 BUILD = [sys.executable, str(ROOT / "docs" / "make" / "build.py"), "--out"]
 
@@ -26,16 +23,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run([*BUILD, str(out)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return out
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        installed = shutil.which(CHROMIUM)
-        assert installed, f"there is no {CHROMIUM}: run make system, or set CHROMIUM to its path"
-        started = playwright.chromium.launch(executable_path=installed, args=ARGUMENTS)
-        yield started
-        started.close()
 
 
 @pytest.fixture(params=list(WIDTHS))

@@ -17,7 +17,7 @@ import pytest
 import driftbandits as db
 from driftbandits.checks import RunFailed
 from driftbandits.experiments import run_experiment, workers
-from driftbandits.experiments.workers import LocalWorkers, blocks_of, local_workers, run_blocks
+from driftbandits.experiments.workers import LocalWorkers, blocks_of, run_blocks
 from experiment_checks import LONG, assert_same_results, small, start
 
 RUNS = 12
@@ -124,12 +124,6 @@ def large_result() -> bytes:
     return bytes(10 * select.PIPE_BUF)
 
 
-def test_a_large_result_does_not_go_through_the_pipe() -> None:
-    with LocalWorkers(1) as executor:
-        executor.submit(die_in_the_middle_of_large_messages).result(60.0)
-        assert executor.submit(large_result).result(60.0) == large_result()
-
-
 class Hostile:
     """A world that breaks in a worker only."""
 
@@ -164,11 +158,6 @@ def test_results_leave_no_files_behind() -> None:
     assert list(folder.iterdir()) == []
     executor.shutdown()
     assert not folder.exists()
-
-
-def test_one_process_needs_no_workers() -> None:
-    with local_workers(1) as executor:
-        assert executor is None
 
 
 def test_a_block_is_consecutive_and_not_too_long() -> None:

@@ -90,11 +90,6 @@ def test_a_save_in_the_middle_changes_nothing(agent):
     assert other.policy.dim == agent.policy.dim > 31
 
 
-def test_an_agent_is_a_function_of_what_it_was_given(agent):
-    again = played(db.Agent(db.policy("auto", features=FEATURES), seed=3), 60)
-    assert again.digest == agent.digest
-
-
 def test_a_batch_is_its_single_calls():
     one, other = (db.Agent(db.policy("auto", features=FEATURES), seed=1) for _ in range(2))
     given = list(visits(80))
@@ -142,24 +137,6 @@ def test_learning_from_a_table_is_learning_from_vectors():
         one.learn(context=[{}, {}], arms=["o1"], rewards=[1, 1])
     with pytest.raises(ValueError, match=r"row 1: .*'age'"):
         one.learn(context=[{"age": 1}, {"age": "x"}], arms=[plays[0], plays[1]], rewards=[1.0, 0.0])
-
-
-def test_many_levels_take_no_more_room_than_the_limit():
-    features = db.Features(
-        context={"u": "category", "v": "category"}, cross=[("u", "v")], limit=100, levels=60
-    )
-    agent = db.Agent(db.policy("auto", features=features), seed=0)
-    for t in range(400):
-        choice = agent.decide(context={"u": f"u{t}", "v": f"v{t % 50}"}, arms=["a", "b"])
-        agent.update(choice, t % 2)
-    assert agent.policy.dim == 100
-    report = agent.features_report()
-    assert report.dim == 100
-    assert any(column.sharing for column in report.columns)
-    shared = {column.name: column.sharing for column in report.columns}
-    own = [name for name in agent.coefficients if name.startswith("u=") and " x " not in name]
-    assert shared["u"] == 400 - len(own) < 400
-    assert db.Agent.from_bytes(agent.to_bytes()).digest == agent.digest
 
 
 # -- names ---------------------------------------------------------------------------------------
