@@ -35,8 +35,9 @@ def store_url(request, tmp_path):
 @pytest.fixture(scope="session")
 def browser():
     """Chromium: a command, or the path where it is installed."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=60_000)  # of a page that never shows what is waited for
     wanted = os.environ.get("CHROMIUM", "chromium")
     installed = shutil.which(wanted)
     assert installed, f"there is no {wanted}: run make system, or set CHROMIUM to its path"

@@ -13,6 +13,7 @@ from driftbandits.cli.commands import BAD_USAGE, DONE, FAILED, INTERRUPTED, run
 from driftbandits.experiments import REPRODUCED, load, run_experiment
 from experiment_checks import (
     LONG,
+    PATIENCE,
     assert_same_results,
     complaints,
     driftbandits,
@@ -33,20 +34,20 @@ def said(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("command", LONG_COMMANDS)
-def test_help_shows_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_an_example(command, capsys):
     assert run([*command.split(), "--help"]) == DONE
     out, err = said(capsys)
     assert not err
     assert any(line.strip().startswith(f"driftbandits {command}") for line in out)
 
 
-def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_command_there_is_help(capsys):
     assert run([]) == DONE
     text = "\n".join(said(capsys)[0])
     assert all(command in text for command in COMMANDS)
 
 
-def test_help_does_not_wait_for_what_it_does_not_need() -> None:
+def test_help_does_not_wait_for_what_it_does_not_need():
     program = (
         "import sys\n"
         "from driftbandits.cli.commands import run\n"
@@ -58,7 +59,7 @@ def test_help_does_not_wait_for_what_it_does_not_need() -> None:
     assert (out.splitlines()[-1], err) == ("[]", "")
 
 
-def test_the_package_can_be_run_as_a_module() -> None:
+def test_the_package_can_be_run_as_a_module():
     from driftbandits import __version__
 
     program = start("-m", "driftbandits", "--version")
@@ -67,7 +68,7 @@ def test_the_package_can_be_run_as_a_module() -> None:
     assert out.strip().endswith(__version__)
 
 
-def test_without_click_one_line_names_the_extra(tmp_path: Path) -> None:
+def test_without_click_one_line_names_the_extra(tmp_path):
     # A package that fails like one that is not there: the real one is in the way.
     program = "import sys\nsys.modules['click'] = None\nfrom driftbandits.cli import main\nmain()"
     done = start("-c", program)
@@ -88,9 +89,7 @@ def test_without_click_one_line_names_the_extra(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_missing_package_is_one_line_that_names_the_extra(
-    package: str, arguments: list[str], message: str, tmp_path: Path
-) -> None:
+def test_a_missing_package_is_one_line_that_names_the_extra(package, arguments, message, tmp_path):
     file = toml(tmp_path, runs=1)
     filled = [text.format(file=file, out=tmp_path) for text in arguments]
     program = (
@@ -121,9 +120,7 @@ def test_a_missing_package_is_one_line_that_names_the_extra(
     ],
     ids=str,
 )
-def test_bad_usage_is_one_line_and_code_2(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_usage_is_one_line_and_code_2(arguments, message, capsys):
     assert run(arguments) == BAD_USAGE
     out, err = said(capsys)
     assert not out
@@ -131,9 +128,7 @@ def test_bad_usage_is_one_line_and_code_2(
     assert err[0].startswith(f"Error: {message}")
 
 
-def test_a_bad_spec_is_one_line_and_code_2(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_bad_spec_is_one_line_and_code_2(capsys, tmp_path):
     file = toml(tmp_path)
     file.write_text(file.read_text(encoding="utf-8").replace("every", "evry"), encoding="utf-8")
     assert run(["run", str(file), "--out", str(tmp_path)]) == BAD_USAGE
@@ -141,9 +136,7 @@ def test_a_bad_spec_is_one_line_and_code_2(
     assert line.startswith(f"Error: {file}: experiment.evry: unknown key, perhaps every; allowed:")
 
 
-def test_a_failed_run_is_one_line_and_code_1(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_failed_run_is_one_line_and_code_1(capsys, tmp_path):
     file = toml(tmp_path)
     text = file.read_text(encoding="utf-8").replace("intercept = true", "L = 0.1")
     file.write_text(text, encoding="utf-8")
@@ -155,9 +148,7 @@ def test_a_failed_run_is_one_line_and_code_1(
         run(["--traceback", *arguments])
 
 
-def test_run_plays_a_file_and_prints_where_the_results_are(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_run_plays_a_file_and_prints_where_the_results_are(capsys, tmp_path):
     file = toml(tmp_path)
     arguments = ["run", str(file), "--out", str(tmp_path / "out"), "--workers", "1"]
     assert run([*arguments, "--runs", "2"]) == DONE
@@ -169,9 +160,7 @@ def test_run_plays_a_file_and_prints_where_the_results_are(
 
 
 @pytest.mark.compiled
-def test_run_knows_the_published_experiments_by_name(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_run_knows_the_published_experiments_by_name(capsys, tmp_path):
     arguments = ["run", "abrupt2d-restart", "--runs", "1", "--out", str(tmp_path)]
     assert run([*arguments, "--workers", "1"]) == DONE
     assert said(capsys) == ([str(tmp_path / "abrupt2d-restart")], [])
@@ -182,11 +171,11 @@ def test_run_knows_the_published_experiments_by_name(
     "wanted", [("abrupt2d",), pytest.param(REPRODUCED, marks=pytest.mark.slow)]
 )
 def test_reproduce_runs_the_experiments_and_writes_the_report(
-    wanted: tuple[str, ...],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
+    wanted,
+    capsys,
+    monkeypatch,
+    tmp_path,
+):
     monkeypatch.setattr(experiments, "REPRODUCED", wanted)
     out = tmp_path / "results"
     arguments = ["reproduce", "--runs", "1", "--out", str(out), "--workers", "1"]
@@ -202,14 +191,14 @@ def test_reproduce_runs_the_experiments_and_writes_the_report(
     assert all(load(out / name).missing == 0 for name in run_now)
 
 
-def test_report_is_written_from_results(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_report_is_written_from_results(capsys, tmp_path):
     run_experiment(small(runs=3), out=tmp_path)
     assert run(["report", str(tmp_path), "--title", "Mine"]) == DONE
     (line,), _ = said(capsys)
     assert "Mine" in Path(line).read_text(encoding="utf-8")
 
 
-def test_policies_are_listed_with_their_citations(capsys: pytest.CaptureFixture[str]) -> None:
+def test_policies_are_listed_with_their_citations(capsys):
     import driftbandits as db
 
     assert run(["policies"]) == DONE
@@ -233,15 +222,13 @@ def test_policies_are_listed_with_their_citations(capsys: pytest.CaptureFixture[
         (["simulate", "--policy", "Logisticucb"], "LogisticUCB"),
     ],
 )
-def test_an_unknown_name_suggests_the_nearest(
-    arguments: list[str], meant: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_name_suggests_the_nearest(arguments, meant, capsys):
     assert run(arguments) == BAD_USAGE
     _, err = said(capsys)
     assert re.search(rf"(perhaps {meant}|Did you mean '{meant}'\?)", " ".join(err))
 
 
-def test_without_a_terminal_an_experiment_is_one_line(tmp_path: Path) -> None:
+def test_without_a_terminal_an_experiment_is_one_line(tmp_path):
     file, done = toml(tmp_path, runs=2), []
     for _ in range(2):
         process = start("-m", "driftbandits", "run", str(file), "--out", str(tmp_path / "out"))
@@ -261,14 +248,14 @@ def test_without_a_terminal_an_experiment_is_one_line(tmp_path: Path) -> None:
         ("uvicorn", "import driftbandits.service.server", "service"),
     ],
 )
-def test_an_import_that_misses_an_extra_names_it(package: str, statement: str, extra: str) -> None:
+def test_an_import_that_misses_an_extra_names_it(package, statement, extra):
     done = start("-c", f"import sys\nsys.modules[{package!r}] = None\n{statement}")
     _, err = done.communicate()
     assert done.returncode == 1
     assert err.rstrip().endswith(f"need {package}: pip install 'driftbandits[{extra}]'")
 
 
-def test_tune_prints_the_paper_s_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tune_prints_the_paper_s_numbers(capsys):
     assert run(["tune", "--dim", "2", "--horizon", "6000", "--changes", "3"]) == DONE
     rows = {
         line[: line.index("  ")].strip(): line[line.index("  ") :].strip()
@@ -284,7 +271,7 @@ def test_tune_prints_the_paper_s_numbers(capsys: pytest.CaptureFixture[str]) -> 
     assert "bound" not in "\n".join(said(capsys)[0])
 
 
-def test_simulate_prints_a_table_of_regret(capsys: pytest.CaptureFixture[str]) -> None:
+def test_simulate_prints_a_table_of_regret(capsys):
     import driftbandits as db
 
     chosen = ["--policy", "D-GLUCB", "--policy", "random"]
@@ -298,7 +285,7 @@ def test_simulate_prints_a_table_of_regret(capsys: pytest.CaptureFixture[str]) -
     assert run(["simulate", *chosen, "--runs", "1", "--horizon", "30"]) == DONE
 
 
-def test_a_terminal_gets_a_progress_bar_and_a_pipe_gets_none(tmp_path: Path) -> None:
+def test_a_terminal_gets_a_progress_bar_and_a_pipe_gets_none(tmp_path):
     ours, theirs = os.openpty()
     arguments = ("run", toml(tmp_path, runs=5), "--out", tmp_path, "--workers", 1)
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
@@ -324,20 +311,20 @@ def read_terminal(descriptor: int) -> str:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path: Path, workers: int) -> None:
+def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path, workers):
     file = toml(tmp_path, runs=64, horizon=LONG)
     folder = tmp_path / "out" / "small"
     arguments: tuple[Any, ...] = ("run", file, "--out", folder.parent, "--workers", workers)
     program = driftbandits(*arguments)
     wait_until(lambda: finished_blocks(folder) or program.poll() is not None)
     os.killpg(program.pid, signal.SIGINT)  # what a terminal does
-    _, err = program.communicate(timeout=60)
+    _, err = program.communicate(timeout=PATIENCE)
     assert program.returncode == INTERRUPTED
     assert complaints(err) == [
         "Error: interrupted; finished runs are kept, and the same command goes on from there"
     ]
     assert 0 < load(folder).missing < 64
     again = driftbandits(*arguments)
-    again.communicate(timeout=120)
+    again.communicate(timeout=PATIENCE)
     assert again.returncode == DONE
     assert load(folder).missing == 0

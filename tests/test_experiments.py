@@ -110,9 +110,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("changes", "message"), REFUSED, ids=[text for _, text in REFUSED])
-def test_a_bad_spec_is_refused_by_the_path_of_its_key(
-    changes: dict[str, Any], message: str
-) -> None:
+def test_a_bad_spec_is_refused_by_the_path_of_its_key(changes, message):
     with pytest.raises(SpecError, match=f"^{message}"):
         experiments_of(spec(**changes))
 
@@ -125,7 +123,7 @@ def logged(path: Path, rewards: str = "1010") -> dict[str, Any]:
     return {"name": "table", "path": str(path), **columns}
 
 
-def test_restarting_in_a_world_that_tells_no_changes_is_refused(tmp_path: Path) -> None:
+def test_restarting_in_a_world_that_tells_no_changes_is_refused(tmp_path):
     given = spec(
         environment=logged(tmp_path / "log.csv"),
         policies=[{"name": "LogisticUCB", "restart": "changes"}],
@@ -135,7 +133,7 @@ def test_restarting_in_a_world_that_tells_no_changes_is_refused(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("content", [b"[experiment\n", b"\xff\xfe"])
-def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_toml_is_refused(tmp_path, content):
     path = tmp_path / "bad.toml"
     path.write_bytes(content)
     with pytest.raises(SpecError, match=r"bad\.toml: not a TOML file"):
@@ -144,7 +142,7 @@ def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> N
         experiments.read_experiments(tmp_path / "none.toml")
 
 
-def test_a_policy_learns_dim_horizon_and_changes_from_its_world() -> None:
+def test_a_policy_learns_dim_horizon_and_changes_from_its_world():
     (experiment,) = experiments_of(
         spec(
             environment={"name": "abrupt2d"},
@@ -164,7 +162,7 @@ def test_a_policy_learns_dim_horizon_and_changes_from_its_world() -> None:
     assert restarted == Restarted(db.policy("GLM-UCB", dim=2, **told))
 
 
-def test_a_policy_that_knows_little_is_told_no_more() -> None:
+def test_a_policy_that_knows_little_is_told_no_more():
     lines = [
         {"name": "SW-GLUCB", "label": "all", "window": 9},
         {"name": "SW-GLUCB", "label": "link", "window": 9, "knows": ["link", "m"]},
@@ -191,9 +189,7 @@ def test_a_policy_that_knows_little_is_told_no_more() -> None:
         ({"name": "seasonal", "horizon": 30, "period": 10, "seasons": 2}, 5),
     ],
 )
-def test_changes_are_the_jumps_of_a_run_and_unknown_where_the_world_drifts(
-    world: dict[str, Any], changes: int | None
-) -> None:
+def test_changes_are_the_jumps_of_a_run_and_unknown_where_the_world_drifts(world, changes):
     (experiment,) = experiments_of(spec(environment=world, policies=[{"name": "D-GLUCB"}]))
     (player,) = experiment.players.values()
     assert isinstance(player, db.Policy)
@@ -201,7 +197,7 @@ def test_changes_are_the_jumps_of_a_run_and_unknown_where_the_world_drifts(
     assert experiment.spec["world"]["changes_a_run"] == changes
 
 
-def test_a_sweep_is_one_experiment_for_each_variant() -> None:
+def test_a_sweep_is_one_experiment_for_each_variant():
     given = spec(
         defaults={"S": 2.0},
         sweep=[
@@ -234,7 +230,7 @@ def with_grid(**changes: Any) -> dict[str, Any]:
     )
 
 
-def test_a_grid_is_an_experiment_of_its_own_with_every_combination() -> None:
+def test_a_grid_is_an_experiment_of_its_own_with_every_combination():
     own, grid = experiments_of(with_grid(defaults={"S": 2.0}))
     assert (own.name, own.is_grid) == ("small", False)
     assert list(own.players) == ["SW-GLUCB", "LinUCB"]
@@ -252,7 +248,7 @@ def test_a_grid_is_an_experiment_of_its_own_with_every_combination() -> None:
     assert facts["known, bonus_scale=0"]["restart"] == "changes"
 
 
-def test_a_variant_has_axes_of_its_own() -> None:
+def test_a_variant_has_axes_of_its_own():
     variants = [{"name": "a"}, {"name": "b", "axes": {"window": [7]}}]
     made = {e.name: e for e in experiments_of(with_grid(sweep=variants))}
     assert list(made) == ["small-a", "small-a-grid", "small-b", "small-b-grid"]
@@ -261,7 +257,7 @@ def test_a_variant_has_axes_of_its_own() -> None:
     assert "SW-GLUCB, window=7, bonus_scale=0" in made["small-b-grid"].players
 
 
-def test_only_the_end_of_a_tuned_run_is_kept(tmp_path: Path) -> None:
+def test_only_the_end_of_a_tuned_run_is_kept(tmp_path):
     for experiment in experiments_of(with_grid()):
         run_experiment(experiment, out=tmp_path)
     kept = experiments.load(tmp_path / "small-grid")
@@ -272,7 +268,7 @@ def test_only_the_end_of_a_tuned_run_is_kept(tmp_path: Path) -> None:
     assert (both["regret"] == both["final_regret"]).all()
 
 
-def test_the_hash_knows_what_results_depend_on_and_nothing_else(tmp_path: Path) -> None:
+def test_the_hash_knows_what_results_depend_on_and_nothing_else(tmp_path):
     base = small().spec["hash"]
     assert small(runs=9, title="Other words").spec["hash"] == base
     assert small(seed=4).spec["hash"] != base
@@ -294,7 +290,7 @@ NEEDS_NO_TABLE = [name for name in experiments.published() if not name.startswit
 
 
 @pytest.mark.parametrize("name", NEEDS_NO_TABLE)
-def test_a_published_experiment_can_be_read(name: str) -> None:
+def test_a_published_experiment_can_be_read(name):
     for experiment in experiments.read_experiments(experiments.published()[name], runs=2):
         assert experiment.name.startswith(name)
         assert experiment.runs == 2
@@ -303,7 +299,7 @@ def test_a_published_experiment_can_be_read(name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def suite() -> dict[str, experiments.Experiment]:
+def suite():
     """The worlds of the suite with their grids."""
     made = experiments.read_experiments(experiments.published()["suite"])
     worlds = [experiment for experiment in made if not experiment.is_grid]
@@ -314,9 +310,7 @@ def suite() -> dict[str, experiments.Experiment]:
 
 
 @pytest.mark.parametrize("variant", ["rare", "steep", "20-dim", "counts", "ratings", "arms-vary"])
-def test_bounds_that_the_policies_are_told_are_true_and_not_loose(
-    suite: dict[str, experiments.Experiment], variant: str
-) -> None:
+def test_bounds_that_the_policies_are_told_are_true_and_not_loose(suite, variant):
     trace = suite[variant].world.draw(np.random.default_rng(0))
     assert trace.theta is not None
     longest_theta = float(np.linalg.norm(trace.theta, axis=1).max())
@@ -328,7 +322,7 @@ def test_bounds_that_the_policies_are_told_are_true_and_not_loose(
         assert policy["L"] < 1.1 * longest_action
 
 
-def test_the_paper_s_experiment_is_tuned_as_the_paper_says() -> None:
+def test_the_paper_s_experiment_is_tuned_as_the_paper_says():
     (experiment,) = experiments.read_experiments(experiments.published()["abrupt2d"])
     facts = {policy["label"]: policy for policy in experiment.spec["policies"]}
     assert experiment.runs == 500
@@ -345,7 +339,7 @@ def test_the_paper_s_experiment_is_tuned_as_the_paper_says() -> None:
 # -- what is recorded ------------------------------------------------------------------------------
 
 
-def test_results_are_the_simulated_ones_thinned(tmp_path: Path) -> None:
+def test_results_are_the_simulated_ones_thinned(tmp_path):
     experiment = small()
     seen: list[tuple[int, int]] = []
     folder = run_experiment(
@@ -378,7 +372,7 @@ def test_results_are_the_simulated_ones_thinned(tmp_path: Path) -> None:
                 assert row[counter] == counts[replicate]
 
 
-def test_every_file_says_what_was_run_with_what(tmp_path: Path) -> None:
+def test_every_file_says_what_was_run_with_what(tmp_path):
     folder = run_experiment(small(runs=1), out=tmp_path)
     versions = {"python", "driftbandits", "numpy", "numba"}
     described = [json.loads((folder / "spec.json").read_text(encoding="utf-8"))]
@@ -394,7 +388,7 @@ def test_every_file_says_what_was_run_with_what(tmp_path: Path) -> None:
         assert [policy["label"] for policy in spec_of_file["policies"]] == ["SW-GLUCB", "LinUCB"]
 
 
-def test_coverage_is_of_every_arm_in_every_covered_round(tmp_path: Path) -> None:
+def test_coverage_is_of_every_arm_in_every_covered_round(tmp_path):
     (experiment,) = experiments_of(
         spec(
             experiment={"name": "covered", "runs": 3, "coverage": True},
@@ -432,7 +426,7 @@ def test_coverage_is_of_every_arm_in_every_covered_round(tmp_path: Path) -> None
     assert theory.covered_by_window(trace.theta, tau=10).sum() == 20 + 30
 
 
-def test_regret_that_nobody_can_measure_is_not_a_number(tmp_path: Path) -> None:
+def test_regret_that_nobody_can_measure_is_not_a_number(tmp_path):
     world = logged(tmp_path / "log.csv")
     (experiment,) = experiments_of(spec(environment=world, policies=[{"name": "random"}]))
     results = experiments.load(run_experiment(experiment, out=tmp_path))
@@ -441,7 +435,7 @@ def test_regret_that_nobody_can_measure_is_not_a_number(tmp_path: Path) -> None:
     assert results.theta.is_empty()
 
 
-def test_a_folder_that_is_not_whole_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_whole_is_refused(tmp_path):
     folder = run_experiment(small(runs=1), out=tmp_path)
     (block,) = folder.glob("*.parquet")
     block.write_bytes(b"PAR1")
@@ -461,7 +455,7 @@ def test_a_folder_that_is_not_whole_is_refused(tmp_path: Path) -> None:
 # -- nothing finished is lost ----------------------------------------------------------------------
 
 
-def test_runs_can_be_added_later(tmp_path: Path) -> None:
+def test_runs_can_be_added_later(tmp_path):
     folder = run_experiment(small(runs=3), out=tmp_path / "grown")
     first = {path: path.stat().st_mtime_ns for path in folder.glob("*.parquet")}
     assert len(first) == 3
@@ -472,7 +466,7 @@ def test_runs_can_be_added_later(tmp_path: Path) -> None:
     assert experiments.load(folder).runs["replicate"].n_unique() == 5
 
 
-def test_what_an_interruption_left_half_done_is_done_again(tmp_path: Path) -> None:
+def test_what_an_interruption_left_half_done_is_done_again(tmp_path):
     whole = run_experiment(small(), out=tmp_path / "whole")
     folder = run_experiment(small(), out=tmp_path / "torn")
     (folder / "block-000002-000002.parquet").unlink()
@@ -483,15 +477,13 @@ def test_what_an_interruption_left_half_done_is_done_again(tmp_path: Path) -> No
     assert_same_results(folder, whole)
 
 
-def test_another_experiment_of_the_same_name_is_not_mixed_in(tmp_path: Path) -> None:
+def test_another_experiment_of_the_same_name_is_not_mixed_in(tmp_path):
     run_experiment(small(runs=1), out=tmp_path)
     with pytest.raises(SpecError, match="holds results of another experiment of this name"):
         run_experiment(small(runs=1, seed=4), out=tmp_path)
 
 
-def test_a_killed_program_is_finished_by_running_it_again(
-    long_results: Path, tmp_path: Path
-) -> None:
+def test_a_killed_program_is_finished_by_running_it_again(long_results, tmp_path):
     file = toml(tmp_path, runs=64, horizon=LONG)
     folder = tmp_path / "out" / "small"
     program = driftbandits("run", file, "--out", tmp_path / "out", "--workers", 2)

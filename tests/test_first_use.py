@@ -73,7 +73,7 @@ def start(code, *launcher, **environment):
 
 def finish(process):
     """Its report and what it wrote to stderr."""
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=900)
     assert process.returncode == 0, err
     return json.loads(out), err
 

@@ -56,9 +56,7 @@ def logs(draw: st.DrawFn) -> Log:
 
 @pytest.mark.parametrize("suffix", [".parquet", ".dsjson"])
 @given(log=logs())
-def test_what_is_written_is_read(
-    suffix: str, log: Log, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_what_is_written_is_read(suffix, log, tmp_path_factory):
     path = tmp_path_factory.mktemp("log") / f"log{suffix}"
     write_log(log, path)
     assert read_log(path) == log
@@ -76,7 +74,7 @@ def small() -> Log:
     )
 
 
-def test_a_different_log_is_not_equal() -> None:
+def test_a_different_log_is_not_equal():
     log = small()
     rows = list(log)
     for change in (
@@ -93,7 +91,7 @@ def test_a_different_log_is_not_equal() -> None:
     assert log_of(rows[:1]) != log
 
 
-def test_dsjson_is_what_vowpal_wabbit_reads(tmp_path: Path) -> None:
+def test_dsjson_is_what_vowpal_wabbit_reads(tmp_path):
     write_log(small(), tmp_path / "log.dsjson")
     first, second = map(json.loads, (tmp_path / "log.dsjson").read_text().splitlines())
     assert first == {
@@ -152,7 +150,7 @@ def written(folder: Path, *events: object) -> Path:
     return path
 
 
-def test_a_log_from_elsewhere_has_tables_and_the_vectors_of_its_features(tmp_path: Path) -> None:
+def test_a_log_from_elsewhere_has_tables_and_the_vectors_of_its_features(tmp_path):
     elder = {**FOREIGN, "EventId": "e0", "Timestamp": "2021-02-04T16:31:28Z"}
     elder["c"] = {**elder["c"], "GUser": {"major": "law", "age": 0.7}}
     log = read_dsjson(written(tmp_path, FOREIGN, elder))
@@ -189,9 +187,7 @@ def changed(**fields: object) -> dict[str, object]:
         (changed(_skipLearn=False), 0.75),
     ],
 )
-def test_rewards_are_minus_costs(
-    event: dict[str, object], reward: float | None, tmp_path: Path
-) -> None:
+def test_rewards_are_minus_costs(event, reward, tmp_path):
     (row,) = read_dsjson(written(tmp_path, event))
     assert row.reward == reward
     assert reward is None or math.copysign(1.0, row.reward) == math.copysign(1.0, reward)
@@ -206,9 +202,7 @@ def test_rewards_are_minus_costs(
         (changed(_labelIndex=0, _label_Action=1), 0),
     ],
 )
-def test_the_chosen_action_is_told_in_three_ways(
-    event: dict[str, object], place: int, tmp_path: Path
-) -> None:
+def test_the_chosen_action_is_told_in_three_ways(event, place, tmp_path):
     (row,) = read_dsjson(written(tmp_path, event))
     assert row.chosen == place
 
@@ -229,13 +223,13 @@ def test_the_chosen_action_is_told_in_three_ways(
         (changed(pdrop=-0.1), "pdrop must be a finite number of at least 0"),
     ],
 )
-def test_a_line_that_is_no_decision_is_refused(event: object, message: str, tmp_path: Path) -> None:
+def test_a_line_that_is_no_decision_is_refused(event, message, tmp_path):
     path = written(tmp_path, FOREIGN, event)
     with pytest.raises(ValueError, match=f"(?s)line 2 of .*foreign.dsjson.*{message}"):
         read_dsjson(path)
 
 
-def test_vectors_are_of_one_length_and_stand_everywhere_or_nowhere(tmp_path: Path) -> None:
+def test_vectors_are_of_one_length_and_stand_everywhere_or_nowhere(tmp_path):
     ours = {**FOREIGN, "EventId": "e2", "c": {"_multi": [{"x": [1.0]}, {"x": [2.0]}, {"x": [3.0]}]}}
     with pytest.raises(ValueError, match=r"every action .* must have a vector x, or none"):
         read_dsjson(written(tmp_path, FOREIGN, ours))
@@ -244,7 +238,7 @@ def test_vectors_are_of_one_length_and_stand_everywhere_or_nowhere(tmp_path: Pat
         read_dsjson(written(tmp_path, ours))
 
 
-def test_thinning_before_logging_must_be_even(tmp_path: Path) -> None:
+def test_thinning_before_logging_must_be_even(tmp_path):
     other = changed(EventId="e2", pdrop=0.5)
     assert len(read_dsjson(written(tmp_path, changed(pdrop=0.5), other))) == 2
     with pytest.raises(ValueError, match=r"pdrop must be the same in every line.*0.0 to 0.5"):
@@ -260,12 +254,12 @@ def test_thinning_before_logging_must_be_even(tmp_path: Path) -> None:
         ("2019-08-13T20:40:28.7880000Z", 1_565_728_828_788_000_000),
     ],
 )
-def test_times_are_exact(text: str, ns: int) -> None:
+def test_times_are_exact(text, ns):
     assert nanoseconds(text) == ns
     assert nanoseconds(timestamp(ns)) == ns
 
 
-def test_empty_and_broken_files_are_refused(tmp_path: Path) -> None:
+def test_empty_and_broken_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="must hold at least one event"):
         read_dsjson(written(tmp_path))
     broken = tmp_path / "broken.json"
@@ -282,7 +276,7 @@ def test_empty_and_broken_files_are_refused(tmp_path: Path) -> None:
         read_log(tmp_path / "log.xlsx")
 
 
-def test_parquet_of_other_programs(tmp_path: Path) -> None:
+def test_parquet_of_other_programs(tmp_path):
     frame = pl.DataFrame(
         {
             "event_id": ["a", "b"],
@@ -337,20 +331,20 @@ GOOD = {
         ({"arm_ids": [["a"], ["b"]]}, "arm_ids must have one name for each action"),
     ],
 )
-def test_a_log_refuses_what_does_not_fit(wrong: dict[str, object], message: str) -> None:
+def test_a_log_refuses_what_does_not_fit(wrong, message):
     assert len(Log(**GOOD)) == 2
     with pytest.raises(ValueError, match=message):
         Log(**{**GOOD, **wrong})
 
 
 @pytest.mark.parametrize("column", [*GOOD, "arm_ids"])
-def test_every_column_of_a_log_is_checked(column: str) -> None:
+def test_every_column_of_a_log_is_checked(column):
     for nonsense in (object(), [object(), object()]):
         with pytest.raises(ValueError, match=rf"\b{column}\b"):
             Log(**{**GOOD, column: nonsense})
 
 
-def test_a_log_is_a_world_to_play() -> None:
+def test_a_log_is_a_world_to_play():
     trace = Log(**{**GOOD, "reward": [1.0, None]}).trace()
     np.testing.assert_array_equal(trace.actions, [[[1.0], [0.5]], [[0.2], [0.0]]])
     np.testing.assert_array_equal(trace.rewards, [[math.nan, 1.0], [math.nan, math.nan]])
@@ -360,7 +354,7 @@ def test_a_log_is_a_world_to_play() -> None:
 # --- columns -------------------------------------------------------------------------------------
 
 
-def test_objects_within_objects_are_columns() -> None:
+def test_objects_within_objects_are_columns():
     assert columns({"a": 1, "b": {"c": "x", "_at": 3}, "tags": ["u", "v"], "none": None}) == {
         "a": 1,
         "b.c": "x",
@@ -392,7 +386,7 @@ def some_log(n: int = 60) -> Log:
 
 
 @pytest.fixture
-def imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+def imported(tmp_path, capsys):
     """The address of a store with a policy that was warmed by a log."""
     write_log(some_log(), tmp_path / "old.parquet")
     url = f"sqlite:///{tmp_path / 'bandits.db'}"
@@ -403,7 +397,7 @@ def imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return url
 
 
-def test_an_imported_log_warms_a_policy(imported: str) -> None:
+def test_an_imported_log_warms_a_policy(imported):
     with store.open(imported) as opened, opened.read() as session:
         fold = State("news")
         fold.replay(store.checked(session.all_events("news"), after=fold.head))
@@ -420,7 +414,7 @@ def test_an_imported_log_warms_a_policy(imported: str) -> None:
     assert run(["verify", "--store", imported]) == DONE
 
 
-def test_an_imported_policy_can_forget_by_the_clock(tmp_path: Path) -> None:
+def test_an_imported_policy_can_forget_by_the_clock(tmp_path):
     """A reward of an hour ago counts half with a half-life of an hour."""
     hour = 3600 * 10**9
     rows = [
@@ -441,14 +435,14 @@ def test_an_imported_policy_can_forget_by_the_clock(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".dsjson"])
-def test_what_was_imported_can_be_exported(imported: str, suffix: str, tmp_path: Path) -> None:
+def test_what_was_imported_can_be_exported(imported, suffix, tmp_path):
     path = tmp_path / f"new{suffix}"
     assert run(["log", "export", imported, str(path), "--policy", "news"]) == DONE
     assert read_log(path) == some_log()
 
 
 @pytest.mark.parametrize("name", ["auto", pytest.param("D-GLUCB", marks=pytest.mark.compiled)])
-def test_an_imported_log_of_tables_makes_a_policy_with_features(name: str, tmp_path: Path) -> None:
+def test_an_imported_log_of_tables_makes_a_policy_with_features(name, tmp_path):
     events = [
         {**FOREIGN, "EventId": f"e{t}", "Timestamp": f"2021-02-04T16:31:{10 + t}Z"}
         | {"c": {**FOREIGN["c"], "GUser": {"major": ["biology", "law"][t % 2], "age": 0.1 * t}}}
@@ -472,7 +466,7 @@ def test_an_imported_log_of_tables_makes_a_policy_with_features(name: str, tmp_p
     agent.decide(context={"GUser.major": "art"}, arms={"a": {"i.id": "tea"}, "b": {}})
 
 
-def test_learned_rewards_count_and_late_ones_where_nothing_was(tmp_path: Path) -> None:
+def test_learned_rewards_count_and_late_ones_where_nothing_was(tmp_path):
     x = np.array([[1.0, 0.0], [0.0, 0.5]])
 
     def decided(number: int, arms: np.ndarray = x) -> Decided:
@@ -540,13 +534,13 @@ INTO = ("--store", "{url}", "--policy", "random", "--as")
     ids=str,
 )
 def test_what_cannot_be_moved_is_refused_and_changes_nothing(
-    arguments: list[str],
-    code: int,
-    message: str,
-    imported: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    arguments,
+    code,
+    message,
+    imported,
+    tmp_path,
+    capsys,
+):
     rows = list(some_log())
     write_log(log_of([rows[0]._replace(event_id="white space")]), tmp_path / "bad.parquet")
     write_log(log_of([*rows[:5], rows[-1]._replace(reward=9.0)]), tmp_path / "high.parquet")

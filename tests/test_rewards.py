@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -101,7 +100,7 @@ def test_a_cost_is_an_amount_with_a_minus():
         assert cost.clipped == 0
 
 
-def test_outside_is_clipped_and_counted(tmp_path: Path):
+def test_outside_is_clipped_and_counted(tmp_path):
     policy = db.policy("SW-LinUCB", dim=2, window=5, reward="rating:1..5")
     agent, _ = played(policy, [9.0, 3.0, -2.0])
     same, _ = played(policy, [5.0, 3.0, 1.0])

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 import driftbandits as db
 from driftbandits import store
@@ -27,8 +26,6 @@ WIDTHS = {"desk": (1300, 1000), "phone": (390, 844)}
 CONFIGURATION = {"name": "D-GLUCB", "dim": 2, "discount": 0.95, "seed": 3}
 LONG = "arm-" + 124 * "x"
 HOSTILE = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
-
-Opener = Callable[..., AbstractContextManager[Page]]
 
 
 def ok(answer: Any) -> Any:
@@ -71,7 +68,7 @@ class RunningClock(Clock):
 
 
 @pytest.fixture
-def opened(browser: Browser) -> Opener:
+def opened(browser):
     """Open the page; what it complains of or asks of others is a failure, but for `expected`."""
 
     @contextmanager
@@ -103,7 +100,7 @@ def opened(browser: Browser) -> Opener:
 
 
 @pytest.fixture(scope="module")
-def news(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def news(tmp_path_factory):
     """Forty minutes of a policy whose rewards turn after half of them; every fifth is missing."""
     folder = tmp_path_factory.mktemp("page")
     clock = RunningClock(behind_s=2400)
@@ -123,7 +120,7 @@ def news(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="module")
-def believing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def believing(tmp_path_factory):
     """Policies that say what they believe: one has seen a change, one little at all."""
     with Served(f"sqlite:///{tmp_path_factory.mktemp('believing')}/log.db") as service:
         configure(service, "turning", name="auto", discount=None)
@@ -148,7 +145,7 @@ def tile(page: Page, name: str) -> str:
 # -- what it shows -------------------------------------------------------------------------------
 
 
-def test_a_service_without_policies_says_how_to_begin(opened: Opener, tmp_path: Path) -> None:
+def test_a_service_without_policies_says_how_to_begin(opened, tmp_path):
     with Served(f"sqlite:///{tmp_path}/log.db") as service, opened(service.address) as page:
         expect(page.get_by_role("heading", name="No policies yet")).to_be_visible()
         assert (
@@ -164,7 +161,7 @@ def test_a_service_without_policies_says_how_to_begin(opened: Opener, tmp_path: 
         expect(page.locator(".outcome")).to_have_text("reward 1")
 
 
-def test_tiles_tell_what_the_service_knows(opened: Opener, news: Served) -> None:
+def test_tiles_tell_what_the_service_knows(opened, news):
     told = ok(news.client.get("/v1/policies/news"))
     minutes = ok(news.client.get("/v1/policies/news/history"))["minutes"]
     with opened(f"{news.address}/#/news") as page:
@@ -206,9 +203,7 @@ def turn(service: Served, policy: str) -> Any:
     return told
 
 
-def test_changes_of_a_belief_have_a_probability_and_a_size(
-    opened: Opener, believing: Served
-) -> None:
+def test_changes_of_a_belief_have_a_probability_and_a_size(opened, believing):
     told = ok(believing.client.get("/v1/policies/turning"))
     with opened(f"{believing.address}/#/turning", width="phone") as page:
         expect(page.locator("#detections tbody tr")).to_have_count(len(told["detections"]))
@@ -230,9 +225,7 @@ def test_changes_of_a_belief_have_a_probability_and_a_size(
 
 
 @pytest.mark.parametrize(("policy", "width"), [("turning", "phone"), ("young", "desk")])
-def test_what_is_believed_is_told_in_words(
-    opened: Opener, believing: Served, policy: str, width: str
-) -> None:
+def test_what_is_believed_is_told_in_words(opened, believing, policy, width):
     told = ok(believing.client.get(f"/v1/policies/{policy}"))
     with opened(f"{believing.address}/#/{policy}", width=width) as page:
         expect(page.get_by_role("heading", name="What it believes")).to_be_visible()
@@ -260,7 +253,7 @@ def test_what_is_believed_is_told_in_words(
         assert_it_fits(page)
 
 
-def test_charts_tell_the_history(opened: Opener, news: Served) -> None:
+def test_charts_tell_the_history(opened, news):
     minutes = ok(news.client.get("/v1/policies/news/history"))["minutes"]
     with opened(f"{news.address}/#/news") as page:
         for chart in ("flow", "rate", "path"):
@@ -278,7 +271,7 @@ def test_charts_tell_the_history(opened: Opener, news: Served) -> None:
         expect(page.locator("#flow tbody tr")).to_have_count(15)
 
 
-def test_a_chart_can_be_read_by_pointer_and_by_keys(opened: Opener, news: Served) -> None:
+def test_a_chart_can_be_read_by_pointer_and_by_keys(opened, news):
     with opened(f"{news.address}/#/news") as page:
         chart, readout = page.locator("#flow svg"), page.locator("#flow .readout")
         expect(readout).to_contain_text("Latest: decisions")
@@ -296,7 +289,7 @@ def test_a_chart_can_be_read_by_pointer_and_by_keys(opened: Opener, news: Served
         expect(readout).not_to_contain_text("Latest")
 
 
-def test_a_choice_is_explained_arm_by_arm(opened: Opener, news: Served) -> None:
+def test_a_choice_is_explained_arm_by_arm(opened, news):
     told = ok(news.client.get("/v1/policies/news/explanations?limit=1"))["decisions"][0]
     with opened(f"{news.address}/#/news") as page:
         newest = page.locator(".decision").first
@@ -316,7 +309,7 @@ def test_a_choice_is_explained_arm_by_arm(opened: Opener, news: Served) -> None:
             )
 
 
-def test_a_baseline_is_told_from_what_the_policy_would_do(opened: Opener, news: Served) -> None:
+def test_a_baseline_is_told_from_what_the_policy_would_do(opened, news):
     told = ok(news.client.get("/v1/policies/other/explanations"))["decisions"][0]
     with opened(news.address) as page:
         expect(page.locator("#name")).to_have_text("live")  # the first by name
@@ -342,7 +335,7 @@ def test_a_baseline_is_told_from_what_the_policy_would_do(opened: Opener, news: 
 # -- the explanations themselves -----------------------------------------------------------------
 
 
-def test_explanations_are_those_of_the_agent(tmp_path: Path) -> None:
+def test_explanations_are_those_of_the_agent(tmp_path):
     agent = db.Agent(db.policy("D-GLUCB", dim=2, discount=0.95), seed=3)
     url = f"sqlite:///{tmp_path}/log.db"
     expected = []
@@ -370,7 +363,7 @@ def test_explanations_are_those_of_the_agent(tmp_path: Path) -> None:
         assert (one["outcome"] is not None) == learned
 
 
-def test_what_only_the_log_remembers_is_explained_too(opened: Opener, tmp_path: Path) -> None:
+def test_what_only_the_log_remembers_is_explained_too(opened, tmp_path):
     with Served(f"sqlite:///{tmp_path}/log.db") as service:
         configure(service, "news")
         decide(service, "news", 0)
@@ -408,7 +401,7 @@ def hostile_log(url: str) -> None:
             session.append(policy, [configured, NewEvent(DECISION, HOSTILE, 1, packed(made))])
 
 
-def test_names_are_shown_and_never_run(opened: Opener, tmp_path: Path) -> None:
+def test_names_are_shown_and_never_run(opened, tmp_path):
     url = f"sqlite:///{tmp_path}/log.db"
     hostile_log(url)
     with (
@@ -426,7 +419,7 @@ def test_names_are_shown_and_never_run(opened: Opener, tmp_path: Path) -> None:
         assert page.title() != "broken"
 
 
-def test_only_its_own_files_may_be_loaded(news: Served) -> None:
+def test_only_its_own_files_may_be_loaded(news):
     answer = news.client.get("/")
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy
@@ -443,7 +436,7 @@ def ok_bytes(service: Served, path: str) -> bytes:
     return answer.content
 
 
-def test_a_key_is_asked_for_tried_and_kept_in_the_tab_alone(opened: Opener, tmp_path: Path) -> None:
+def test_a_key_is_asked_for_tried_and_kept_in_the_tab_alone(opened, tmp_path):
     url = f"sqlite:///{tmp_path}/log.db"
     with Served(url, with_keys=True) as service:
         configure(service, "news")
@@ -469,12 +462,12 @@ def test_a_key_is_asked_for_tried_and_kept_in_the_tab_alone(opened: Opener, tmp_
             expect(page.get_by_role("heading", name="news", exact=True)).to_be_visible()
             with store.open(url) as keys, keys.write() as session:
                 session.revoke_key(service.key.split("_")[1], at_ns=time.time_ns())
-            expect(page.locator("#refusal")).to_contain_text("revoked", timeout=15_000)
+            expect(page.locator("#refusal")).to_contain_text("revoked")
             expect(page.locator("#board")).to_be_hidden()
             assert page.evaluate("sessionStorage.length") == 0
 
 
-def test_a_server_that_goes_away_is_waited_for(opened: Opener, tmp_path: Path) -> None:
+def test_a_server_that_goes_away_is_waited_for(opened, tmp_path):
     url = f"sqlite:///{tmp_path}/log.db"
     first = Process(url, "--no-auth")
     with opened(
@@ -483,17 +476,17 @@ def test_a_server_that_goes_away_is_waited_for(opened: Opener, tmp_path: Path) -
         status = page.locator("#status")
         expect(status).to_have_attribute("data-state", "live")
         first.kill()
-        expect(status).to_contain_text("The server is away", timeout=15_000)
+        expect(status).to_contain_text("The server is away")
         expect(status).to_contain_text("What you see is from")
         second = Process(url, "--no-auth", "--port", first.address.rpartition(":")[2])
-        expect(status).to_have_attribute("data-state", "live", timeout=20_000)
+        expect(status).to_have_attribute("data-state", "live")
         second.kill()
 
 
 # -- how it behaves ------------------------------------------------------------------------------
 
 
-def test_it_asks_for_what_is_new_and_for_nothing_while_paused(opened: Opener, news: Served) -> None:
+def test_it_asks_for_what_is_new_and_for_nothing_while_paused(opened, news):
     with opened(f"{news.address}/#/live") as page:
         expect(page.locator(".decision").first).to_be_visible()
         asked: list[str] = []
@@ -517,7 +510,7 @@ def test_it_asks_for_what_is_new_and_for_nothing_while_paused(opened: Opener, ne
         expect(page.locator("#status")).to_have_attribute("data-state", "live")
 
 
-def test_an_opened_decision_stays_open_and_focused(opened: Opener, news: Served) -> None:
+def test_an_opened_decision_stays_open_and_focused(opened, news):
     with opened(f"{news.address}/#/live") as page:
         second = page.locator(".decision").nth(1)
         event = second.locator(".event").inner_text()
@@ -532,7 +525,7 @@ def test_an_opened_decision_stays_open_and_focused(opened: Opener, news: Served)
         expect(same.locator("summary")).to_be_focused()
 
 
-def test_many_policies_can_be_filtered(opened: Opener, tmp_path: Path) -> None:
+def test_many_policies_can_be_filtered(opened, tmp_path):
     with Served(f"sqlite:///{tmp_path}/log.db") as service:
         for i in range(12):
             configure(service, f"shop.{i}")
@@ -556,7 +549,7 @@ def assert_it_fits(page: Page) -> None:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [("desk", "dark"), ("phone", "light")])
-def test_it_fits_and_can_be_read(opened: Opener, news: Served, width: str, scheme: str) -> None:
+def test_it_fits_and_can_be_read(opened, news, width, scheme):
     with opened(f"{news.address}/#/news", width=width, color_scheme=scheme) as page:
         expect(page.locator(".decision").first).to_be_visible()
         page.evaluate("for (const e of document.querySelectorAll('details')) e.open = true")
@@ -598,7 +591,7 @@ NAMELESS = """() => [
 ].map((e) => e.outerHTML.slice(0, 120))"""
 
 
-def test_nothing_moves_for_those_who_ask_for_that(opened: Opener, news: Served) -> None:
+def test_nothing_moves_for_those_who_ask_for_that(opened, news):
     moving = "getComputedStyle(document.getElementById('status'), '::before').animationName"
     with opened(news.address, reduced_motion="reduce") as page:
         expect(page.locator("#status")).to_have_attribute("data-state", "live")
@@ -622,7 +615,7 @@ def compare(service: Served, clock: RunningClock, policy: str, *, rounds: int = 
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def compared(tmp_path_factory):
     """An hour with a control; rewards of 0 are never reported, and learned after five minutes."""
     clock = RunningClock(behind_s=3600)
     folder = tmp_path_factory.mktemp("compared")
@@ -635,9 +628,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [("desk", "dark"), ("phone", "light")])
-def test_the_policy_is_shown_beside_its_control(
-    opened: Opener, compared: Served, width: str, scheme: str
-) -> None:
+def test_the_policy_is_shown_beside_its_control(opened, compared, width, scheme):
     told = ok(compared.client.get("/v1/policies/shop/lift"))["lift"]
     with opened(compared.address, width=width, color_scheme=scheme) as page:
         expect(page.get_by_role("heading", name="Does it work?")).to_be_visible()
@@ -667,9 +658,7 @@ def test_the_policy_is_shown_beside_its_control(
         assert page.evaluate(NAMELESS) == []
 
 
-def test_a_change_that_waits_is_told(
-    opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_that_waits_is_told(opened, tmp_path, monkeypatch):
     monkeypatch.setattr(relearning, "_PORTION_S", 0.0)
     monkeypatch.setattr(relearning, "_PAUSE_S", 0.5)  # an event at a time: it is on its way
     with Served(f"sqlite:///{tmp_path}/log.db") as service:
@@ -686,7 +675,7 @@ def test_a_change_that_waits_is_told(
             expect(held).to_contain_text("It takes over when the policy is thawed.")
 
 
-def test_shadows_are_shown_beside_the_versions(opened: Opener, compared: Served) -> None:
+def test_shadows_are_shown_beside_the_versions(opened, compared):
     body = {**CONFIGURATION, "name": "LinUCB", "seed": 77}
     ok(compared.client.put("/v1/policies/shop/shadows/bold", json=body))
 
@@ -703,9 +692,7 @@ def test_shadows_are_shown_beside_the_versions(opened: Opener, compared: Served)
     ok(compared.client.delete("/v1/policies/shop/shadows/bold"))
 
 
-def test_minutes_whose_rewards_are_still_to_come_are_marked(
-    opened: Opener, compared: Served
-) -> None:
+def test_minutes_whose_rewards_are_still_to_come_are_marked(opened, compared):
     minutes = ok(compared.client.get("/v1/policies/shop/history"))["minutes"]
     open_ = [m for m in minutes if m["pending"]]
     assert 0 < len(open_) < len(minutes) / 2
@@ -725,7 +712,7 @@ def test_minutes_whose_rewards_are_still_to_come_are_marked(
         assert max(float(cells[0]) for cells in told if int(cells[3])) < 1.0
 
 
-def test_shares_and_means_of_arms_are_drawn(opened: Opener, compared: Served) -> None:
+def test_shares_and_means_of_arms_are_drawn(opened, compared):
     parts = ok(compared.client.get("/v1/policies/shop/history"))["arms"]
     played = {
         arm: sum(part["arms"].get(arm, {"decisions": 0})["decisions"] for part in parts)
@@ -746,7 +733,7 @@ def test_shares_and_means_of_arms_are_drawn(opened: Opener, compared: Served) ->
         assert page.locator("#means .line").count() >= 3
 
 
-def test_changes_are_told_in_words(opened: Opener, believing: Served) -> None:
+def test_changes_are_told_in_words(opened, believing):
     told = ok(believing.client.get("/v1/policies/turning"))["detections"]
     with opened(f"{believing.address}/#/turning") as page:
         words = page.locator(".changes li")
@@ -762,9 +749,7 @@ def test_changes_are_told_in_words(opened: Opener, believing: Served) -> None:
 # -- tables and separate arms --------------------------------------------------------------------
 
 
-def test_features_and_separate_arms_are_shown_by_their_names(
-    opened: Opener, tmp_path: Path
-) -> None:
+def test_features_and_separate_arms_are_shown_by_their_names(opened, tmp_path):
     shop = {
         "name": "auto",
         "seed": 3,
@@ -790,7 +775,7 @@ def test_features_and_separate_arms_are_shown_by_their_names(
             expect(page.locator("#path")).to_contain_text("up θ1")
 
 
-def test_the_interface_is_shown_without_a_network(news: Served, opened: Opener) -> None:
+def test_the_interface_is_shown_without_a_network(news, opened):
     """Every operation of the document, by a viewer whose files the service has."""
     own = rf"^request: {re.escape(news.address)}/"
     with opened(f"{news.address}/docs", expected=own) as page:

@@ -6,11 +6,10 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 
 ROOT = Path(__file__).parents[1]
 WIDTHS = {"desk": (1400, 1000, "light"), "phone": (390, 844, "dark")}
@@ -18,7 +17,7 @@ BUILD = [sys.executable, str(ROOT / "docs" / "make" / "build.py"), "--out"]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory):
     out = tmp_path_factory.mktemp("site") / "site"
     done = subprocess.run([*BUILD, str(out)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -26,7 +25,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=list(WIDTHS))
-def context(request: pytest.FixtureRequest, browser: Browser) -> Iterator[BrowserContext]:
+def context(request, browser):
     width, height, scheme = WIDTHS[request.param]
     made = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme=scheme, offline=True
@@ -66,7 +65,7 @@ def complaints_of(page: Page) -> list[str]:
     return heard
 
 
-def test_every_page_opens_without_a_complaint(site: Path, context: BrowserContext) -> None:
+def test_every_page_opens_without_a_complaint(site, context):
     page = context.new_page()
     heard = complaints_of(page)
     files = sorted(site.rglob("*.html"))
@@ -84,7 +83,7 @@ def test_every_page_opens_without_a_complaint(site: Path, context: BrowserContex
         assert heard == [], name
 
 
-def test_the_search_finds_a_page_and_leads_there(site: Path, context: BrowserContext) -> None:
+def test_the_search_finds_a_page_and_leads_there(site, context):
     page = context.new_page()
     heard = complaints_of(page)
     page.goto((site / "index.html").as_uri())
@@ -102,7 +101,7 @@ def test_the_search_finds_a_page_and_leads_there(site: Path, context: BrowserCon
     assert heard == []
 
 
-def test_what_leads_nowhere_ends_the_build(tmp_path: Path) -> None:
+def test_what_leads_nowhere_ends_the_build(tmp_path):
     for name in ("docs", "src"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pyc*"))
     for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
@@ -122,7 +121,7 @@ def test_what_leads_nowhere_ends_the_build(tmp_path: Path) -> None:
         assert complaint in done.stderr, line
 
 
-def test_every_listed_page_is_there() -> None:
+def test_every_listed_page_is_there():
     listing = (
         "import json, navigation as n; print(json.dumps([n.SECTIONS, n.TITLES, n.ROOT_PAGES]))"
     )
