@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
+from browsing import FILES, complaints_of
+
 WIDTHS = {"desk": (1400, 1000), "phone": (390, 844)}
 
 
@@ -14,17 +16,7 @@ def page(request, browser, report):
     width, height = WIDTHS[request.param]
     context = browser.new_context(viewport={"width": width, "height": height}, offline=True)
     opened = context.new_page()
-    complaints: list[str] = []
-    opened.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
-    opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.on(
-        "request",
-        lambda request: (
-            None
-            if request.url.startswith(("file:", "data:", "blob:"))
-            else complaints.append(f"request: {request.url}")
-        ),
-    )
+    complaints = complaints_of(opened, FILES)
     opened.goto(report.as_uri())
     opened.wait_for_selector("html[data-drawn=yes]")
     yield opened

@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import driftbandits as db
+from browsing import complaints_of
 from driftbandits import store
 from driftbandits.service import relearning
 from driftbandits.service.offers import Offer
@@ -79,17 +80,7 @@ def opened(browser):
         context = browser.new_context(viewport={"width": across, "height": down}, **options)
         page = context.new_page()
         page.clock.install()
-        complaints: list[str] = []
-        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on(
-            "request",
-            lambda request: (
-                None
-                if request.url.startswith(address.partition("#")[0])
-                else complaints.append(f"request: {request.url}")
-            ),
-        )
+        complaints = complaints_of(page, address.partition("#")[0])
         page.goto(address)
         yield page
         context.close()

@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
+
+from browsing import FILES, complaints_of
 
 ROOT = Path(__file__).parents[1]
 WIDTHS = {"desk": (1400, 1000, "light"), "phone": (390, 844, "dark")}
@@ -34,40 +36,9 @@ def context(request, browser):
     made.close()
 
 
-def complaints_of(page: Page) -> list[str]:
-    """What the page will complain of, or ask from elsewhere."""
-    heard: list[str] = []
-    page.on(
-        "console",
-        lambda message: (
-            heard.append(f"{message.type}: {message.text}")
-            if message.type in ("error", "warning")
-            else None
-        ),
-    )
-    page.on("pageerror", lambda error: heard.append(str(error)))
-    page.on(
-        "requestfailed",
-        lambda request: (  # a page that is left breaks off what it still loads
-            None
-            if request.failure == "net::ERR_ABORTED"
-            else heard.append(f"failed: {request.url}, {request.failure}")
-        ),
-    )
-    page.on(
-        "request",
-        lambda request: (
-            None
-            if request.url.startswith(("file:", "data:", "blob:"))
-            else heard.append(f"elsewhere: {request.url}")
-        ),
-    )
-    return heard
-
-
 def test_every_page_opens_without_a_complaint(site, context):
     page = context.new_page()
-    heard = complaints_of(page)
+    heard = complaints_of(page, FILES)
     files = sorted(site.rglob("*.html"))
     assert len(files) > 40
     for file in files:
@@ -85,7 +56,7 @@ def test_every_page_opens_without_a_complaint(site, context):
 
 def test_the_search_finds_a_page_and_leads_there(site, context):
     page = context.new_page()
-    heard = complaints_of(page)
+    heard = complaints_of(page, FILES)
     page.goto((site / "index.html").as_uri())
     page.keyboard.press("/")
     box = page.get_by_role("combobox").or_(page.locator("input[type=text], input[type=search]"))
