@@ -325,15 +325,6 @@ def test_a_log_that_never_tried_the_targets_choice_is_told():
     assert set(itself.overall) == {"logged", "replay"}
 
 
-def test_as_a_dictionary_it_is_plain_json():
-    result = evaluate(World(2, 20).log(), db.policy("LinUCB", dim=3), windows=20)
-    plain = json.loads(json.dumps(result.as_dict(), allow_nan=False))
-    assert plain["target"] == "LinUCB"
-    assert len(plain["windows"]) == 20
-    assert plain["windows"][0]["values"]["logged"]["low"] is None
-    assert plain["overall"]["logged"]["value"] == result.overall["logged"].value
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -298,30 +298,6 @@ def test_a_published_experiment_can_be_read(name):
             assert json.loads(json.dumps(experiment.spec)) == experiment.spec
 
 
-@pytest.fixture(scope="module")
-def suite():
-    """The worlds of the suite with their grids."""
-    made = experiments.read_experiments(experiments.published()["suite"])
-    worlds = [experiment for experiment in made if not experiment.is_grid]
-    assert len(worlds) == 17
-    assert len(made) == 2 * len(worlds)
-    assert all(experiment.runs >= 40 for experiment in made)
-    return {str(experiment.variant): experiment for experiment in made if experiment.is_grid}
-
-
-@pytest.mark.parametrize("variant", ["rare", "steep", "20-dim", "counts", "ratings", "arms-vary"])
-def test_bounds_that_the_policies_are_told_are_true_and_not_loose(suite, variant):
-    trace = suite[variant].world.draw(np.random.default_rng(0))
-    assert trace.theta is not None
-    longest_theta = float(np.linalg.norm(trace.theta, axis=1).max())
-    longest_action = float(np.linalg.norm(trace.actions, axis=2).max())
-    for policy in suite[variant].spec["policies"]:
-        assert longest_theta <= policy["S"] * (1 + 1e-9)
-        assert policy["S"] < 1.1 * longest_theta
-        assert longest_action <= policy["L"] * (1 + 1e-9)
-        assert policy["L"] < 1.1 * longest_action
-
-
 def test_the_paper_s_experiment_is_tuned_as_the_paper_says():
     (experiment,) = experiments.read_experiments(experiments.published()["abrupt2d"])
     facts = {policy["label"]: policy for policy in experiment.spec["policies"]}

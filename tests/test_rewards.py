@@ -9,8 +9,6 @@ import pytest
 
 import driftbandits as db
 from driftbandits.environments import Logged
-from driftbandits.evaluate import Log
-from driftbandits.evaluate.estimators import reward_model
 
 ROUNDS = 40
 
@@ -171,27 +169,6 @@ def test_a_simulated_run_takes_the_same_values(text):
     result = db.simulate(players, world, runs=1, seed=3)
     np.testing.assert_array_equal(result.chosen["compiled"], result.chosen["looped"])
     np.testing.assert_array_equal(result.theta_hat["compiled"], result.theta_hat["looped"])
-
-
-def test_a_reward_model_predicts_values():
-    rng = np.random.default_rng(8)
-    sets = [actions_of(t) for t in range(ROUNDS)]
-    ids, chosen, seen = (
-        list(map(str, range(ROUNDS))),
-        rng.integers(4, size=ROUNDS),
-        rng.random(ROUNDS),
-    )
-
-    def predicted(values: np.ndarray, **arguments) -> np.ndarray:
-        log = Log(ids, range(ROUNDS), sets, chosen, np.full(ROUNDS, 0.25), values)
-        whole = slice(0, ROUNDS)
-        return reward_model(log, db.policy("auto", dim=2, **arguments), rounds=whole, of=whole)
-
-    expected = 300 * predicted(seen, link="identity")
-    np.testing.assert_allclose(predicted(300 * seen, reward="amount:0..300"), expected)
-    np.testing.assert_allclose(
-        predicted(300 - 300 * seen, reward="cost:0..300"), 300 - expected, rtol=1e-9
-    )
 
 
 # -- arguments without effect ----------------------------------------------------------------------

@@ -110,19 +110,6 @@ def test_a_preview_leaves_no_trace(agent):
     assert agent.policy.dim == dim
 
 
-def test_ranked_lists_and_what_was_played_otherwise(agent):
-    arms = {name: {"kind": name, "price": 1.0} for name in "abcd"}
-    ranked = agent.decide(context={"age": 1.0}, arms=arms, n=3)
-    assert len({choice.arm for choice in ranked}) == 3
-    assert [choice.arm for choice in ranked] == [choice.arms[choice.index] for choice in ranked]
-    with pytest.raises(ValueError, match=r"n must be"):
-        agent.decide(context={"age": 1.0}, arms=arms, n=5)
-    before = agent.digest
-    with pytest.raises(ValueError, match=r"played must be"):
-        agent.decide(context={"country": "other"}, arms=arms, played=4)
-    assert agent.digest == before
-
-
 def test_learning_from_a_table_is_learning_from_vectors():
     one = db.Agent(db.policy("auto", features=FEATURES), seed=1)
     given = list(visits(40))
