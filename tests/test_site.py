@@ -78,19 +78,18 @@ def test_what_leads_nowhere_ends_the_build(tmp_path):
     for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
         shutil.copy(ROOT / name, tmp_path / name)
     said = {
-        "<!-- made of the code: nothing -->": ["there is no part 'nothing'"],
-        "[one](no-such-page.md) [two](auto.md#no-such-part)": [
-            *("no-such-page.md does not exist", "anchor does not exist"),
-        ],
-        "::: driftbandits.no_such_name": ["no_such_name"],
+        "<!-- made of the code: nothing -->": "there is no part 'nothing'",
+        "[nowhere](no-such-page.md)": "no-such-page.md does not exist",
+        "[nowhere](auto.md#no-such-part)": "anchor does not exist",
+        "::: driftbandits.no_such_name": "no_such_name",
     }
     command = [sys.executable, str(tmp_path / "docs/make/build.py"), "--out", str(tmp_path / "s")]
-    for line, complaints in said.items():
+    for line, complaint in said.items():
         new_page = f"# A page that nobody listed\n\n{line}\n"
         (tmp_path / "docs" / "new-page.md").write_text(new_page)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode != 0, line
-        assert all(complaint in done.stderr for complaint in complaints), done.stderr
+        assert complaint in done.stderr, line
 
 
 def test_every_listed_page_is_there():
