@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from driftbandits.service import endpoints, server
+from driftbandits.service import server
 from driftbandits.service.openapi import document
 from driftbandits.service.routes import OPERATIONS
 from servers import Served
@@ -222,7 +222,6 @@ def test_who_drips_is_cut_off(tmp_path, monkeypatch):
     with Served(f"sqlite:///{tmp_path}/log.db") as service:
         configure(service.address)
         monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", 0.7)
-        monkeypatch.setattr(endpoints, "BODY_TIMEOUT_S", 0.7)
         whole = head(service, "POST", f"{POLICY}/decisions", "content-length: 100")
         with connected(service) as silent, connected(service) as dripping:
             assert drip(dripping, whole) == b""
