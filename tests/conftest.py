@@ -32,7 +32,7 @@ def store_url(request, tmp_path):
     return request.getfixturevalue("postgres_server").new_database()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it lives, this thread can run no other event loop
 def browser():
     """Chromium: a command, or the path where it is installed."""
     from playwright.sync_api import expect, sync_playwright
