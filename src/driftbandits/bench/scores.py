@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from driftbandits.bench.running import CEILING, RANDOM, REFERENCES, Result
+from driftbandits.bench.tasks import read_task
 
 _T_QUANTILE = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 """Of Student's distribution at 97.5 %, by degrees of freedom from 1."""
@@ -113,7 +114,8 @@ def with_best_settings(scores: Sequence[Score]) -> list[Score]:
 
 
 def overall(scores: Sequence[Score]) -> list[Overall]:
-    """One row for each entry, the farthest first."""
+    """One row for each entry, the farthest first, over the tasks that tell entries apart."""
+    scores = [score for score in scores if read_task(score.task).ranked] or scores
     tasks = list(dict.fromkeys(score.task for score in scores))
     rows = []
     for entry in dict.fromkeys(score.entry for score in scores):
