@@ -105,6 +105,8 @@ class Mabwiser:
     def __init__(self, facts: Facts, seed: int, *, alpha: float) -> None:
         from mabwiser.mab import MAB, LearningPolicy
 
+        if facts.arms > 20:
+            raise NotPlayed("scores all arms in every round, some 1 ms each")
         arms = list(range(facts.arms))
         self.mab = MAB(arms, LearningPolicy.LinUCB(alpha=alpha), seed=seed)
         self.mab.fit([0], [facts.low], [[0.0] * (facts.dim + 1)])

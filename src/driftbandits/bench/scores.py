@@ -1,7 +1,7 @@
 """Scores: how far each entry came on the way from random choices to the ceiling, and its rank.
 
-Entries that are called "library: setting" also get a row "library, best of n" with the setting that
-earned the most on each task, in hindsight.
+Of entries that are called "library: setting", tables show the one that earned the most on each
+task, in hindsight; the page shows all of them.
 """
 
 from __future__ import annotations
@@ -99,18 +99,19 @@ def _ranked(found: Sequence[Score]) -> list[Score]:
 
 
 def with_best_settings(scores: Sequence[Score]) -> list[Score]:
-    """Add the best setting of each library on each task, under a label of its own."""
-    added = []
-    entries = dict.fromkeys(score.entry for score in scores)
-    for library in dict.fromkeys(e.partition(": ")[0] for e in entries if ": " in e):
-        settings = [entry for entry in entries if entry.startswith(f"{library}: ")]
-        if len(settings) == 1:
-            continue
-        for task in dict.fromkeys(score.task for score in scores):
-            own = [s for s in scores if s.task == task and s.entry in settings]
-            if own:  # the best stands first
-                added.append(own[0]._replace(entry=f"{library}, best of {len(settings)}"))
-    return [*scores, *added]
+    """Put the best setting on each task, as "library, best of n", for all settings of a library."""
+    settings: dict[str, list[str]] = {}
+    for entry in dict.fromkeys(score.entry for score in scores):
+        settings.setdefault(entry.partition(": ")[0], []).append(entry)
+    merged = []
+    for task in dict.fromkeys(score.task for score in scores):
+        for library, entries in settings.items():
+            own = [s for s in scores if s.task == task and s.entry in entries]
+            if own and len(entries) > 1:  # the best stands first
+                merged.append(own[0]._replace(entry=f"{library}, best of {len(entries)}"))
+            else:
+                merged += own
+    return merged
 
 
 def overall(scores: Sequence[Score]) -> list[Overall]:
@@ -138,6 +139,7 @@ def overall(scores: Sequence[Score]) -> list[Overall]:
 
 
 def overall_table(scores: Sequence[Score]) -> list[str]:
+    """An entry in each row; of a library with several settings, the best of them."""
     rows = [
         [
             row.entry,
@@ -147,31 +149,29 @@ def overall_table(scores: Sequence[Score]) -> list[str]:
             _number(row.megabytes, ".1f"),
         ]
         for row in overall(with_best_settings(scores))
+        if row.entry != CEILING
     ]
     return table(["entry", "share of the way", "mean rank", "µs a decision", "MB"], rows)
 
 
-def task_table(scores: Sequence[Score], entries: Sequence[str] = ()) -> list[str]:
-    """Tasks in rows, the share of the way of some entries in columns."""
-    both = with_best_settings(scores)
-    several = {s.entry.partition(", best of ")[0] for s in both if ", best of " in s.entry}
-    merged = [s for s in both if s.entry.partition(": ")[0] not in several or ": " not in s.entry]
-    shown = entries or [row.entry for row in overall(merged) if row.entry not in (RANDOM, CEILING)]
-    found = {(score.task, score.entry): score for score in both}
+def task_table(scores: Sequence[Score]) -> list[str]:
+    """Tasks in rows, the share of the way of each entry in columns; the largest is bold."""
+    merged = with_best_settings(scores)
+    shown = [row.entry for row in overall(merged) if row.entry not in (RANDOM, CEILING)]
+    found = {(score.task, score.entry): score for score in merged}
     rows = []
     for task in dict.fromkeys(score.task for score in scores):
         own = [found.get((task, entry)) for entry in shown]
         best = max((s.share for s in own if s and not math.isnan(s.share)), default=math.nan)
-        cells = ["–" if s is None else share_text(s.share, s.half_width) for s in own]
-        marked = [
-            f"**{cell}**" if s is not None and s.share == best else cell
-            for s, cell in zip(own, cells, strict=True)
+        cells = [
+            "–" if s is None else share_text(s.share, s.half_width, bold=s.share == best)
+            for s in own
         ]
-        rows.append([task, *marked])
+        rows.append([task, *cells])
     return table(["share of the way", *shown], rows)
 
 
-def share_text(share: float, width: float) -> str:
+def share_text(share: float, width: float, *, bold: bool = False) -> str:
     """
     >>> share_text(0.8123, 0.021), share_text(1.02, float("nan")), share_text(float("nan"), 0.0)
     ('.81 ± .02', '1.02', '–')
@@ -179,7 +179,8 @@ def share_text(share: float, width: float) -> str:
     if math.isnan(share):
         return "–"
     cell = f"{share:.2f}" if math.isnan(width) else f"{share:.2f} ± {width:.2f}"
-    return re.sub(r"\b0\.", ".", cell)
+    cell = re.sub(r"\b0\.", ".", cell)
+    return f"**{cell}**" if bold else cell
 
 
 def _number(value: float, form: str) -> str:

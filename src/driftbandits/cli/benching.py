@@ -39,7 +39,11 @@ QUICK_ROUNDS, QUICK_RUNS, RUNS = 400, 2, 5
     show_default=True,
     help="Folder for bench.json and report.html.",
 )
-@click.option("--show", is_flag=True, help="Print the tables of the last run again.")
+@click.option(
+    "--show",
+    type=click.Choice(["overall", "tasks"]),
+    help="Play nothing, and print a table of what was played.",
+)
 def bench(
     *,
     tasks: tuple[str, ...],
@@ -49,7 +53,7 @@ def bench(
     quick: bool,
     workers: int | None,
     out: Path,
-    show: bool,
+    show: str | None,
 ) -> None:
     """Play real, drifting decisions: policies of this package, and yours, on the same rows.
 
@@ -73,8 +77,10 @@ def bench(
         room.save(results, out / "bench.json")
         _write_page(out / "report.html", results)
     scores = room.score_rows(room.load(out / "bench.json"))
-    for line in (*room.overall_table(scores), "", *room.task_table(scores)):
-        click.echo(line)
+    if show != "tasks":
+        click.echo("\n".join(room.overall_table(scores)))
+    if show != "overall":
+        click.echo("\n".join(room.task_table(scores)))
 
 
 def _write_page(path: Path, results: object) -> None:
