@@ -412,7 +412,7 @@ def test_refusals_name_the_argument(name, options, message):
 
 def test_names_are_all_known():
     assert environment_names() == tuple(
-        sorted([*SYNTHETIC, "paired", "counts", "logged", "shop", "stream", "table"])
+        sorted([*SYNTHETIC, "paired", "counts", "logged", "shop", "table"])
     )
 
 
