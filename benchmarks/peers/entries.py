@@ -15,8 +15,8 @@ import numpy as np
 
 from driftbandits.bench import Facts, NotPlayed
 
-MOST_NUMBERS = 400
-"""For libraries whose rounds take the cube of the features of all arms together."""
+MOST_COEFFICIENTS = 400
+"""For coba, whose matrix has the square of the coefficients of all arms: 3 ms a decision at 640."""
 
 
 class VowpalWabbit:
@@ -51,8 +51,6 @@ class River:
     def __init__(self, facts: Facts, seed: int, *, smoothing: float | None) -> None:
         from river import bandit
 
-        if facts.dim > 40:
-            raise NotPlayed("takes some 5 ms a round and arm in this many columns")
         self.policy = bandit.LinUCBDisjoint(smoothing=smoothing, seed=seed)
 
     def decide(self, context: np.ndarray, arms: Sequence[int]) -> int:
@@ -105,8 +103,6 @@ class Mabwiser:
     def __init__(self, facts: Facts, seed: int, *, alpha: float) -> None:
         from mabwiser.mab import MAB, LearningPolicy
 
-        if facts.arms > 20:
-            raise NotPlayed("scores all arms in every round, some 1 ms each")
         arms = list(range(facts.arms))
         self.mab = MAB(arms, LearningPolicy.LinUCB(alpha=alpha), seed=seed)
         self.mab.fit([0], [facts.low], [[0.0] * (facts.dim + 1)])
@@ -126,8 +122,8 @@ class Coba:
     def __init__(self, facts: Facts, seed: int, *, learner: str) -> None:
         from coba import learners
 
-        if facts.dim * facts.arms > MOST_NUMBERS:
-            raise NotPlayed(f"its rounds take the cube of {facts.dim} columns times the arms")
+        if facts.dim * facts.arms > MOST_COEFFICIENTS:
+            raise NotPlayed(f"one matrix for {facts.dim * facts.arms} coefficients")
         crossed = [1, "a", "xa"]
         self.learner: Any = learners.LinUCBLearner(features=crossed, seed=seed)
         if learner == "LinTS":
