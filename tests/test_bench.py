@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import time
 import zipfile
 
 import numpy as np
@@ -84,6 +86,27 @@ def test_the_processes_earn_what_one_earns(mine):
     alone = bench.run_bench(task, labels=labels, runs=2, most=100)
     both = bench.run_bench(task, labels=labels, runs=2, most=100, workers=2)
     assert [r.reward for r in alone] == [r.reward for r in both]
+
+
+def test_what_was_played_is_not_played_again_unless_its_file_is_newer(mine, tmp_path):
+    task, out = [str(mine / "visits.toml")], tmp_path / "bench.json"
+    entry = tmp_path / "entry.py"
+    entry.write_text(MINE)
+
+    def played(**more):
+        said = []
+        given = {"files": [str(entry)], "labels": ["counting", "ten lines"], "runs": 2, "most": 60}
+        bench.run_bench(task, out=out, said=said.append, **{**given, **more})
+        return [line.partition(", ")[2] for line in said]
+
+    everything = ["random", "LinUCB in ten lines", "counting"]
+    assert played() == everything
+    assert played() == []
+    os.utime(entry, (time.time() + 60.0,) * 2)
+    assert played() == ["counting"]
+    os.utime(entry, (0.0, 0.0))
+    assert played(runs=3) == everything
+    assert len(bench.load(out)) == 3 * 5
 
 
 def test_results_are_the_same_when_they_are_read_again(tmp_path):

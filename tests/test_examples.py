@@ -17,6 +17,8 @@ import pytest
 import uvicorn
 from nbclient import NotebookClient
 
+from servers import wait_until
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "make"))
 import notebook  # noqa: E402
@@ -86,13 +88,13 @@ def test_the_service_is_mounted_in_another_application(
     """Its paths, pages and document are below the place where it was put; an example uses it."""
     monkeypatch.setenv("DRIFTBANDITS_STORE", f"sqlite:///{tmp_path}/log.db")
     mounted = runpy.run_path(str(ROOT / "examples" / "mounted.py"))
-    ready = mounted["bandits"].state.service.engine.recovered
+    engine = mounted["bandits"].state.service.engine
     server = uvicorn.Server(uvicorn.Config(mounted["api"], lifespan="on", log_config=None))
     listener = socket.create_server(("127.0.0.1", 0))
     serving = threading.Thread(target=server.run, args=([listener],))
     serving.start()
     try:
-        assert ready.wait(300.0)
+        wait_until(lambda: engine.ready, most_s=300.0)
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         check_mounted(address)
         runpy.run_path(str(ROOT / "examples" / "language_models.py"))["main"](

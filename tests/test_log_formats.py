@@ -436,17 +436,17 @@ def imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_an_imported_log_warms_a_policy(imported: str) -> None:
     with store.open(imported) as opened, opened.read() as session:
-        fold = State("news")
-        fold.replay(store.checked(session.all_events("news"), after=fold.head))
-    assert fold.differences == 0
-    assert [version.record.mode for version in fold.versions] == ["apprentice", "online"]
+        state = State("news")
+        state.replay(store.checked(session.all_events("news"), after=state.head))
+    assert state.differences == 0
+    assert [version.record.mode for version in state.versions] == ["apprentice", "online"]
     log = some_log()
     agent = db.Agent(db.policy("D-GLUCB", dim=3, discount=0.99))
     for row in log:
         agent.tick()
         if row.reward is not None:
             agent.learn(row.arms[[row.chosen]], [row.reward], ages=[0])
-    np.testing.assert_allclose(fold.playing.theta_hat, agent.theta_hat, atol=1e-9)
+    np.testing.assert_allclose(state.playing.theta_hat, agent.theta_hat, atol=1e-9)
     assert np.linalg.norm(agent.theta_hat) > 0.01
     assert run(["verify", "--store", imported]) == DONE
 
@@ -464,10 +464,10 @@ def test_an_imported_policy_can_forget_by_the_clock(tmp_path: Path) -> None:
     command += ["--as", "news", "--policy", "D-LinUCB", "--lam", "1"]
     assert run([*command, "--half-life-s", "3600"]) == DONE
     with store.open(url) as opened, opened.read() as session:
-        fold = State("news")
-        fold.replay(store.checked(session.all_events("news"), after=fold.head))
-    assert fold.differences == 0
-    assert fold.playing.theta_hat[0] == pytest.approx(0.5 / (1.0 + 0.5 + 1.0), rel=1e-6)
+        state = State("news")
+        state.replay(store.checked(session.all_events("news"), after=state.head))
+    assert state.differences == 0
+    assert state.playing.theta_hat[0] == pytest.approx(0.5 / (1.0 + 0.5 + 1.0), rel=1e-6)
     assert run(["verify", "--store", url]) == DONE
 
 
@@ -500,11 +500,11 @@ def test_an_imported_log_of_tables_makes_a_policy_with_features(name: str, tmp_p
         assert run([*command, "--policy", name, *more, *chosen]) == DONE
     assert run(["verify", "--store", url]) == DONE
     with store.open(url) as opened, opened.read() as session:
-        fold = State("menu0")
-        fold.replay(store.checked(session.all_events("menu0"), after=fold.head))
-    agent = fold.playing
+        state = State("menu0")
+        state.replay(store.checked(session.all_events("menu0"), after=state.head))
+    agent = state.playing
     assert agent.policy.features.is_fitted == (name == "D-GLUCB")
-    assert fold.learned == 20
+    assert state.learned == 20
     assert agent.coefficients["i.id=mate"] != 0
     agent.decide(context={"GUser.major": "art"}, arms={"a": {"i.id": "tea"}, "b": {}})
 

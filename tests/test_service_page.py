@@ -176,18 +176,18 @@ def test_tiles_tell_what_the_service_knows(opened: Opener, news: Served) -> None
         expect(page.locator("#name")).to_have_text("news")
         assert "80 in all" in tile(page, "Decisions per min")
         assert "64 reported, 0 by default" in tile(page, "Rewards per min")
-        assert tile(page, "Pending joins").startswith(f"{told['pending']}\n")
-        shown = float(tile(page, "Effective memory").split()[0])
+        assert tile(page, "Waiting for a reward").startswith(f"{told['pending']}\n")
+        shown = float(tile(page, "Rewards that count").split()[0])
         assert shown == pytest.approx(told["effective_sample_size"], rel=0.005)
-        assert "discount 0.95" in tile(page, "Effective memory")
-        mean, low, high = re.findall(r"0\.\d+", tile(page, "Reward rate"))
+        assert "discount 0.95" in tile(page, "Rewards that count")
+        mean, low, high = re.findall(r"0\.\d+", tile(page, "Mean reward"))
         n, successes = sum(m["rewards"] for m in minutes), sum(m["reward_sum"] for m in minutes)
         assert float(mean) == pytest.approx(successes / n, abs=5e-4)
         # the ends of Wilson's interval are where the score test is on the brink
         for end in (float(low), float(high)):
             deviation = abs(successes / n - end) / np.sqrt(end * (1 - end) / n)
             assert deviation == pytest.approx(1.96, abs=0.02)
-        expect(page.locator("#detections")).to_contain_text("None.")
+        expect(page.locator("#detections")).to_contain_text("None so far.")
 
 
 def turn(service: Served, policy: str) -> Any:
@@ -224,7 +224,7 @@ def test_changes_that_were_detected_are_listed_and_marked(opened: Opener, tmp_pa
             for chart in ("flow", "rate", "path"):
                 expect(page.locator(f"#{chart} .moment.detection")).to_have_count(len(told))
                 expect(page.locator(f"#{chart} .legend")).to_contain_text("change detected")
-            expect(page.get_by_role("heading", name="What it believes")).to_be_hidden()
+            expect(page.get_by_role("heading", name="How fast the world changes")).to_be_hidden()
 
 
 @pytest.mark.parametrize("width", list(WIDTHS))
@@ -258,13 +258,14 @@ def test_what_is_believed_is_told_in_words(
 ) -> None:
     told = ok(believing.client.get(f"/v1/policies/{policy}"))
     with opened(f"{believing.address}/#/{policy}", width=width) as page:
-        expect(page.get_by_role("heading", name="What it believes")).to_be_visible()
+        expect(page.get_by_role("heading", name="How fast the world changes")).to_be_visible()
         words: dict[str, float] = {}
         for one in told["beliefs"]:
             if one["path"] != "constant":
-                said = f"{one['path']}, within {one['rounds']:,.0f} rounds"
+                drifts = {"wandering": "drifting", "turning": "drifting smoothly"}[one["path"]]
+                said = f"{drifts}, within {one['rounds']:,.0f} rounds"
             elif "since" in one:
-                said = f"constant since round {one['since']}"
+                said = f"the same since round {one['since']}"
             else:
                 said = "always been the same"
             words[said] = words.get(said, 0.0) + one["probability"]
@@ -279,7 +280,7 @@ def test_what_is_believed_is_told_in_words(
             assert whole
             assert bar["width"] / whole["width"] == pytest.approx(-negative, abs=0.01)
         if policy == "young":
-            assert {said.split()[0] for _, said in likely} >= {"always", "wandering,", "turning,"}
+            assert {said.split()[0] for _, said in likely} >= {"always", "drifting,", "drifting"}
         assert_it_fits(page)
 
 
@@ -441,9 +442,9 @@ def hostile_log(url: str) -> None:
     del record.arguments["seed"]
     with store.open(url) as log, log.write() as session:
         for policy in ("news", HOSTILE):
-            fold = State(policy)
-            fold.configure(record, 1)
-            made = fold.decide(HOSTILE, Offer((HOSTILE, "b"), np.eye(2), -1, ""), 1)
+            state = State(policy)
+            state.configure(record, 1)
+            made = state.decide(HOSTILE, Offer((HOSTILE, "b"), np.eye(2), -1, ""), 1)
             session.create(policy)
             session.lock([policy])
             configured = NewEvent(CONFIGURED, "", 1, packed(record))
@@ -683,8 +684,11 @@ def test_the_policy_is_shown_beside_its_control(
 ) -> None:
     told = ok(compared.client.get("/v1/policies/shop/lift"))["lift"]
     with opened(compared.address, width=width, color_scheme=scheme) as page:
-        expect(page.get_by_role("heading", name="Does it work?")).to_be_visible()
+        expect(page.get_by_role("heading", name="Is it better than the old rule?")).to_be_visible()
         verdict = page.locator("#verdict")
+        box = verdict.bounding_box()
+        assert box  # on the first screen
+        assert box["y"] + box["height"] < WIDTHS[width][1]
         shown = [
             float(x.replace("−", "-")) for x in re.findall(r"[+−]?[\d.]*\d", verdict.inner_text())
         ]
@@ -829,6 +833,8 @@ def test_features_and_separate_arms_are_shown_by_their_names(
         with opened(f"{service.address}/#/shop") as page:
             expect(page.locator(".decision .parts").first).to_contain_text("What counted for")
             expect(page.locator("#path")).to_contain_text("kind=hats")
+            expect(page.locator("#kind")).to_contain_text("auto · 2 columns · online")
+            expect(page.locator("#no-control")).to_be_visible()
         with opened(f"{service.address}/#/own") as page:
             expect(page.locator("#path")).to_contain_text("up θ1")
 

@@ -15,7 +15,7 @@ from driftbandits.service.engine import Engine
 from driftbandits.service.refusals import Refused
 from driftbandits.service.transactions import Command
 from driftbandits.service.verifying import verify
-from servers import Clock, Served
+from servers import Clock, Served, wait_until
 
 pytestmark = pytest.mark.compiled
 
@@ -149,14 +149,14 @@ def test_requests_that_wait_while_the_writer_dies_are_told(tmp_path):
         deadly = Deadly()
         engine = Engine(lambda: store.open(f"sqlite:///{tmp_path}/log.db"))
         engine.start(asyncio.get_running_loop())
-        await asyncio.to_thread(engine.recovered.wait)
+        await asyncio.to_thread(wait_until, lambda: engine.ready, most_s=300.0)
         waiting = [engine.do(deadly)]
         await asyncio.to_thread(deadly.begun.wait, 30.0)
-        waiting.append(engine.do(View("news", lambda fold: fold.seq)))
+        waiting.append(engine.do(View("news", lambda state: state.seq)))
         deadly.end.set()
         answers = await asyncio.wait_for(asyncio.gather(*waiting), 30.0)
         with pytest.raises(Refused) as refused:
-            engine.do(View("news", lambda fold: fold.seq))
+            engine.do(View("news", lambda state: state.seq))
         return [*answers, refused.value]
 
     for answer in asyncio.run(told()):

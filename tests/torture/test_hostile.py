@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from driftbandits.service import endpoints, server
+from driftbandits.service import server
 from driftbandits.service.openapi import document
 from driftbandits.service.routes import OPERATIONS
 from servers import Served
@@ -220,7 +220,6 @@ def test_others_do_not_wait_for_slow_clients(service, client, record_property):
 def test_who_drips_is_cut_off(tmp_path, monkeypatch):
     """Silence and dripped headers end the connection; a dripped body gets 408."""
     monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", 0.7)
-    monkeypatch.setattr(endpoints, "BODY_TIMEOUT_S", 0.7)
     with Served(f"sqlite:///{tmp_path}/log.db") as service:
         configure(service.address)
         whole = head(service, "POST", f"{POLICY}/decisions", "content-length: 100")

@@ -61,6 +61,8 @@ def bench(
     Examples:
       driftbandits bench --quick
       driftbandits bench --entries mine.py --task phishing --task flights
+
+    Called again, it plays only what is missing in the folder.
     """
     from driftbandits import bench as room
 
@@ -72,9 +74,9 @@ def bench(
             runs=runs or (QUICK_RUNS if quick else RUNS),
             most=QUICK_ROUNDS if quick else None,
             workers=workers or number_of_cpus(),
+            out=out / "bench.json",
             said=lambda line: click.echo(line, err=True),
         )
-        room.save(results, out / "bench.json")
         _write_page(out / "report.html", results)
     scores = room.score_rows(room.load(out / "bench.json"))
     if show != "tasks":
