@@ -60,6 +60,7 @@ def test_the_notebook_is_the_tutorial() -> None:
     assert kept.strip() == made.strip(), "python docs/make/notebook.py writes it again"
 
 
+@pytest.mark.slow  # test_pages runs the same program
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the packages that run notebooks
 def test_the_notebook_runs(tmp_path: Path) -> None:
     cells = nbformat.read(notebook.NOTEBOOK, as_version=4)

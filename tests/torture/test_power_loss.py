@@ -36,7 +36,7 @@ class Life:
         url = f"sqlite:///{folder}/log.db"
         with Served(url, vfs=name, snapshot_every=20) as service:
             configure(service.address)
-            with httpx.Client(base_url=service.address, timeout=30.0) as client:
+            with httpx.Client(base_url=service.address, timeout=300.0) as client:
                 for i in range(EVENTS):
                     self._event(client, i)
                     if i % 17 == 16:
