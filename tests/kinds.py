@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from driftbandits.core.estimator.model import DISCOUNT, WINDOW
 from driftbandits.policies import ALIASES, ROWS, UCB, Row, takes
+from driftbandits.policies.catalogue import ONE_PASS
 from driftbandits.policies.scoring import (
     AUGMENTED,
     CONSTANT,
@@ -107,8 +108,8 @@ def tests_arms(name: str) -> bool:
 
 
 def learns_in_one_pass(name: str) -> bool:
-    """A ridge regression on what an online learner predicts; no row is kept."""
-    return row_of(name).adaptation == "online Newton"
+    """No row is kept."""
+    return row_of(name).adaptation in ONE_PASS
 
 
 def judges_models(name: str) -> bool:
@@ -168,7 +169,7 @@ def by_divergence(name: str) -> bool:
 
 def of_the_predictor(name: str) -> bool:
     """A bound on a . theta, not on the mean."""
-    return row_of(name).radius == "predictor"
+    return row_of(name).radius in ("predictor", "mirror")
 
 
 def one_matrix(name: str) -> bool:
