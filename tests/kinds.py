@@ -169,7 +169,7 @@ def by_divergence(name: str) -> bool:
 
 def of_the_predictor(name: str) -> bool:
     """A bound on a . theta, not on the mean."""
-    return row_of(name).radius in ("predictor", "mirror")
+    return row_of(name).radius == "predictor"
 
 
 def one_matrix(name: str) -> bool:

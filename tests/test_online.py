@@ -208,7 +208,7 @@ class Mirror(Plain):
             constant += 4 * self.S**2 * slope * self.gamma**D / (1 - self.gamma)
         log_det = self.d * math.log(1 + slope * rounds / (self.d * self.lam))
         noise = 2 * math.log(1 / self.delta) + (6 * self.eta + 1) * log_det
-        return self.scale * math.sqrt(constant + self.eta * noise)
+        return self.scale * self.k * math.sqrt(constant + self.eta * noise)
 
 
 def mirrored(link: str = "logistic", discount: float | None = None, **given) -> db.Policy:
@@ -243,7 +243,7 @@ def test_a_step_is_the_minimum_that_its_source_asks_for(link, given, discount):
         radius = plain.radius(rounds)
         assert agent.explain(choice).radius == pytest.approx(radius, rel=1e-12)
         norms = np.sqrt(np.einsum("ij,ij->i", actions, np.linalg.solve(plain.V, actions.T).T))
-        best = plain.mean(actions @ plain.theta + radius * norms)
+        best = plain.mean(actions @ plain.theta) + radius * norms
         np.testing.assert_allclose(choice.scores, best, rtol=1e-5)
         clock += 1
         plain.tick()

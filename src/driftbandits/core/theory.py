@@ -179,25 +179,25 @@ def _count_radius(r: Confidence, t: float, n: float, inside: bool) -> float:
 
 @internal
 def _mirror_radius(r: Confidence, t: float, n: float, inside: bool) -> float:
-    """Radius of GLB-OMD and DOMD-GLB, of a . theta not of the mean, from t-1 rows.
+    """Radius of GLB-OMD and DOMD-GLB from t-1 rows: k times a bound of ||theta - truth||_H.
 
-    Zhang, Xu, Zhao, Sugiyama (2025), Theorem 1: it bounds ||theta - truth||_H at all rounds at
-    once. The proof ends in eta (6 eta + 1) log det(H/lam), and the determinant follows from the
-    trace. Theorem 1 prints log(1 + k/lam), without the number of rows that the proof has.
+    Zhang, Xu, Zhao, Sugiyama (2025), Theorem 1, whose bound holds at all rounds at once. The proof
+    ends in eta (6 eta + 1) log det(H/lam), and the determinant follows from the trace. Theorem 1
+    prints log(1 + k/lam), without the number of rows that the proof has.
 
     Discounted it is derived, and holds at each round, not at all at once. H of the next round is
     gamma H + (1 - gamma) lam I before a row comes, and log det is concave. So the discounted sum of
     what each row adds to log det(H/lam) is at most log det(H/lam) as it stands. Discounted
     likelihood ratios are powers of at most 1 of ratios, so by Jensen their product is still a
-    supermartingale. Since every weight stays below 1, H gives a change that is D(gamma) rounds old
-    no more than the last term of `offset`.
+    supermartingale. Where the last change is D(gamma) rounds old, what came before it adds no more
+    than the second term of `offset`.
     """
     rows = t - 1.0
     if r.gamma < 1.0:
         rows = -math.expm1(rows * math.log(r.gamma)) / (1.0 - r.gamma)
     spread = r.d * math.log1p(r.coefficient * rows)
     noise = 2.0 * math.log(1.0 / r.delta) + (6.0 * r.scale + 1.0) * spread
-    return math.sqrt(r.offset * r.offset + r.scale * noise)
+    return r.k * math.sqrt(r.offset * r.offset + r.scale * noise)
 
 
 @inlined

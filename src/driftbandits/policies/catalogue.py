@@ -194,7 +194,7 @@ ROWS: Mapping[str, Row] = {
     "GLB-OMD": Row(
         EVERYTHING,
         False,
-        OPTIMISTIC,
+        UCB,
         "Zhang, Xu, Zhao, Sugiyama (2025), Generalized Linear Bandits: Almost Optimal Regret with "
         "One-Pass Update; arXiv 2507.11847",
         "mirror",
@@ -203,7 +203,7 @@ ROWS: Mapping[str, Row] = {
     "DOMD-GLB": Row(
         DISCOUNT,
         False,
-        OPTIMISTIC,
+        UCB,
         "Lee, Oh (2026), Nonstationary Generalized Linear Bandits with Discounted Online Mirror "
         "Descent; arXiv 2605.25590, from its abstract: recursion, radius and tuning are derived, "
         "see core/theory.py",

@@ -19,7 +19,9 @@ H          (d, d)   lam I + sum of w mu'(a.theta')/v a a', each at the theta' th
     H     := gamma H + (1 - gamma) lam I when the clock goes on, H + l''(theta') after a step
 
 The step is Newton's, eta l' (H + eta l'')^-1, and what leads out of the ball is projected in that
-norm. The radius of a . theta is in core/theory.py.
+norm. The radius is in core/theory.py. The sources play the largest a . theta + radius ||a||_{H^-1}.
+Here a score is a bound of the mean as elsewhere, mu(a . theta) + k radius ||a||_{H^-1}: mu of the
+other may round to 1 for every action, and the regret is the same.
 """
 
 from __future__ import annotations
