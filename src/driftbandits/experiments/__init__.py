@@ -22,7 +22,7 @@ from driftbandits.experiments.simulation import Result, simulate
 from driftbandits.experiments.workers import LocalWorkers, local_workers
 
 if TYPE_CHECKING:
-    from driftbandits.experiments.results import Results, load, run_experiment
+    from driftbandits.experiments.results import Results, load, machine, run_experiment
     from driftbandits.experiments.spec import (
         REPRODUCED,
         Experiment,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Results": "results",
     "load": "results",
+    "machine": "results",
     "run_experiment": "results",
     "REPRODUCED": "spec",
     "Experiment": "spec",
@@ -58,6 +59,7 @@ __all__ = [
     "experiments_of",
     "load",
     "local_workers",
+    "machine",
     "play",
     "player_seed",
     "published",

@@ -1,0 +1,190 @@
+"""Scores: how far each entry came on the way from random choices to the ceiling, and its rank.
+
+Entries that are called "library: setting" also get a row "library, best of n" with the setting that
+earned the most on each task, in hindsight.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from driftbandits.bench.running import CEILING, RANDOM, REFERENCES, Result
+
+_T_QUANTILE = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
+"""Of Student's distribution at 97.5 %, by degrees of freedom from 1."""
+
+
+class Score(NamedTuple):
+    """How an entry did on one task; not a number where it did not play."""
+
+    task: str
+    entry: str
+    reward: float
+    share: float  # of the way from random to the ceiling
+    half_width: float  # of the 95 % interval of the share over runs
+    rank: int | None  # among the entries; 1 has the most reward
+    microseconds: float
+    megabytes: float
+    reason: str
+    shares: tuple[float, ...]  # of each run
+
+
+class Overall(NamedTuple):
+    """An entry over all tasks. Share and rank are not numbers unless it played all of them."""
+
+    entry: str
+    share: float
+    half_width: float
+    rank: float
+    microseconds: float  # the median
+    megabytes: float  # the most
+
+
+def half_width(shares: Sequence[float]) -> float:
+    n = len(shares)
+    if n < 2:
+        return math.nan
+    quantile = _T_QUANTILE[min(n - 1, len(_T_QUANTILE)) - 1]
+    return quantile * float(np.std(shares, ddof=1)) / math.sqrt(n)
+
+
+def score_rows(results: Sequence[Result]) -> list[Score]:
+    """Task by task, each task's best entry first."""
+    scores: list[Score] = []
+    for task in dict.fromkeys(result.task for result in results):
+        own = [result for result in results if result.task == task]
+        reached = {(r.entry, r.run): r.reward for r in own if not math.isnan(r.reward)}
+        found = []
+        for entry in dict.fromkeys(result.entry for result in own):
+            runs = [result for result in own if result.entry == entry]
+            rewards = [r.reward for r in runs if not math.isnan(r.reward)]
+            shares = tuple(
+                (x - reached[RANDOM, run]) / (reached[CEILING, run] - reached[RANDOM, run])
+                for (label, run), x in reached.items()
+                if label == entry
+            )
+            found.append(
+                Score(
+                    task,
+                    entry,
+                    float(np.mean(rewards)) if rewards else math.nan,
+                    float(np.mean(shares)) if shares else math.nan,
+                    half_width(shares),
+                    None,
+                    min(r.microseconds for r in runs),
+                    max((r.megabytes for r in runs if r.run == 0), default=math.nan),
+                    runs[0].reason,
+                    shares,
+                )
+            )
+        scores += _ranked(found)
+    return scores
+
+
+def _ranked(found: Sequence[Score]) -> list[Score]:
+    played = [s.reward for s in found if s.entry not in REFERENCES and not math.isnan(s.reward)]
+    ranked = [
+        s
+        if s.entry in REFERENCES or math.isnan(s.reward)
+        else s._replace(rank=1 + sum(reward > s.reward for reward in played))
+        for s in found
+    ]
+    return sorted(ranked, key=lambda s: math.inf if math.isnan(s.reward) else -s.reward)
+
+
+def with_best_settings(scores: Sequence[Score]) -> list[Score]:
+    """Add the best setting of each library on each task, under a label of its own."""
+    added = []
+    entries = dict.fromkeys(score.entry for score in scores)
+    for library in dict.fromkeys(e.partition(": ")[0] for e in entries if ": " in e):
+        settings = [entry for entry in entries if entry.startswith(f"{library}: ")]
+        if len(settings) == 1:
+            continue
+        for task in dict.fromkeys(score.task for score in scores):
+            own = [s for s in scores if s.task == task and s.entry in settings]
+            if own:  # the best stands first
+                added.append(own[0]._replace(entry=f"{library}, best of {len(settings)}"))
+    return [*scores, *added]
+
+
+def overall(scores: Sequence[Score]) -> list[Overall]:
+    """One row for each entry, the farthest first."""
+    tasks = list(dict.fromkeys(score.task for score in scores))
+    rows = []
+    for entry in dict.fromkeys(score.entry for score in scores):
+        own = [s for s in scores if s.entry == entry and not math.isnan(s.share)]
+        if not own:
+            continue
+        share = width = rank = math.nan
+        if len(own) == len(tasks):
+            by_run = np.mean([s.shares for s in own], axis=0)
+            share, width = float(by_run.mean()), half_width(by_run)
+            if own[0].rank is not None:
+                rank = float(np.mean([s.rank for s in own]))
+        microseconds = float(np.median([s.microseconds for s in own]))
+        megabytes = max(s.megabytes for s in own)
+        rows.append(Overall(entry, share, width, rank, microseconds, megabytes))
+    return sorted(rows, key=lambda row: math.inf if math.isnan(row.share) else -row.share)
+
+
+# -- as Markdown -----------------------------------------------------------------------------------
+
+
+def overall_table(scores: Sequence[Score]) -> list[str]:
+    rows = [
+        [
+            row.entry,
+            share_text(row.share, row.half_width),
+            _number(row.rank, ".1f"),
+            _number(row.microseconds, ",.0f"),
+            _number(row.megabytes, ".1f"),
+        ]
+        for row in overall(with_best_settings(scores))
+    ]
+    return table(["entry", "share of the way", "mean rank", "µs a decision", "MB"], rows)
+
+
+def task_table(scores: Sequence[Score], entries: Sequence[str] = ()) -> list[str]:
+    """Tasks in rows, the share of the way of some entries in columns."""
+    both = with_best_settings(scores)
+    several = {s.entry.partition(", best of ")[0] for s in both if ", best of " in s.entry}
+    merged = [s for s in both if s.entry.partition(": ")[0] not in several or ": " not in s.entry]
+    shown = entries or [row.entry for row in overall(merged) if row.entry not in (RANDOM, CEILING)]
+    found = {(score.task, score.entry): score for score in both}
+    rows = []
+    for task in dict.fromkeys(score.task for score in scores):
+        own = [found.get((task, entry)) for entry in shown]
+        best = max((s.share for s in own if s and not math.isnan(s.share)), default=math.nan)
+        cells = ["–" if s is None else share_text(s.share, s.half_width) for s in own]
+        marked = [
+            f"**{cell}**" if s is not None and s.share == best else cell
+            for s, cell in zip(own, cells, strict=True)
+        ]
+        rows.append([task, *marked])
+    return table(["share of the way", *shown], rows)
+
+
+def share_text(share: float, width: float) -> str:
+    """
+    >>> share_text(0.8123, 0.021), share_text(1.02, float("nan")), share_text(float("nan"), 0.0)
+    ('.81 ± .02', '1.02', '–')
+    """
+    if math.isnan(share):
+        return "–"
+    cell = f"{share:.2f}" if math.isnan(width) else f"{share:.2f} ± {width:.2f}"
+    return re.sub(r"\b0\.", ".", cell)
+
+
+def _number(value: float, form: str) -> str:
+    return format(value, form) if math.isfinite(value) else "–"
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [headings, *rows]
+    marked = [f"| {' | '.join(cells)} |" for cells in lines]
+    return [marked[0], "|---" * len(headings) + "|", *marked[1:]]
