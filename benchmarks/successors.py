@@ -12,7 +12,7 @@ import numpy as np
 from tables import table
 
 import driftbandits as db
-from driftbandits.experiments import draw_trace
+from driftbandits.experiments import draw_trace, play
 
 SEED = 2020
 WORLD = {"horizon": 6000, "changes": 3}
@@ -77,30 +77,25 @@ def regret_table(runs: int) -> list[str]:
 
 
 def coverage_table(runs: int) -> list[str]:
+    found = np.empty((len(COVERED), len(WORLDS), runs, 3))
+    for j, world in enumerate(WORLDS.values()):
+        for run in range(runs):
+            trace = draw_trace(world, SEED, run)
+            for i, policy in enumerate(COVERED.values()):
+                found[i, j, run] = covered(policy, trace, run)
     rows = []
-    for label, policy in COVERED.items():
-        cells, widths = [], []
-        for world in WORLDS.values():
-            shares = [covered(policy, draw_trace(world, SEED, run), run) for run in range(runs)]
-            every, best, width = np.mean(shares, axis=0)
-            cells.append(f"{every:.1%} / {best:.1%}".replace("%", " %"))
-            widths.append(width)
-        rows.append([label, f"{np.mean(widths):.2f}", *cells])
+    for label, by_world in zip(COVERED, found.mean(axis=2), strict=True):
+        shares = [f"{every:.1%} / {best:.1%}".replace("%", " %") for every, best, _ in by_world]
+        rows.append([label, f"{by_world[:, 2].mean():.2f}", *shares])
     return table(["policy", "mean width", *WORLDS], rows)
 
 
 def covered(policy: db.Policy, trace: db.Trace, seed: int) -> tuple[float, float, float]:
     """Share of arms and of best arms whose mean is at most the score; the mean width."""
-    agent = db.Agent(policy, seed=seed)
-    held = np.empty(trace.means.shape, dtype=bool)
-    widths = np.empty(trace.means.shape)
-    for t, actions in enumerate(trace.actions):
-        choice = agent.decide(actions)
-        held[t] = trace.means[t] <= choice.scores
-        widths[t] = choice.widths
-        agent.update(choice, trace.rewards[t, choice.index])
+    run = play(policy, trace, seed, ["intervals"])
+    held = trace.means <= run.means + run.widths
     best = held[np.arange(trace.horizon), trace.means.argmax(axis=1)]
-    return held.mean(), best.mean(), widths.mean()
+    return held.mean(), best.mean(), run.widths.mean()
 
 
 def main() -> None:
