@@ -203,9 +203,10 @@ def later(name: str) -> bool:
 
 
 def one_of_each(kind: Kind) -> list[str]:
-    """Of the policies of a kind, one for each way to score, whatever the memory."""
+    """Of the policies of a kind, one for each way to score and to adapt, whatever the memory."""
     scores = {}
     for name in those(kind):
         row = row_of(name)
-        scores[row.linear, row.score, row.radius, row.one_matrix, row.periodic, row.kl] = name
+        choices = row.linear, row.score, row.radius, row.adaptation
+        scores[choices, row.one_matrix, row.periodic, row.kl] = name
     return list(scores.values())

@@ -90,15 +90,11 @@ def new_row(request, monkeypatch):
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("new_row", NEW_ROWS, indirect=True)
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_a_new_row_passes_the_shared_checks(new_row, check, tmp_path):
-    check(Case(new_row), tmp_path)
-
-
-@pytest.mark.compiled
-@pytest.mark.parametrize("new_row", NEW_ROWS, indirect=True)
-def test_every_parameter_reaches_the_model_of_a_new_row(new_row, tmp_path):
-    policy_checks.check_every_parameter_reaches_the_model(Case(new_row), tmp_path)
+def test_a_new_row_does_what_every_policy_must_do(new_row, tmp_path):
+    case = Case(new_row)
+    for check in CHECKS:
+        check(case, tmp_path)
+    policy_checks.assert_every_parameter_reaches_the_model(case)
 
 
 @pytest.mark.compiled

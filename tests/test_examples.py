@@ -17,6 +17,8 @@ import pytest
 import uvicorn
 from nbclient import NotebookClient
 
+from servers import wait_until
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "make"))
 import notebook  # noqa: E402
@@ -59,6 +61,7 @@ def test_the_notebook_is_the_tutorial() -> None:
     assert kept.strip() == made.strip(), "python docs/make/notebook.py writes it again"
 
 
+@pytest.mark.slow  # test_pages runs the same program
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the packages that run notebooks
 def test_the_notebook_runs(tmp_path: Path) -> None:
     cells = nbformat.read(notebook.NOTEBOOK, as_version=4)
@@ -85,13 +88,13 @@ def test_the_service_is_mounted_in_another_application(tmp_path: Path, monkeypat
     """Its paths, its pages and its document are below the place where it was put."""
     monkeypatch.setenv("DRIFTBANDITS_STORE", f"sqlite:///{tmp_path}/log.db")
     mounted = runpy.run_path(str(ROOT / "examples" / "mounted.py"))
-    ready = mounted["bandits"].state.service.engine.recovered
+    engine = mounted["bandits"].state.service.engine
     server = uvicorn.Server(uvicorn.Config(mounted["api"], lifespan="on", log_config=None))
     listener = socket.create_server(("127.0.0.1", 0))
     serving = threading.Thread(target=server.run, args=([listener],))
     serving.start()
     try:
-        assert ready.wait(300.0)
+        wait_until(lambda: engine.ready, most_s=300.0)
         check_mounted(f"http://127.0.0.1:{listener.getsockname()[1]}")
     finally:
         server.should_exit = True

@@ -32,12 +32,6 @@ def test_a_stream_offers_its_rows_to_every_class(source):
     assert (trace.rewards.sum(axis=0) > 50).all()
 
 
-def test_fair_has_its_two_classes_and_five_thousand_rounds():
-    trace = db.environment("stream", source="fair", shuffle=True).draw(rng())
-    assert trace.actions.shape == (5000, 2, 8)
-    assert trace.rewards[:, 1].mean() == pytest.approx(2053 / 6366, abs=0.02)
-
-
 def test_an_order_is_drawn_for_each_run_where_it_is_asked_for():
     world = db.environment("stream", source="digits", horizon=200, shuffle=True)
     first, second = draw_trace(world, 0, 0), draw_trace(world, 0, 1)
@@ -157,14 +151,3 @@ def test_an_experiment_plays_separate_arms_and_informed_players(tmp_path):
     run = play(Informed("majority"), trace, 0)
     assert reward["most"] == trace.rewards[np.arange(60), run.chosen].sum()
     assert 20 < reward["LinUCB"] <= 60
-
-
-def test_an_informed_player_takes_no_arguments():
-    with pytest.raises(experiments.SpecError, match=r"policies\[1\].lam: unknown key"):
-        small(policies=[{"name": "informed logistic", "lam": 1.0}])
-
-
-def test_players_stand_in_the_spec():
-    facts = small().spec["policies"]
-    assert [line["name"] for line in facts] == ["LinUCB", "informed majority"]
-    assert facts[0]["arms"] == "separate"

@@ -96,9 +96,9 @@ def test_verify_finds_a_snapshot_whose_lift_is_another(store_url):
     with store.open(store_url) as log, log.write() as session:
         session.lock(["news"])
         kept = session.snapshots("news")[0]
-        fold = snapshots.unpacked(kept.content)
-        fold.observers.lift.total.sums[0] += 1.0
-        session.save_snapshot(kept._replace(content=snapshots.packed(fold)))
+        state = snapshots.unpacked(kept.content)
+        state.observers.lift.total.sums[0] += 1.0
+        session.save_snapshot(kept._replace(content=snapshots.packed(state)))
     with pytest.raises(AssertionError, match="not what its log gives"):
         verified(store_url)
 

@@ -236,7 +236,6 @@ export interface EventAnswer {
   excluded?: string[] | null;
   name?: string | null;
   retired?: boolean | null;
-  before?: string | null;
 }
 
 /** `next` is what to give as `after` for the events that follow. */
@@ -586,8 +585,8 @@ export interface ScoredArm {
  *
  * It has seen `decisions`, and would have played the same arm in `agreed` of them. In `rounds`,
  * those with a reward in which every arm had a chance, it would have earned `value`, and what was
- * played earned `played_value`; `effective_rounds` of them tell as much if all told the same.
- * `modelled_value` is the same by what its model expected, corrected by what came (doubly robust).
+ * played earned `played_value`; `effective_rounds` of them tell as much if all told the same. The
+ * estimate is doubly robust: what its model expected, corrected by what came.
  * `failed` says why it learns no more.
  */
 export interface ShadowAnswer {
@@ -608,8 +607,6 @@ export interface ShadowAnswer {
   value: Interval | null;
   played_value: number | null;
   difference: Interval | null;
-  modelled_value?: Interval | null;
-  modelled_difference?: Interval | null;
   failed?: string;
 }
 

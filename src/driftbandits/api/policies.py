@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -63,7 +64,7 @@ class Configuration(Answer):
     how: Annotated[str, one_of(How)] | None = None
     learned_from: int | None = None
     control: float = 0.0
-    shares: dict[str, list[float]] | None = None
+    shares: Mapping[str, Sequence[float]] | None = None
     budget: float | None = None
     limit_window: int = 1000
 
@@ -74,7 +75,7 @@ class Accounts(Answer, omit_defaults=True):
     """
 
     balance: float = 0.0
-    credits: dict[str, list[float]] = {}
+    credits: Mapping[str, Sequence[float]] = {}
 
 
 class Counts(Answer, omit_defaults=True):

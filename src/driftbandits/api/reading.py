@@ -154,7 +154,6 @@ class EventAnswer(Answer, omit_defaults=True):
     excluded: list[str] | None = None
     name: str | None = None
     retired: bool | None = None
-    before: str | None = None
 
 
 class EventsAnswer(Answer):

@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 
 from driftbandits.agent import Decision, probabilities_of
 from driftbandits.policies import Policy
+from driftbandits.service.offers import Offer
 
 Floats = NDArray[np.float64]
 Shares = dict[str, tuple[float, float]]
@@ -140,15 +141,6 @@ class Limits(NamedTuple):
         return not (self.control or self.shares or self.budget is not None)
 
 
-class Asked(NamedTuple):
-    """The part of a request that limits depend on."""
-
-    event_id: str
-    arms: tuple[str, ...]
-    baseline: int  # -1: none
-    excluded: Sequence[int] = ()
-
-
 class Draws:
     """The random numbers of one decision."""
 
@@ -179,11 +171,19 @@ class Guard:
     """The rules at work on one decision."""
 
     def __init__(
-        self, policy: Policy, *, limits: Limits, asked: Asked, accounts: Accounts, draws: Draws
+        self,
+        policy: Policy,
+        *,
+        limits: Limits,
+        event_id: str,
+        offer: Offer,
+        accounts: Accounts,
+        draws: Draws,
     ) -> None:
         self._policy = policy
         self._limits = limits
-        self._asked = asked
+        self._event_id = event_id
+        self._offer = offer
         self._accounts = accounts
         self._draws = draws
 
@@ -195,7 +195,7 @@ class Guard:
         """
         size, control = len(choices[0].scores), self._limits.control
         free, unchosen = np.ones(size, dtype=bool), np.ones(size, dtype=bool)
-        free[list(self._asked.excluded)] = False
+        free[list(self._offer.excluded)] = False
         is_control = control > 0.0 and self._draws.side() < control
         of_control, of_policy = control, 1.0 - control  # of either side, and of what it has played
         plays = []
@@ -203,7 +203,7 @@ class Guard:
             law, limited = probabilities_of(self._policy, choice, free), ""
             if place == 0:
                 law, limited = self._limited(choice, law, free)
-            plain = _control_law(free, self._asked.baseline if place == 0 else -1)
+            plain = _control_law(free, self._offer.baseline if place == 0 else -1)
             if is_control:
                 played, reason = _drawn(plain, self._draws.number("control", place)), BY_CONTROL
             else:
@@ -223,27 +223,27 @@ class Guard:
 
     def _limited(self, choice: Decision, law: Floats, free: Free) -> tuple[Floats, str]:
         """Another law, and what has made it."""
-        limits, asked, accounts = self._limits, self._asked, self._accounts
+        limits, offer, accounts = self._limits, self._offer, self._accounts
         if limits.budget is not None:
-            price = price_of(self._policy, choice, asked.baseline)
+            price = price_of(self._policy, choice, offer.baseline)
             if accounts.balance_after(limits.budget, limits.window) < price:
-                return _control_law(free, asked.baseline), BY_BUDGET
+                return _control_law(free, offer.baseline), BY_BUDGET
         if limits.shares:
-            low, high = accounts.limits(asked.arms, free, limits.shares)
+            low, high = accounts.limits(offer.arms, free, limits.shares)
             return within(low, high, law, self._policy, choice), BY_SHARE
         return law, ""
 
     def _account_for(
         self, choice: Decision, played: int, law: Floats, free: Free, limited: str
     ) -> None:
-        limits, asked, accounts = self._limits, self._asked, self._accounts
+        limits, offer, accounts = self._limits, self._offer, self._accounts
         if limits.budget is not None:
             accounts.balance = accounts.balance_after(limits.budget, limits.window)
-            if played != asked.baseline:
-                price = price_of(self._policy, choice, asked.baseline)
-                accounts.charge(asked.event_id, price)
+            if played != offer.baseline:
+                price = price_of(self._policy, choice, offer.baseline)
+                accounts.charge(self._event_id, price)
         if limits.shares and limited == BY_SHARE:
-            accounts.count(asked.arms, free, law, limits.shares, limits.window)
+            accounts.count(offer.arms, free, law, limits.shares, limits.window)
 
     def _coupled(self, chosen: int, chosen_by: Floats, law: Floats, place: int) -> int:
         """Draw from a law, and take what was chosen by another one as often as that is possible."""
