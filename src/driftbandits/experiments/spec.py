@@ -78,7 +78,7 @@ GUESSED_FROM = 500
 """Rounds that guessed features are guessed from."""
 REPRODUCED = (
     *("abrupt2d", "abrupt2d-auto", "abrupt2d-small-bonus", "abrupt2d-intercept"),
-    "abrupt2d-restart",
+    *("abrupt2d-restart", "abrupt2d-successors"),
     *("paired-fair", "paired-fair-small-bonus", "paired-pima", "paired-pima-small-bonus"),
     *("counts-randhie", "growth-horizon", "growth-changes"),
 )
