@@ -1,17 +1,16 @@
-"""What several processes over one store do: one policy and eight, on both databases.
+"""What several processes over one PostgreSQL do, with one policy and with eight.
 
 For each number of processes as many pairs a second as `benchmarks/service.py` gets out of it, and
 what a pair costs in processor time, of the servers, the database and the callers; all of it in
 turns, because machines are shared. Pairs a second depend on what else the machine does, processor
 time much less. Prints a table for docs/scaling.md.
 
-    python benchmarks/processes.py [--seconds 4] [--turns 2] [--store sqlite postgresql]
+    python benchmarks/processes.py [--seconds 4] [--turns 2]
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 from collections import defaultdict
 from statistics import mean, median
@@ -21,14 +20,12 @@ from tables import table
 
 import service
 
-PROCESSES = (1, 2, 4)
-NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
+PROCESSES = (1, 2)
 
 
 class Setting(NamedTuple):
     """What is measured."""
 
-    store: str
     policies: int
     affinity: bool
     processes: int
@@ -37,27 +34,30 @@ class Setting(NamedTuple):
     def row(self) -> str:
         policies = "one policy" if self.policies == 1 else "eight policies"
         way = "" if self.affinity else ", spread over all processes"
-        return f"{NAMES[self.store]}, {policies}{way}"
+        return f"{policies}{way}"
 
 
-def settings(stores: list[str]) -> list[Setting]:
-    """All of them; with one process there is no affinity."""
-    made = []
-    for store, policies, affinity in itertools.product(stores, (1, 8), (True, False)):
-        made += [
-            Setting(store, policies, affinity, count)
-            for count in PROCESSES
-            if affinity or count > 1
-        ]
-    return [setting for setting in made if setting.affinity or setting.policies > 1]
+SETTINGS = [
+    Setting(policies, affinity, processes)
+    for policies, affinity, processes in (
+        *((1, True, count) for count in PROCESSES),
+        *((8, True, count) for count in PROCESSES),
+        (8, False, 2),
+    )
+]
 
 
 def measured(setting: Setting, seconds: float) -> dict[str, float]:
     options = argparse.Namespace(
-        **{"pairs_per_second": 0.0, "seconds": seconds, "runs": 1, "callers": 64},
+        **{
+            "pairs_per_second": 0.0,
+            "seconds": seconds,
+            "runs": 1,
+            "callers": 64 * setting.processes,
+        },
         **{"policy": "auto", "processes": setting.processes, "policies": setting.policies},
         **{"affinity": setting.affinity and setting.processes > 1},
-        store=None if setting.store == "sqlite" else setting.store,
+        store="postgresql",
     )
     print(f"# {setting.row}, {setting.processes}", flush=True)
     (run,) = service.figures_of(options)
@@ -87,7 +87,7 @@ def lines(found: Found, cells: dict[Setting, str]) -> list[str]:
     rows: defaultdict[str, list[str]] = defaultdict(lambda: [""] * len(PROCESSES))
     for setting in found:
         rows[setting.row][PROCESSES.index(setting.processes)] = cells[setting]
-    return table(["", "1 process", "2", "4"], [[name, *made] for name, made in rows.items()])
+    return table(["", "1 process", "2"], [[name, *made] for name, made in rows.items()])
 
 
 def told(found: Found) -> list[str]:
@@ -112,11 +112,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--turns", type=int, default=2)
-    parser.add_argument("--store", nargs="*", choices=list(NAMES), default=list(NAMES))
     options = parser.parse_args()
     found: Found = defaultdict(list)
     for _ in range(options.turns):
-        for setting in settings(options.store):
+        for setting in SETTINGS:
             found[setting].append(measured(setting, options.seconds))
     print()
     print("\n".join(told(found)))

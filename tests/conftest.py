@@ -1,6 +1,7 @@
 """Settings shared by all tests."""
 
 import os
+import shutil
 
 import pytest
 from hypothesis import settings
@@ -29,6 +30,23 @@ def store_url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/log.db"
     return request.getfixturevalue("postgres_server").new_database()
+
+
+@pytest.fixture(scope="module")  # while it lives, this thread can run no other event loop
+def browser():
+    """Chromium: a command, or the path where it is installed."""
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=60_000)  # of a page that never shows what is waited for
+    wanted = os.environ.get("CHROMIUM", "chromium")
+    installed = shutil.which(wanted)
+    assert installed, f"there is no {wanted}: run make system, or set CHROMIUM to its path"
+    quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
+    quiet += ["--headless", "--disable-component-update", "--no-first-run"]
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=installed, args=quiet)
+        yield started
+        started.close()
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,8 @@ from driftbandits import experiments
 
 # A run long enough to be interrupted; as plain Python it takes a hundred times as long.
 LONG = 24 if os.environ.get("NUMBA_DISABLE_JIT") == "1" else 12_000
-PATIENCE = 120.0
+PATIENCE = 600.0
+"""Seconds after which a program hangs, however busy the machine is."""
 
 
 def spec(**changes: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from driftbandits.core.estimator.model import DISCOUNT, WINDOW
 from driftbandits.policies import ALIASES, ROWS, UCB, Row, takes
+from driftbandits.policies.catalogue import ONE_PASS
 from driftbandits.policies.scoring import (
     AUGMENTED,
     CONSTANT,
@@ -107,8 +108,8 @@ def tests_arms(name: str) -> bool:
 
 
 def learns_in_one_pass(name: str) -> bool:
-    """A ridge regression on what an online learner predicts; no row is kept."""
-    return row_of(name).adaptation == "online Newton"
+    """No row is kept."""
+    return row_of(name).adaptation in ONE_PASS
 
 
 def judges_models(name: str) -> bool:
@@ -202,9 +203,10 @@ def later(name: str) -> bool:
 
 
 def one_of_each(kind: Kind) -> list[str]:
-    """Of the policies of a kind, one for each way to score, whatever the memory."""
+    """Of the policies of a kind, one for each way to score and to adapt, whatever the memory."""
     scores = {}
     for name in those(kind):
         row = row_of(name)
-        scores[row.linear, row.score, row.radius, row.one_matrix, row.periodic, row.kl] = name
+        choices = row.linear, row.score, row.radius, row.adaptation
+        scores[choices, row.one_matrix, row.periodic, row.kl] = name
     return list(scores.values())

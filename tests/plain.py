@@ -1,88 +1,29 @@
-"""Plain witnesses of the kernels: the same mathematics, slowly, from sums over all rows.
+"""A plain witness of the kernels: the same mathematics, slowly, from sums over all rows.
 
 Nothing is carried from round to round but the last estimate, which only says where to start
-looking. There is no expansion, no truncation and no recursion.
+looking. There is no expansion, no truncation and no recursion: theta_hat is a root by Newton's
+method, and its projection by Newton's method on the Lagrange conditions.
 
 Notation
 --------
 A          (n, d)   actions of the remembered rounds, oldest first
 x, w       (n,)     their rewards and weights
-g(theta)   (d,)     sum w_s sigma(a_s.theta) a_s + lam theta
+b          (d,)     sum w_s x_s a_s
+g(theta)   (d,)     sum w_s mu(a_s.theta) a_s + lam theta
 J(theta)   (d, d)   its Jacobian
-theta_hat  (d,)     root of  sum w_s x_s a_s = g(theta)
-theta      (d,)     the point of the ball whose g is nearest to g(theta_hat)
+theta_hat  (d,)     root of b = g(theta)
+theta      (d,)     the point of the ball whose g is nearest to g(theta_hat), in the norm of M^-1
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import combinations_with_replacement
-from math import factorial
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 import driftbandits as db
 from reference import Reference
-
-ANGLES = 24
-"""Directions at which a projection is looked for before it is refined."""
-
-
-def g_and_J(theta, A, w, lam):
-    """The penalised means and their slope, each one sum."""
-    means = special.expit(A @ theta)
-    slopes = w * means * special.expit(-(A @ theta))
-    d = len(theta)
-    return A.T @ (w * means) + lam * theta, (A.T * slopes) @ A + lam * np.eye(d)
-
-
-def loss(theta, A, x, w, lam):
-    """The penalised negative log-likelihood, whose gradient is g - b."""
-    z = A @ theta
-    return w @ (np.logaddexp(0.0, z) - x * z) + lam / 2 * theta @ theta
-
-
-def newton(A, x, w, lam, start):
-    """theta_hat by Newton's method; a step is halved for as long as it raises the loss."""
-    b = A.T @ (w * x)
-    theta = np.array(start, dtype=float)
-    for _ in range(100):
-        g, J = g_and_J(theta, A, w, lam)
-        step = np.linalg.solve(J, b - g)
-        if np.abs(step).max() <= 1e-13 * (1.0 + np.abs(theta).max()):
-            return theta + step
-        if np.abs(step).max() > 0.1:  # shorter ones are in the basin where full steps converge
-            before = loss(theta, A, x, w, lam)
-            while loss(theta + step, A, x, w, lam) > before and np.abs(step).max() > 1e-9:
-                step = step / 2
-        theta = theta + step
-    raise AssertionError("Newton's method did not converge")
-
-
-def project_in_plane(theta_hat, A, w, lam, S, M):
-    """theta for d = 2: the best of many directions, then a root of the derivative next to it."""
-    if np.linalg.norm(theta_hat) <= S:
-        return theta_hat
-    goal, _ = g_and_J(theta_hat, A, w, lam)
-    M_inverse = np.linalg.inv(M)
-
-    def on_circle(angle):
-        return S * np.array([np.cos(angle), np.sin(angle)])
-
-    def slope(angle):
-        """Half the derivative of the squared distance along the circle."""
-        g, J = g_and_J(on_circle(angle), A, w, lam)
-        return (J @ on_circle(angle + np.pi / 2)) @ M_inverse @ (g - goal)
-
-    radial = np.arctan2(theta_hat[1], theta_hat[0])
-    step = 2 * np.pi / ANGLES
-    angles = radial + step * np.arange(ANGLES)
-    points = on_circle(angles)
-    gaps = A.T @ (w[:, None] * special.expit(A @ points)) + lam * points - goal[:, None]
-    nearest = angles[np.argmin(np.einsum("ik,ij,jk->k", gaps, M_inverse, gaps))]
-    return on_circle(optimize.brentq(slope, nearest - step, nearest + step, xtol=1e-15))
 
 
 class Thought(NamedTuple):
@@ -90,44 +31,103 @@ class Thought(NamedTuple):
 
     theta_hat: np.ndarray
     theta: np.ndarray
-    scores: np.ndarray
+    design: np.ndarray
+    means: np.ndarray
+    widths: np.ndarray
+
+    @property
+    def scores(self):
+        return self.means + self.widths
 
 
-def follow(policy: db.Policy, trace: db.Trace, chosen: np.ndarray) -> Iterator[Thought]:
-    """What a logistic policy in the plane thinks in each round, given what was chosen before it."""
-    names = ("name", "dim", "window", "discount", "horizon", "lam", "S", "L", "delta")
-    definition = Reference(**{name: getattr(policy, name) for name in names})
-    rounds = np.arange(trace.horizon)
-    taken, rewards = trace.actions[rounds, chosen], trace.rewards[rounds, chosen]
-    gamma = policy.discount or 1.0
-    fading = gamma ** np.arange(trace.horizon)[::-1]
-    ridge = policy.lam / definition.c * np.eye(policy.dim)
-    theta_hat = np.zeros(policy.dim)
-    for t in range(trace.horizon):
-        first = max(0, t - policy.window) if policy.window else 0
-        A, x = taken[first:t], rewards[first:t]
-        w = fading[trace.horizon - (t - first) :]
-        theta_hat = newton(A, x, w, policy.lam, start=theta_hat)
+class Witness:
+    """A policy from its definition, at any dimension: everything is a sum over all rows."""
+
+    def __init__(self, policy: db.Policy) -> None:
+        names = ("name", "dim", "window", "discount", "horizon", "lam", "S", "L", "delta")
+        given = {name: getattr(policy, name) for name in (*names, "bonus_scale")}
+        self.of = Reference(link=policy.link.name, m=policy.link.m, **given)
+        self.start = np.zeros(policy.dim)
+        self.times, self.A, self.x = np.empty(0), np.empty((0, policy.dim)), np.empty(0)
+
+    def learn(self, time: int, action: np.ndarray, reward: float) -> None:
+        self.times = np.append(self.times, time)
+        self.A, self.x = np.vstack([self.A, action]), np.append(self.x, reward)
+
+    def weighted(self, clock: int):
+        """Rows, rewards and weights of what is remembered."""
+        ages = clock - self.times
+        kept = ages < (self.of.window or np.inf)
+        return self.A[kept], self.x[kept], (self.of.discount or 1.0) ** ages[kept]
+
+    def think(self, clock: int, actions: np.ndarray, near: np.ndarray | None = None) -> Thought:
+        """What the policy thinks of actions; in the plane nobody has to say where theta may be."""
+        of = self.of
+        A, x, w = self.weighted(clock)
+        b = A.T @ (w * x)
+        ridge = of.lam / of.c * np.eye(of.dim)
         V = (A.T * w) @ A + ridge
-        M = (A.T * w**2) @ A + ridge if policy.discount else V
-        theta = project_in_plane(theta_hat, A, w, policy.lam, policy.S, M)
-        offered = trace.actions[t]
-        lengths = np.sqrt(np.einsum("ki,ij,kj->k", offered, np.linalg.inv(V), offered))
-        bonus = policy.bonus_scale * definition.radius(t) * lengths
-        yield Thought(theta_hat, theta, special.expit(offered @ theta) + bonus)
+        M = (A.T * w**2) @ A + ridge if of.discount else V
+        self.start = theta_hat = self.root(A, w, b, self.start)
+        theta = theta_hat
+        if np.linalg.norm(theta_hat) > of.S:
+            M_inverse = np.linalg.inv(M)
 
+            def distance(theta):
+                off = b - self.g(A, w, theta)
+                return off @ M_inverse @ off
 
-def expansion_of_g(A, w, lam, anchor, theta, order):
-    """g(theta) by its Taylor expansion about an anchor, every derivative a sum over rows."""
-    delta = theta - anchor
-    total = lam * theta
-    for n in range(order + 1):
-        slopes = w * logistic_derivative(n, A @ anchor)
-        for index in combinations_with_replacement(range(len(theta)), n):
-            power = A[:, index].prod(axis=1)
-            repeats = np.prod([factorial(index.count(j)) for j in range(len(theta))])
-            total = total + A.T @ (slopes * power) * delta[list(index)].prod() / repeats
-    return total
+            radial = theta_hat * (of.S / np.linalg.norm(theta_hat))
+            if near is None:
+                directions = np.linspace(0.0, 2 * np.pi, 24, endpoint=False)
+                circle = of.S * np.column_stack([np.cos(directions), np.sin(directions)])
+                near = min([radial, *circle], key=distance)
+            theta = self.projected(A, w, b, M_inverse, near)
+            assert distance(theta) <= min(distance(radial), distance(near)) * (1 + 1e-9)
+        norms = np.sqrt(np.einsum("ki,ki->k", actions, np.linalg.solve(V, actions.T).T))
+        widths = of.bonus_scale * of.radius(clock) * norms
+        return Thought(theta_hat, theta, V, of.mean(actions @ theta), widths)
+
+    def g(self, A, w, theta):
+        return A.T @ (w * self.of.mean(A @ theta)) + self.of.lam * theta
+
+    def J(self, A, w, theta):
+        return (A.T * (w * self.of.slope(A @ theta))) @ A + self.of.lam * np.eye(self.of.dim)
+
+    def root(self, A, w, b, start):
+        theta = start
+        for _ in range(100):
+            step = np.linalg.solve(self.J(A, w, theta), b - self.g(A, w, theta))
+            furthest = np.abs(A @ step).max(initial=0.0)
+            theta = theta + step * (np.log1p(furthest) / furthest if furthest > 0.5 else 1.0)
+            if np.abs(step).max() <= 1e-12 * (1 + np.abs(theta).max()):
+                return theta
+        raise AssertionError("Newton's method did not converge")
+
+    def projected(self, A, w, b, M_inverse, near):
+        """The stationary point of the distance on the sphere next to a point."""
+        of, d = self.of, self.of.dim
+        theta = near * (of.S / np.linalg.norm(near))
+        nu = None
+        for _ in range(50):
+            J = self.J(A, w, theta)
+            u = M_inverse @ (b - self.g(A, w, theta))
+            pull = J @ u
+            nu = pull @ theta / of.S**2 if nu is None else nu
+            bend = (A.T * (w * of.bend(A @ theta) * (A @ u))) @ A
+            system = np.block(
+                [
+                    [J @ M_inverse @ J - bend + nu * np.eye(d), theta[:, None]],
+                    [theta[None, :], np.zeros((1, 1))],
+                ]
+            )
+            wanted = np.append(pull - nu * theta, (of.S**2 - theta @ theta) / 2)
+            step = np.linalg.solve(system, wanted)
+            theta, nu = theta + step[:d], nu + step[d]
+            if np.abs(step[:d]).max() <= 1e-12 * of.S:
+                assert nu > 0
+                return theta
+        raise AssertionError("the projection did not converge")
 
 
 def moment(A, w, anchor, powers):

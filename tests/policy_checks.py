@@ -1,8 +1,8 @@
 """What every policy must do, whatever its row: one list of small checks.
 
 A check takes a `Case` and a folder for its files, and fails with an `AssertionError`. A new policy
-enters `driftbandits.policy_names()` and is checked; a new check enters `CHECKS` and is run over
-every policy and configuration of `test_policies`.
+enters `driftbandits.policy_names()` and is checked; a new function whose name begins with `check_`
+is run over every policy and configuration of `test_policies`.
 """
 
 from __future__ import annotations
@@ -517,6 +517,8 @@ def check_a_save_holds_no_pickle(case: Case, folder: Path) -> None:
     assert meta["seed"] == agent.seed
 
 
+CHECKS = [check for name, check in list(globals().items()) if name.startswith("check_")]
+
 # -- against the definitions ---------------------------------------------------------------------
 
 
@@ -603,7 +605,10 @@ REACH: dict[str, list[tuple[dict, dict, kinds.Kind]]] = {
         (
             {"window": None, "discount": None, "horizon": 900},
             {"path_length": 90.0},
-            either(both(kinds.for_drift, kinds.discounted), kinds.forgets_by_schedule),
+            either(
+                both(either(kinds.for_drift, kinds.learns_in_one_pass), kinds.discounted),
+                kinds.forgets_by_schedule,
+            ),
         ),
     ],
     "lam": [({}, {"lam": 3.0}, informed)],
@@ -671,7 +676,7 @@ def behaviour(name: str, arguments: dict) -> list[float]:
     return shown
 
 
-def check_every_parameter_reaches_the_model(case: Case, folder: Path) -> None:
+def assert_every_parameter_reaches_the_model(case: Case) -> None:
     parameters = [name for name in inspect.signature(db.policy).parameters if name != "name"]
     assert sorted(parameters) == sorted(REACH), "say where the new argument must be felt"
     for name, probes in REACH.items():
@@ -686,24 +691,3 @@ def check_every_parameter_reaches_the_model(case: Case, folder: Path) -> None:
                 assert felt == where(case.name), f"{name}: {base} -> {change}"
             else:
                 assert after == [], f"{name} must be refused: {base} -> {change}"
-
-
-CHECKS = [
-    check_decide_is_pure,
-    check_looking_changes_nothing,
-    check_what_is_shown_is_owned,
-    check_inputs_are_not_aliased,
-    check_what_is_handed_out_is_not_aliased,
-    check_works_before_any_reward,
-    check_permuting_the_arms_permutes_the_choice,
-    check_action_sets_may_change,
-    check_scores_add_up,
-    check_save_and_load_go_on,
-    check_the_estimate_survives_a_save,
-    check_same_seed_same_run,
-    check_randomness_is_a_function_of_seed_and_round,
-    check_propensities_are_frequencies,
-    check_a_batch_equals_its_single_calls,
-    check_invalid_input_changes_nothing,
-    check_a_save_holds_no_pickle,
-]

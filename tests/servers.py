@@ -89,7 +89,7 @@ class Served:
         self.join()
 
     def join(self) -> None:
-        self._thread.join(30.0)
+        self._thread.join(300.0)
         assert not self._thread.is_alive()
 
 
@@ -119,13 +119,13 @@ class Process:
 
     def wait(self) -> int:
         """The exit code."""
-        code = self._process.wait(30.0)
+        code = self._process.wait(300.0)
         assert self._process.stdout is not None
         self._process.stdout.close()
         return code
 
 
-def wait_until(holds: Callable[[], bool], *, most_s: float = 60.0) -> None:
+def wait_until(holds: Callable[[], bool], *, most_s: float = 600.0) -> None:
     """Come back when something holds; the time only guards against waiting for ever."""
     deadline = time.monotonic() + most_s
     while not holds():

@@ -47,7 +47,6 @@ def test_what_the_client_sends_is_what_the_service_reads():
     sent = msgspec.json.encode(given)
     assert sent == b'{"event_id":"e1","arms":[{"id":"a","x":[1.0,0.5]}]}'  # no word for nothing
     assert msgspec.json.decode(sent, type=api.DecisionRequest) == given
-    assert sent.count(b'"') == 2 * given.strings
 
 
 def test_a_policy_is_configured_by_the_arguments_it_is_made_with():

@@ -48,7 +48,7 @@ print(json.dumps([native.LEVEL, "numba" in sys.modules, play()]))
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory):
     """The kernels of one family as a wheel would have them."""
     folder = tmp_path_factory.mktemp("built")
     command = [sys.executable, str(ROOT / "packaging" / "kernels.py"), str(folder)]
@@ -57,7 +57,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def site(built: Path, tmp_path: Path) -> Path:
+def site(built, tmp_path):
     """A copy of the package that has these kernels."""
     package = tmp_path / "site" / "driftbandits"
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__", "built"))
@@ -92,14 +92,14 @@ def level_of(site: Path) -> str | None:
     return None if level == "None" else level
 
 
-def test_the_same_bits_without_numba_as_from_numba(site: Path) -> None:
+def test_the_same_bits_without_numba_as_from_numba(site):
     level, imported, outcome = played(site)
     assert level is not None
     assert not imported
     assert played(site, DRIFTBANDITS_COMPILE="1") == [None, True, outcome]
 
 
-def test_every_level_gives_the_same_bits(site: Path) -> None:
+def test_every_level_gives_the_same_bits(site):
     best = played(site)
     best_of(site).unlink()
     second = played(site)
@@ -107,7 +107,7 @@ def test_every_level_gives_the_same_bits(site: Path) -> None:
     assert second[2] == best[2]
 
 
-def test_a_damaged_file_is_not_loaded(site: Path) -> None:
+def test_a_damaged_file_is_not_loaded(site):
     best, path = level_of(site), best_of(site)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -116,20 +116,18 @@ def test_a_damaged_file_is_not_loaded(site: Path) -> None:
 
 
 @pytest.mark.parametrize("manifest", ["", "[]", '{"files": 3}', '{"files": {"absent.so": ""}}'])
-def test_without_a_manifest_numba_compiles(site: Path, manifest: str) -> None:
+def test_without_a_manifest_numba_compiles(site, manifest):
     (kernels_in(site) / "manifest.json").write_text(manifest)
     assert level_of(site) is None
 
 
-def test_a_file_from_other_sources_is_not_used(site: Path) -> None:
+def test_a_file_from_other_sources_is_not_used(site):
     source = site / "driftbandits" / "core" / "linalg.py"
     source.write_text(source.read_text() + "\n# edited\n")
     assert level_of(site) is None
 
 
-def test_code_for_another_processor_is_refused_under_a_forged_key(
-    site: Path, tmp_path: Path
-) -> None:
+def test_code_for_another_processor_is_refused_under_a_forged_key(site, tmp_path):
     """The file has the name and the checksum of the best level, and would run here by its key."""
     sys.path.insert(0, str(ROOT / "packaging"))
     try:
@@ -149,7 +147,7 @@ def test_code_for_another_processor_is_refused_under_a_forged_key(
     assert level_of(site) not in {None, best}
 
 
-def test_without_kernels_and_numba_the_cure_is_named(site: Path) -> None:
+def test_without_kernels_and_numba_the_cure_is_named(site):
     shutil.rmtree(kernels_in(site))
     code = (
         "import importlib.util as u, sys; real = u.find_spec\n"
@@ -161,7 +159,7 @@ def test_without_kernels_and_numba_the_cure_is_named(site: Path) -> None:
     assert "pip install 'driftbandits[compile]'" in said
 
 
-def test_a_kernel_refuses_arguments_of_another_kind(site: Path) -> None:
+def test_a_kernel_refuses_arguments_of_another_kind(site):
     code = (
         "import numpy as np\nfrom driftbandits.policies import kernels_of\n"
         "update = kernels_of('plain').update\nhandle = np.zeros((1, 4), dtype=np.int64)\n"
@@ -173,7 +171,7 @@ def test_a_kernel_refuses_arguments_of_another_kind(site: Path) -> None:
     assert run([sys.executable, "-c", code], PYTHONPATH=str(site)).split() == ["refused"] * 6
 
 
-def test_a_wheel_with_kernels_needs_numpy_alone(built: Path, tmp_path: Path) -> None:
+def test_a_wheel_with_kernels_needs_numpy_alone(built, tmp_path):
     sys.path.insert(0, str(ROOT / "packaging"))
     try:
         import wheels

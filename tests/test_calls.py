@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,7 @@ def pieces() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def service(tmp_path_factory):
     with Served(f"sqlite:///{tmp_path_factory.mktemp('calls')}/log.db", with_keys=True) as served:
         yield served
 
@@ -73,7 +72,7 @@ def compiled_typescript(code: str, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("language", PRESENT)
-def test_the_calls_of(language: str, service: Served, tmp_path: Path) -> None:
+def test_the_calls_of(language, service, tmp_path):
     code = pieces()[language].replace("http://127.0.0.1:8080", service.address)
     assert service.address in code
     done = subprocess.run(
@@ -97,7 +96,7 @@ def test_the_calls_of(language: str, service: Served, tmp_path: Path) -> None:
         assert (len(why.arms), why.outcome.value) == (2, 1.0)
 
 
-def test_all_languages_make_the_same_calls() -> None:
+def test_all_languages_make_the_same_calls():
     for language, code in pieces().items():
         for said in ("visit-1", "0.6, 0.1", "0.1, 0.7", "auto", "click"):
             assert said in code, (language, said)

@@ -4,7 +4,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -82,7 +81,7 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path):
     folder = tmp_path / "cluster"
     folder.mkdir()
     running = Cluster(folder)
@@ -90,24 +89,21 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     running.stop()
 
 
-def test_a_cluster_that_loses_a_worker_gives_the_local_results(
-    cluster: Cluster, long_results: Path, tmp_path: Path
-) -> None:
+def test_a_cluster_that_loses_a_worker_gives_the_local_results(cluster, long_results, tmp_path):
     file = toml(tmp_path, runs=64, horizon=LONG)
     folder = tmp_path / "there" / "small"
+    cluster.workers[1].send_signal(signal.SIGSTOP)  # what it was given waits until it goes on
     program = driftbandits("run", file, "--out", folder.parent, "--cluster", cluster.address)
     wait_until(lambda: finished_blocks(folder) or program.poll() is not None)
-    assert finished_blocks(folder) < 8, "too fast to be interrupted"
     cluster.workers[0].send_signal(signal.SIGKILL)
+    cluster.workers[1].send_signal(signal.SIGCONT)
     out, err = program.communicate(timeout=PATIENCE)
     assert (program.returncode, out.strip(), complaints(err)) == (0, str(folder), [])
     assert cluster.workers[0].wait() == -signal.SIGKILL
     assert_same_results(folder, long_results)
 
 
-def test_no_scheduler_is_one_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_no_scheduler_is_one_line(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(terminal, "SCHEDULER_ANSWERS_IN_S", 1)
     address = f"tcp://127.0.0.1:{free_port()}"
     arguments = ["run", str(toml(tmp_path)), "--out", str(tmp_path), "--cluster", address]

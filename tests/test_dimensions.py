@@ -135,17 +135,10 @@ def follow(policy: db.Policy, sets: Sets, rounds: int, rtol: float = 1e-9) -> No
                 plain.learn(a, x, s)
 
 
-@pytest.mark.parametrize(("d", "rounds"), [(16, 600), (20, 600), (100, 250), (400, 40)])
+@pytest.mark.parametrize(("d", "rounds"), [(16, 400), (100, 150)])
 @linear
 def test_estimates_and_widths_are_the_plain_ones(name, d, rounds):
     follow(db.policy(name, dim=d, **LINEAR[name]), Sets(d), rounds)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("d", [16, 20, 100, 400])
-@linear
-def test_estimates_and_widths_are_the_plain_ones_for_long(name, d):
-    follow(db.policy(name, dim=d, **LINEAR[name]), Sets(d), 2000)
 
 
 @pytest.mark.parametrize("world", [NearlyCollinear, Repeated, Scaled])
@@ -204,7 +197,11 @@ def test_the_policy_checks_hold_in_many_dimensions(name, tmp_path):
         check(Case(name, {"dim": 18, **LINEAR[name]}, "large"), tmp_path)
 
 
-@linear
+@pytest.mark.parametrize(
+    "name",
+    # the last has a loop of its own, which takes half a minute to compile
+    [*list(LINEAR)[:-1], pytest.param(list(LINEAR)[-1], marks=pytest.mark.slow)],
+)
 def test_simulation_has_the_bits_of_the_loop_over_an_agent(name):
     trace = draw_trace(db.environment("abrupt", dim=20, horizon=120, changes=1), 1, 0)
     policy = db.policy(name, dim=20, **LINEAR[name])

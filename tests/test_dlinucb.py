@@ -262,21 +262,3 @@ def test_rewards_of_before_the_oldest_model_are_late():
     assert estimate[0] < 0
     assert agent.update(early, 1.0) == "late"
     np.testing.assert_array_equal(agent.theta_hat, estimate)
-
-
-@pytest.mark.compiled
-def test_a_save_in_the_middle_of_a_doubt():
-    """With several models, flags and late rewards, what is loaded goes on bit for bit."""
-    trace = graded(400, noise=0.3)
-    policy = db.policy("dLinUCB", dim=2, **CROWDED)
-    whole, halved = db.Agent(policy, seed=1), db.Agent(policy, seed=1)
-    for t in range(400):
-        one, other = whole.decide(trace.actions[t]), halved.decide(trace.actions[t])
-        assert one.index == other.index
-        if t >= 10:
-            x = float(trace.rewards[t - 10, whole.explain(t - 9).decision.index])
-            assert whole.update(t - 9, x) == halved.update(t - 9, x)
-        if t % 50 == 49:
-            halved = db.Agent.from_bytes(halved.to_bytes())
-            assert halved.digest == whole.digest
-    assert len(whole.detections) > 10

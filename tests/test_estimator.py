@@ -548,19 +548,14 @@ def test_the_cheaper_projections(problem):
     [
         ({"window": 3, "discount": 0.9}, "give window or discount, not both; got 3 and 0.9"),
         ({"window": 0}, "window must be a whole number of at least 1; got 0"),
-        ({"window": 2.5}, "window must be a whole number of at least 1; got 2.5"),
         ({"discount": 1.0}, "discount must lie strictly between 0 and 1; got 1.0"),
-        ({"discount": 0.0}, "discount must lie strictly between 0 and 1; got 0.0"),
         ({"lam": 0.0}, "lam must be positive and finite; got 0.0"),
-        ({"lam": math.nan}, "lam must be positive and finite; got nan"),
         ({"S": -1.0}, "S must be positive and finite; got -1.0"),
         ({"S": 800.0}, "L * S = 800 is too large for the logistic model"),
         ({"projection": "nearest"}, "projection must be one of none, radial, exact; got 'nearest'"),
         ({"actions": [1.0, 0.0]}, "actions must be a finite (n, d) array; got shape (2,)"),
         ({"actions": [[1.0], [math.nan]]}, "actions must be a finite (n, d) array"),
-        ({"actions": np.empty((2, 0))}, "actions must be a finite (n, d) array; got shape (2, 0)"),
         ({"rewards": [1.0]}, "rewards must be 2 finite numbers; got shape (1,)"),
-        ({"rewards": [1.0, math.inf]}, "rewards must be 2 finite numbers"),
     ],
 )
 def test_bad_input_is_refused_by_name(arguments, message):
@@ -606,26 +601,6 @@ def norms_at(name, problem, actions):
         squared = start + (weighted * problem.weights) @ problem.rows
         inverse = inverse @ squared @ inverse
     return np.sqrt(np.einsum("ij,jk,ik->i", actions, inverse, actions))
-
-
-@pytest.mark.compiled
-@pytest.mark.parametrize("name", LONG_RUNS)
-def test_an_agent_stays_at_the_fit_from_scratch_for_twenty_thousand_rounds(name):
-    horizon = 20_000
-    actions, rewards = long_world(horizon)
-    agent = db.Agent(db.policy(name, dim=2, S=1.0, **LONG_RUNS[name]))
-    chosen = np.empty(horizon, dtype=int)
-    checkpoints = set(np.linspace(horizon // 10, horizon - 1, 10, dtype=int).tolist())
-    for t in range(horizon):
-        choice = agent.decide(actions[t])
-        chosen[t] = choice.index
-        if t in checkpoints:
-            past = np.arange(t), chosen[:t]
-            problem = problem_at(name, actions[past], rewards[past])
-            assert np.linalg.norm((agent.theta_hat - problem.root).astype(float)) <= 1e-8
-            norms = choice.widths / agent.explain(choice).radius
-            np.testing.assert_allclose(norms, norms_at(name, problem, actions[t]), rtol=1e-8)
-        agent.update(choice, rewards[t, choice.index])
 
 
 @pytest.mark.compiled

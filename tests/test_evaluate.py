@@ -2,14 +2,13 @@
 
 import json
 import math
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.stats
 
 import driftbandits as db
+import kinds
 from driftbandits.cli.commands import BAD_USAGE, DONE
 from driftbandits.cli.commands import run as run_command
 from driftbandits.evaluate import Log, evaluate, write_log
@@ -28,7 +27,6 @@ from driftbandits.experiments import play
 
 THETA = np.array([1.6, -1.0, 0.6])
 TASTE = np.array([0.8, 0.8, -0.8])  # of the logging policy
-PAGE = Path(__file__).parent.parent / "docs" / "evaluation.md"
 
 
 class World:
@@ -118,7 +116,7 @@ def test_a_target_that_draws_its_scores_can_only_be_replayed():
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("name", db.policy_names())
+@pytest.mark.parametrize("name", kinds.one_of_each(lambda name: True))
 def test_every_policy_can_be_a_target(name):
     result = evaluate(World(4, 200).log(), db.policy(name, dim=3, horizon=200), windows=2)
     frozen = {"IPS", "SNIPS", "DR"} & set(result.overall)
@@ -327,24 +325,13 @@ def test_a_log_that_never_tried_the_targets_choice_is_told():
     assert set(itself.overall) == {"logged", "replay"}
 
 
-def test_as_a_dictionary_it_is_plain_json():
-    result = evaluate(World(2, 20).log(), db.policy("LinUCB", dim=3), windows=20)
-    plain = json.loads(json.dumps(result.as_dict(), allow_nan=False))
-    assert plain["target"] == "LinUCB"
-    assert len(plain["windows"]) == 20
-    assert plain["windows"][0]["values"]["logged"]["low"] is None
-    assert plain["overall"]["logged"]["value"] == result.overall["logged"].value
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"log": [1]}, "log must be a Log"),
         ({"target": "D-GLUCB"}, "target must be a policy or an agent; got 'D-GLUCB'"),
         ({"target": db.policy("greedy", dim=2)}, "target has dim=2, but the log's actions have 3"),
         ({"windows": 11}, r"windows must be an integer from 1 to 10; got 11"),
         ({"level": 1.0}, "level must be a finite number greater than 0 and less than 1; got 1.0"),
-        ({"seed": -1}, "seed must be an integer"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused(change, message):
@@ -406,17 +393,3 @@ def test_the_command_refuses_in_one_line(arguments, message, tmp_path, capsys):
     write_log(World(0, 10).log(), tmp_path / "log.parquet")
     assert run_command(["evaluate", str(tmp_path / "log.parquet"), *arguments]) == BAD_USAGE
     assert capsys.readouterr().err.startswith(f"Error: {message}")
-
-
-@pytest.mark.compiled
-def test_the_page_does_what_it_says(capsys):
-    (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    names = {"__name__": "pasted"}
-    exec(compile(program, "evaluation.md", "exec"), names)
-    best = names["means"].max(axis=1).mean()
-    overall = names["result"].overall
-    assert capsys.readouterr().out.count("\n") == len(overall) == 5
-    for name in ("SNIPS", "DR"):
-        assert overall["logged"].high < overall[name].low
-        assert overall[name].value == pytest.approx(best, abs=0.05)
-    assert names["result"].notes == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -43,13 +42,13 @@ def visits(n: int = 600, *, seed: int = 0) -> pd.DataFrame:
 
 
 @pytest.fixture
-def csv(tmp_path: Path) -> Path:
+def csv(tmp_path):
     visits().to_csv(tmp_path / "visits.csv", index=False)
     return tmp_path / "visits.csv"
 
 
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet", "pandas", "polars", "dicts"])
-def test_a_table_becomes_a_log_wherever_it_is(kind: str, tmp_path: Path) -> None:
+def test_a_table_becomes_a_log_wherever_it_is(kind, tmp_path):
     frame = visits(60)
     frame.loc[3, "clicked"] = math.nan
     frame.loc[5, "age"] = math.nan
@@ -72,19 +71,7 @@ def test_a_table_becomes_a_log_wherever_it_is(kind: str, tmp_path: Path) -> None
     assert longest <= 1.0
 
 
-@pytest.mark.parametrize("arm", [{}, {"id": "category"}])
-def test_an_arm_may_be_crossed_with_a_column(arm: dict[str, str]) -> None:
-    features = db.Features(context={"country": "category"}, arm=arm, cross=[("arm", "country")])
-    frame = visits(60)
-    log = log_from_frame(
-        frame, context=["country"], arm="shown", reward="clicked", propensity="p", features=features
-    )
-    fitted = features.fit(frame[["country"]], [{"id": id} for id in ("cola", "mate", "tea")])
-    assert log.dim == fitted.dim
-    assert len({tuple(row) for row in log.arms[0].tolist()}) == 3
-
-
-def test_arms_on_offer_and_times_are_columns() -> None:
+def test_arms_on_offer_and_times_are_columns():
     rows = [
         {"at": "2025-03-01 12:00:01", "arm": 2, "of": "1|2", "r": 1, "n": "b"},
         {"at": "2025-03-01T12:00:00Z", "arm": 3, "of": "1| 3|2", "r": 0, "n": "a"},
@@ -100,7 +87,7 @@ def test_arms_on_offer_and_times_are_columns() -> None:
     assert log_from_frame(rows, time="at", **named).at.tolist() == [14 * 10**17, 15 * 10**17]
 
 
-def test_estimated_propensities_are_near_the_true_ones() -> None:
+def test_estimated_propensities_are_near_the_true_ones():
     frame = visits(4000)
     log = log_from_frame(frame, propensity="estimate", **COLUMNS)
     assert log.propensities == "estimated"
@@ -114,7 +101,7 @@ def test_estimated_propensities_are_near_the_true_ones() -> None:
     np.testing.assert_allclose(blind.propensity, shares, rtol=0.05)
 
 
-def test_estimated_and_known_propensities_agree_on_the_value() -> None:
+def test_estimated_and_known_propensities_agree_on_the_value():
     agree = []
     for seed in range(3):
         values = []
@@ -128,7 +115,7 @@ def test_estimated_and_known_propensities_agree_on_the_value() -> None:
     assert all(agree)
 
 
-def test_without_propensities_a_log_can_only_be_replayed() -> None:
+def test_without_propensities_a_log_can_only_be_replayed():
     log = log_from_frame(visits(), **COLUMNS)
     assert log.propensities == "unknown"
     found = evaluate(log, policy_for(log, "greedy"), windows=2)
@@ -138,7 +125,7 @@ def test_without_propensities_a_log_can_only_be_replayed() -> None:
         evaluate(log, db.Agent(policy_for(log, "greedy")))
 
 
-def test_rewards_outside_of_0_and_1_are_amounts() -> None:
+def test_rewards_outside_of_0_and_1_are_amounts():
     frame = visits(60).assign(clicked=lambda table: 30.0 * table["clicked"])
     log = log_from_frame(frame, propensity="p", **COLUMNS)
     assert policy_for(log, "greedy").reward_range()[1] >= 30.0
@@ -149,9 +136,7 @@ def test_rewards_outside_of_0_and_1_are_amounts() -> None:
     ("change", "message"),
     [
         ({"arm": "show"}, "arm must name a column of the table; got 'show', perhaps shown. It has"),
-        ({"reward": "same"}, "reward: column 'same' of the table must hold numbers; row 1"),
         ({"context": ["age", "clicked"]}, "context must be what was known .* column of reward"),
-        ({"propensity": "large"}, "propensity must be above 0 and at most 1; row 1 has "),
         ({"propensity": 0.0}, "propensity must be above 0 and at most 1; row 1 has 0"),
         ({"time": "country"}, "time: column 'country' must hold times such as"),
         ({"offered": "country"}, "offered: column 'country' must list the arm that was chosen; "),
@@ -159,7 +144,7 @@ def test_rewards_outside_of_0_and_1_are_amounts() -> None:
         ({"event_id": "country"}, "event_id must differ from row to row"),
     ],
 )
-def test_columns_that_do_not_fit_are_refused(change: dict[str, object], message: str) -> None:
+def test_columns_that_do_not_fit_are_refused(change, message):
     frame = visits(60).assign(same="tea", large=2.0)
     with pytest.raises(ValueError, match=message):
         log_from_frame(frame, **{**COLUMNS, "propensity": "p", **change})
@@ -168,7 +153,7 @@ def test_columns_that_do_not_fit_are_refused(change: dict[str, object], message:
 # -- the commands ----------------------------------------------------------------------------------
 
 
-def test_the_command_evaluates_a_csv(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_evaluates_a_csv(csv, capsys):
     more = ["--propensity", "p", "--windows", "2", "--policy", "greedy"]
     assert run(["evaluate", str(csv), *OPTIONS, *more]) == DONE
     out = capsys.readouterr().out
@@ -180,7 +165,7 @@ def test_the_command_evaluates_a_csv(csv: Path, capsys: pytest.CaptureFixture[st
     assert set(found["overall"]) == {"logged", "replay", "IPS", "SNIPS", "DR"}
 
 
-def test_a_csv_is_imported_exported_and_read_again(csv: Path, tmp_path: Path) -> None:
+def test_a_csv_is_imported_exported_and_read_again(csv, tmp_path):
     url = f"sqlite:///{tmp_path / 'bandits.db'}"
     into = ["--store", url, "--as", "shop", "--policy", "greedy", "--propensity", "p"]
     assert run(["log", "import", str(csv), *OPTIONS, *into]) == DONE
@@ -202,23 +187,15 @@ def test_a_csv_is_imported_exported_and_read_again(csv: Path, tmp_path: Path) ->
     ("arguments", "code", "message"),
     [
         (
-            ["evaluate", "{csv}"],
-            FAILED,
-            "context and arm and reward must name columns of the table",
-        ),
-        (
             ["evaluate", "{csv}", *OPTIONS[:4]],
             FAILED,
             "reward must name columns of the table '{csv}'",
         ),
         (["evaluate", "nothing.csv"], BAD_USAGE, "there is no file 'nothing.csv'"),
-        (["evaluate", "{csv}", "--of", "a"], BAD_USAGE, "--of is for a store; a file has one log"),
         (["log", "export", "{csv}", "x.csv", *OPTIONS], BAD_USAGE, "--propensity must be given"),
         (["log", "export", "sqlite:///x", "x.csv", "--policy", "a", *OPTIONS], BAD_USAGE, "--cont"),
     ],
 )
-def test_commands_name_the_remedy(
-    arguments: list[str], code: int, message: str, csv: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_name_the_remedy(arguments, code, message, csv, capsys):
     assert run([text.format(csv=csv) for text in arguments]) == code
     assert capsys.readouterr().err.startswith(f"Error: {message.format(csv=csv)}")

@@ -9,7 +9,6 @@ import polars
 import pytest
 from click.testing import CliRunner
 
-import driftbandits as db
 from driftbandits import store
 from driftbandits.cli.commands import group
 from driftbandits.evaluate import Log, evaluate, policy_for, read_log, read_stored
@@ -181,26 +180,6 @@ def test_separate_arms_have_coordinates_of_their_own():
     large = Log(["u"], [1], [np.ones((400, 2))], [0], [1], [1], arm_ids=many)
     with pytest.raises(ValueError, match="400 separate arms with 2 features"):
         log_by_arm(large)
-
-
-def test_too_few_rounds_are_said_to_be_too_few():
-    rng = np.random.default_rng(1)
-    arms = [np.eye(2) for _ in range(300)]
-    chosen = (rng.random(300) < 0.01).astype(int)  # the second arm is hardly ever tried
-    log = Log(
-        [f"e{i}" for i in range(300)],
-        np.arange(300),
-        arms,
-        chosen,
-        np.where(chosen, 0.01, 0.99),
-        (chosen == 1).astype(float),
-    )
-    result = evaluate(log, db.policy("greedy", dim=2, link="identity"), windows=3)
-    assert any("too few rounds inform" in note for note in result.notes) or any(
-        "Do not trust" in note for note in result.notes
-    )
-    for name in ("IPS", "SNIPS", "DR"):
-        assert math.isnan(result.overall[name].low)
 
 
 def run(*arguments):

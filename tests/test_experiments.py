@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +43,8 @@ REFUSED = [
     ({"experimnt": {}}, "experimnt: unknown key, perhaps experiment; allowed: experiment, env"),
     ({"experiment": None}, "experiment: is missing"),
     ({"experiment": {**HEADING, "run": 3}}, "experiment.run: unknown key, perhaps runs; allowed"),
-    ({"experiment": {"runs": 3}}, "experiment.name: is missing"),
     ({"experiment": {**HEADING, "name": "../x"}}, "experiment.name: must be `string` matching"),
     ({"experiment": {**HEADING, "runs": 0}}, "experiment.runs: must be `integer` >= 1; got 0"),
-    ({"experiment": {**HEADING, "runs": 2.0}}, "experiment.runs: must be `integer`; got 2.0"),
-    ({"experiment": {**HEADING, "runs": True}}, "experiment.runs: must be `integer`; got True"),
-    ({"experiment": {**HEADING, "seed": -1}}, "experiment.seed: must be `integer` >= 0; got -1"),
     (
         {"experiment": {**HEADING, "section": "regrets"}},
         "experiment.section: must be one of regret, share, worlds, growth; got 'regrets', perhaps",
@@ -61,7 +56,6 @@ REFUSED = [
         },
         "experiment.coverage: must be false in a world whose means nobody knows",
     ),
-    ({"environment": {}}, "environment.name: must be one of abrupt, .*; got None"),
     ({"environment": {"name": "mars"}}, "environment.name: must be one of abrupt, .*; got 'mars'"),
     (
         {"environment": {"name": "abrupt2d", "horizn": 9}},
@@ -72,8 +66,6 @@ REFUSED = [
         "environment: .*No such file or directory: '/no.csv'",
     ),
     ({"policies": []}, r"policies: must be `list` of length >= 1; got \[\]"),
-    ({"policies": [3]}, r"policies\[1\]: must be `table`; got 3"),
-    ({"policies": [{"window": 3}]}, r"policies\[1\].name: is missing"),
     ({"policies": [{"name": "UCB"}]}, r"policies\[1\].name must be one of SW-GLUCB, .*'UCB'"),
     (
         {"policies": [{"name": "LinUCB"}, {"name": "SW-GLUCB", "windw": 3}]},
@@ -84,10 +76,6 @@ REFUSED = [
         r"policies\[1\].window must be an integer of at least 1; got 0",
     ),
     (
-        {"policies": [{"name": "greedy", "window": 3, "discount": 0.5}]},
-        r"policies\[1\]: give window or discount, not both",
-    ),
-    (
         {"policies": [{"name": "LinUCB"}, {"name": "LinUCB"}]},
         r"policies\[2\].label: must differ from the others; got 'LinUCB'",
     ),
@@ -95,7 +83,6 @@ REFUSED = [
         {"policies": [{"name": "LinUCB", "restart": "never"}]},
         r'policies\[1\].restart: must be "changes"; got \'never\'',
     ),
-    ({"policies": [{"name": "LinUCB", "restart": [1]}]}, r"policies\[1\].restart: must be `string"),
     (
         {"policies": [{"name": "LinUCB", "arms": "separate", "restart": "changes"}]},
         r"policies\[1\]: policy must have neither features nor separate arms to be restarted",
@@ -108,32 +95,18 @@ REFUSED = [
         {"policies": [{"name": "auto", "features": "guess"}]},
         r"policies\[1\].features need a world of tables",
     ),
-    (
-        {"policies": [{"name": "informed logistic", "lam": 1.0}]},
-        r"policies\[1\].lam: unknown key; allowed: name, label",
-    ),
-    ({"axes": {"windw": [3]}}, "axes.windw: unknown key, perhaps window; allowed: "),
     ({"axes": {"window": ["3"]}}, r"axes.window\[1\]: must be `integer | float`; got '3'"),
     (
         {"axes": {"window": [3]}, "grid": [{"name": "SW-GLUCB", "over": ["discount"]}]},
         r"grid\[1\].over: must be a list out of window; got \['discount'\]",
     ),
-    (
-        {"axes": {"window": [3, 0]}, "grid": [{"name": "SW-GLUCB", "over": ["window"]}]},
-        r"grid\[2\].window must be an integer of at least 1; got 0",
-    ),
-    ({"defaults": {"name": "LinUCB"}}, "defaults.name: unknown key; allowed: "),
-    ({"sweep": [{"name": "a"}, 3]}, r"sweep\[2\]: must be `table`; got 3"),
     ({"sweep": [{"name": "a", "titel": 3}]}, r"sweep\[1\].titel: unknown key, perhaps title; "),
-    ({"sweep": [{"name": "a", "runs": 0}]}, r"sweep\[1\].runs: must be `integer` >= 1; got 0"),
     ({"sweep": [{"name": "a"}, {"name": "a"}]}, r"sweep\[2\].name: must differ from the others"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "message"), REFUSED, ids=[text for _, text in REFUSED])
-def test_a_bad_spec_is_refused_by_the_path_of_its_key(
-    changes: dict[str, Any], message: str
-) -> None:
+def test_a_bad_spec_is_refused_by_the_path_of_its_key(changes, message):
     with pytest.raises(SpecError, match=f"^{message}"):
         experiments_of(spec(**changes))
 
@@ -146,7 +119,7 @@ def logged(path: Path, rewards: str = "1010") -> dict[str, Any]:
     return {"name": "table", "path": str(path), **columns}
 
 
-def test_restarting_in_a_world_that_tells_no_changes_is_refused(tmp_path: Path) -> None:
+def test_restarting_in_a_world_that_tells_no_changes_is_refused(tmp_path):
     given = spec(
         environment=logged(tmp_path / "log.csv"),
         policies=[{"name": "LogisticUCB", "restart": "changes"}],
@@ -155,16 +128,8 @@ def test_restarting_in_a_world_that_tells_no_changes_is_refused(tmp_path: Path) 
         experiments_of(given)
 
 
-def test_a_refusal_names_the_file(tmp_path: Path) -> None:
-    path = toml(tmp_path)
-    path.write_text(path.read_text("utf-8").replace("every", "evry"), encoding="utf-8")
-    message = r"small\.toml: experiment\.evry: unknown key, perhaps every; allowed: name"
-    with pytest.raises(SpecError, match=message):
-        experiments.read_experiments(path)
-
-
 @pytest.mark.parametrize("content", [b"[experiment\n", b"\xff\xfe"])
-def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_toml_is_refused(tmp_path, content):
     path = tmp_path / "bad.toml"
     path.write_bytes(content)
     with pytest.raises(SpecError, match=r"bad\.toml: not a TOML file"):
@@ -173,7 +138,7 @@ def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> N
         experiments.read_experiments(tmp_path / "none.toml")
 
 
-def test_a_policy_learns_dim_horizon_and_changes_from_its_world() -> None:
+def test_a_policy_learns_dim_horizon_and_changes_from_its_world():
     (experiment,) = experiments_of(
         spec(
             environment={"name": "abrupt2d"},
@@ -193,7 +158,7 @@ def test_a_policy_learns_dim_horizon_and_changes_from_its_world() -> None:
     assert restarted == Restarted(db.policy("GLM-UCB", dim=2, **told))
 
 
-def test_a_policy_that_knows_little_is_told_no_more() -> None:
+def test_a_policy_that_knows_little_is_told_no_more():
     lines = [
         {"name": "SW-GLUCB", "label": "all", "window": 9},
         {"name": "SW-GLUCB", "label": "link", "window": 9, "knows": ["link", "m"]},
@@ -220,9 +185,7 @@ def test_a_policy_that_knows_little_is_told_no_more() -> None:
         ({"name": "seasonal", "horizon": 30, "period": 10, "seasons": 2}, 5),
     ],
 )
-def test_changes_are_the_jumps_of_a_run_and_unknown_where_the_world_drifts(
-    world: dict[str, Any], changes: int | None
-) -> None:
+def test_changes_are_the_jumps_of_a_run_and_unknown_where_the_world_drifts(world, changes):
     (experiment,) = experiments_of(spec(environment=world, policies=[{"name": "D-GLUCB"}]))
     (player,) = experiment.players.values()
     assert isinstance(player, db.Policy)
@@ -230,16 +193,7 @@ def test_changes_are_the_jumps_of_a_run_and_unknown_where_the_world_drifts(
     assert experiment.spec["world"]["changes_a_run"] == changes
 
 
-def test_facts_of_a_world_are_told_where_they_are_the_same_in_every_run() -> None:
-    fixed = small().spec["world"]
-    assert fixed["changes"] == [6, 11, 16]
-    assert fixed["parameters"] == [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]
-    assert (fixed["horizon"], fixed["dim"], fixed["arms"]) == (30, 2, 6)
-    (drawn,) = experiments_of(spec(environment={"name": "abrupt", "horizon": 30}))
-    assert drawn.spec["world"]["changes"] is drawn.spec["world"]["parameters"] is None
-
-
-def test_a_sweep_is_one_experiment_for_each_variant() -> None:
+def test_a_sweep_is_one_experiment_for_each_variant():
     given = spec(
         defaults={"S": 2.0},
         sweep=[
@@ -272,7 +226,7 @@ def with_grid(**changes: Any) -> dict[str, Any]:
     )
 
 
-def test_a_grid_is_an_experiment_of_its_own_with_every_combination() -> None:
+def test_a_grid_is_an_experiment_of_its_own_with_every_combination():
     own, grid = experiments_of(with_grid(defaults={"S": 2.0}))
     assert (own.name, own.is_grid) == ("small", False)
     assert list(own.players) == ["SW-GLUCB", "LinUCB"]
@@ -290,7 +244,7 @@ def test_a_grid_is_an_experiment_of_its_own_with_every_combination() -> None:
     assert facts["known, bonus_scale=0"]["restart"] == "changes"
 
 
-def test_a_variant_has_axes_of_its_own() -> None:
+def test_a_variant_has_axes_of_its_own():
     variants = [{"name": "a"}, {"name": "b", "axes": {"window": [7]}}]
     made = {e.name: e for e in experiments_of(with_grid(sweep=variants))}
     assert list(made) == ["small-a", "small-a-grid", "small-b", "small-b-grid"]
@@ -299,7 +253,7 @@ def test_a_variant_has_axes_of_its_own() -> None:
     assert "SW-GLUCB, window=7, bonus_scale=0" in made["small-b-grid"].players
 
 
-def test_only_the_end_of_a_tuned_run_is_kept(tmp_path: Path) -> None:
+def test_only_the_end_of_a_tuned_run_is_kept(tmp_path):
     for experiment in experiments_of(with_grid()):
         run_experiment(experiment, out=tmp_path)
     kept = experiments.load(tmp_path / "small-grid")
@@ -310,7 +264,7 @@ def test_only_the_end_of_a_tuned_run_is_kept(tmp_path: Path) -> None:
     assert (both["regret"] == both["final_regret"]).all()
 
 
-def test_the_hash_knows_what_results_depend_on_and_nothing_else(tmp_path: Path) -> None:
+def test_the_hash_knows_what_results_depend_on_and_nothing_else(tmp_path):
     base = small().spec["hash"]
     assert small(runs=9, title="Other words").spec["hash"] == base
     assert small(seed=4).spec["hash"] != base
@@ -327,12 +281,12 @@ def test_the_hash_knows_what_results_depend_on_and_nothing_else(tmp_path: Path) 
 
 # -- the published ones ----------------------------------------------------------------------------
 
-NEEDS_A_PACKAGE = ("paired-pima", "streams-flights")
+NEEDS_A_PACKAGE = ("paired-pima",)
 NEEDS_NO_TABLE = [name for name in experiments.published() if not name.startswith(NEEDS_A_PACKAGE)]
 
 
 @pytest.mark.parametrize("name", NEEDS_NO_TABLE)
-def test_a_published_experiment_can_be_read(name: str) -> None:
+def test_a_published_experiment_can_be_read(name):
     for experiment in experiments.read_experiments(experiments.published()[name], runs=2):
         assert experiment.name.startswith(name)
         assert experiment.runs == 2
@@ -340,51 +294,7 @@ def test_a_published_experiment_can_be_read(name: str) -> None:
             assert json.loads(json.dumps(experiment.spec)) == experiment.spec
 
 
-@pytest.fixture(scope="module")
-def suite() -> dict[str, experiments.Experiment]:
-    """The worlds of the suite with their grids."""
-    made = experiments.read_experiments(experiments.published()["suite"])
-    worlds = [experiment for experiment in made if not experiment.is_grid]
-    assert len(worlds) == 17
-    assert len(made) == 2 * len(worlds)
-    assert all(experiment.runs >= 40 for experiment in made)
-    return {str(experiment.variant): experiment for experiment in made if experiment.is_grid}
-
-
-@pytest.mark.parametrize("variant", ["rare", "steep", "20-dim", "counts", "ratings", "arms-vary"])
-def test_bounds_that_the_policies_are_told_are_true_and_not_loose(
-    suite: dict[str, experiments.Experiment], variant: str
-) -> None:
-    trace = suite[variant].world.draw(np.random.default_rng(0))
-    assert trace.theta is not None
-    longest_theta = float(np.linalg.norm(trace.theta, axis=1).max())
-    longest_action = float(np.linalg.norm(trace.actions, axis=2).max())
-    for policy in suite[variant].spec["policies"]:
-        assert longest_theta <= policy["S"] * (1 + 1e-9)
-        assert policy["S"] < 1.1 * longest_theta
-        assert longest_action <= policy["L"] * (1 + 1e-9)
-        assert policy["L"] < 1.1 * longest_action
-
-
-def table_between(name: str) -> list[list[str]]:
-    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    marked = page.split(f"<!-- figures: {name} ")[1].split("<!-- end figures -->")[0]
-    _, _, inside = marked.partition("\n")
-    rows = [line for line in inside.splitlines() if line.startswith("|")]
-    return [row.strip("| ").split(" | ") for row in rows]
-
-
-def test_the_page_of_results_has_the_worlds_and_policies_of_the_suite() -> None:
-    given = tomllib.loads(experiments.published()["suite"].read_text(encoding="utf-8"))
-    worlds = [variant["name"] for variant in given["sweep"]]
-    assert [row[0] for row in table_between("worlds")[2:]] == worlds
-    _, _, *rows = table_between("suite")
-    known = {line.get("label", line["name"]) for line in given["policies"]}
-    assert {row[0] for row in rows} <= known | {"restart at the true changes, tuned"}
-    assert len(rows) > 5
-
-
-def test_the_paper_s_experiment_is_tuned_as_the_paper_says() -> None:
+def test_the_paper_s_experiment_is_tuned_as_the_paper_says():
     (experiment,) = experiments.read_experiments(experiments.published()["abrupt2d"])
     facts = {policy["label"]: policy for policy in experiment.spec["policies"]}
     assert experiment.runs == 500
@@ -401,7 +311,7 @@ def test_the_paper_s_experiment_is_tuned_as_the_paper_says() -> None:
 # -- what is recorded ------------------------------------------------------------------------------
 
 
-def test_results_are_the_simulated_ones_thinned(tmp_path: Path) -> None:
+def test_results_are_the_simulated_ones_thinned(tmp_path):
     experiment = small()
     seen: list[tuple[int, int]] = []
     folder = run_experiment(
@@ -434,7 +344,7 @@ def test_results_are_the_simulated_ones_thinned(tmp_path: Path) -> None:
                 assert row[counter] == counts[replicate]
 
 
-def test_every_file_says_what_was_run_with_what(tmp_path: Path) -> None:
+def test_every_file_says_what_was_run_with_what(tmp_path):
     folder = run_experiment(small(runs=1), out=tmp_path)
     versions = {"python", "driftbandits", "numpy", "numba"}
     described = [json.loads((folder / "spec.json").read_text(encoding="utf-8"))]
@@ -450,7 +360,7 @@ def test_every_file_says_what_was_run_with_what(tmp_path: Path) -> None:
         assert [policy["label"] for policy in spec_of_file["policies"]] == ["SW-GLUCB", "LinUCB"]
 
 
-def test_coverage_is_of_every_arm_in_every_covered_round(tmp_path: Path) -> None:
+def test_coverage_is_of_every_arm_in_every_covered_round(tmp_path):
     (experiment,) = experiments_of(
         spec(
             experiment={"name": "covered", "runs": 3, "coverage": True},
@@ -488,7 +398,7 @@ def test_coverage_is_of_every_arm_in_every_covered_round(tmp_path: Path) -> None
     assert theory.covered_by_window(trace.theta, tau=10).sum() == 20 + 30
 
 
-def test_regret_that_nobody_can_measure_is_not_a_number(tmp_path: Path) -> None:
+def test_regret_that_nobody_can_measure_is_not_a_number(tmp_path):
     world = logged(tmp_path / "log.csv")
     (experiment,) = experiments_of(spec(environment=world, policies=[{"name": "random"}]))
     results = experiments.load(run_experiment(experiment, out=tmp_path))
@@ -497,7 +407,7 @@ def test_regret_that_nobody_can_measure_is_not_a_number(tmp_path: Path) -> None:
     assert results.theta.is_empty()
 
 
-def test_a_folder_that_is_not_whole_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_whole_is_refused(tmp_path):
     folder = run_experiment(small(runs=1), out=tmp_path)
     (block,) = folder.glob("*.parquet")
     block.write_bytes(b"PAR1")
@@ -517,7 +427,7 @@ def test_a_folder_that_is_not_whole_is_refused(tmp_path: Path) -> None:
 # -- nothing finished is lost ----------------------------------------------------------------------
 
 
-def test_runs_can_be_added_later(tmp_path: Path) -> None:
+def test_runs_can_be_added_later(tmp_path):
     folder = run_experiment(small(runs=3), out=tmp_path / "grown")
     first = {path: path.stat().st_mtime_ns for path in folder.glob("*.parquet")}
     assert len(first) == 3
@@ -528,7 +438,7 @@ def test_runs_can_be_added_later(tmp_path: Path) -> None:
     assert experiments.load(folder).runs["replicate"].n_unique() == 5
 
 
-def test_what_an_interruption_left_half_done_is_done_again(tmp_path: Path) -> None:
+def test_what_an_interruption_left_half_done_is_done_again(tmp_path):
     whole = run_experiment(small(), out=tmp_path / "whole")
     folder = run_experiment(small(), out=tmp_path / "torn")
     (folder / "block-000002-000002.parquet").unlink()
@@ -539,15 +449,13 @@ def test_what_an_interruption_left_half_done_is_done_again(tmp_path: Path) -> No
     assert_same_results(folder, whole)
 
 
-def test_another_experiment_of_the_same_name_is_not_mixed_in(tmp_path: Path) -> None:
+def test_another_experiment_of_the_same_name_is_not_mixed_in(tmp_path):
     run_experiment(small(runs=1), out=tmp_path)
     with pytest.raises(SpecError, match="holds results of another experiment of this name"):
         run_experiment(small(runs=1, seed=4), out=tmp_path)
 
 
-def test_a_killed_program_is_finished_by_running_it_again(
-    long_results: Path, tmp_path: Path
-) -> None:
+def test_a_killed_program_is_finished_by_running_it_again(long_results, tmp_path):
     file = toml(tmp_path, runs=64, horizon=LONG)
     folder = tmp_path / "out" / "small"
     program = driftbandits("run", file, "--out", tmp_path / "out", "--workers", 2)

@@ -16,6 +16,8 @@ from scipy import optimize
 
 import driftbandits
 
+pytestmark = [pytest.mark.slow, pytest.mark.compiled]
+
 HERE = Path(__file__).parent
 PACKAGE = Path(driftbandits.__file__).parent
 
@@ -99,7 +101,6 @@ def played(tmp_path_factory):
     return json.loads(done.stdout)
 
 
-@pytest.mark.compiled
 def test_the_change_is_found_and_the_estimate_is_that_of_what_came_after(played):
     rows = np.array(played["rows"])
     assert (rows[:, 2] < 0).any(), "votes may be against"
@@ -114,7 +115,6 @@ def test_the_change_is_found_and_the_estimate_is_that_of_what_came_after(played)
     np.testing.assert_allclose(played["theta_hat"], optimize.root(score, [0, 0]).x, atol=1e-7)
 
 
-@pytest.mark.compiled
 def test_the_radius_is_the_new_one(played):
     first = played["detections"][0][0]
     expected = [0.1 * np.sqrt(2 * np.log1p(t)) for t in range(1, first + 1)]

@@ -13,7 +13,7 @@ def parts(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.name.endswith(PART)]
 
 
-def test_a_file_is_replaced_by_the_whole_new_one(tmp_path: Path) -> None:
+def test_a_file_is_replaced_by_the_whole_new_one(tmp_path):
     path = tmp_path / "file"
     for content in (b"old", b"new and longer"):
         write_whole(path, content)
@@ -21,7 +21,7 @@ def test_a_file_is_replaced_by_the_whole_new_one(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_nothing_appears_before_all_of_it_is_written(tmp_path: Path) -> None:
+def test_nothing_appears_before_all_of_it_is_written(tmp_path):
     path = tmp_path / "file"
     with whole_file(path) as file:
         file.write(b"half")
@@ -30,7 +30,7 @@ def test_nothing_appears_before_all_of_it_is_written(tmp_path: Path) -> None:
     assert path.read_bytes() == b"half"
 
 
-def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
     path = tmp_path / "file"
     write_whole(path, b"old")
 
@@ -45,7 +45,7 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     assert parts(tmp_path) == []
 
 
-def test_a_program_that_dies_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_program_that_dies_leaves_the_old_file(tmp_path):
     path = tmp_path / "file"
     write_whole(path, b"old")
     program = (
@@ -61,6 +61,6 @@ def test_a_program_that_dies_leaves_the_old_file(tmp_path: Path) -> None:
     assert [part.read_bytes() for part in parts(tmp_path)] == [b"ne"]
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_told(tmp_path):
     with pytest.raises(FileNotFoundError):
         write_whole(tmp_path / "nowhere" / "file", b"")

@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -58,9 +56,7 @@ def logs(draw: st.DrawFn) -> Log:
 
 @pytest.mark.parametrize("suffix", [".parquet", ".dsjson"])
 @given(log=logs())
-def test_what_is_written_is_read(
-    suffix: str, log: Log, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_what_is_written_is_read(suffix, log, tmp_path_factory):
     path = tmp_path_factory.mktemp("log") / f"log{suffix}"
     write_log(log, path)
     assert read_log(path) == log
@@ -78,32 +74,7 @@ def small() -> Log:
     )
 
 
-def test_the_name_of_a_file_tells_its_format(tmp_path: Path) -> None:
-    for suffix in (".dsjson", ".json", ".jsonl", ".JSON"):
-        write_log(small(), tmp_path / f"log{suffix}")
-        assert read_dsjson(tmp_path / f"log{suffix}") == small()
-    write_log(small(), tmp_path / "log.parquet")
-    assert read_parquet(tmp_path / "log.parquet") == small()
-
-
-def test_a_different_log_is_not_equal() -> None:
-    log = small()
-    rows = list(log)
-    for change in (
-        {"reward": 0.5},
-        {"propensity": 0.25},
-        {"chosen": 0},
-        {"at": 5},
-        {"arms": rows[0].arms + 1.0},
-        {"arm_ids": ("tea", "milk", "rum")},
-        {"event_id": "third"},
-    ):
-        assert log_of([rows[0]._replace(**change), rows[1]]) != log
-    assert log_of(rows[::-1]) == log  # in order of time, whatever the order of lines
-    assert log_of(rows[:1]) != log
-
-
-def test_dsjson_is_what_vowpal_wabbit_reads(tmp_path: Path) -> None:
+def test_dsjson_is_what_vowpal_wabbit_reads(tmp_path):
     write_log(small(), tmp_path / "log.dsjson")
     first, second = map(json.loads, (tmp_path / "log.dsjson").read_text().splitlines())
     assert first == {
@@ -162,7 +133,7 @@ def written(folder: Path, *events: object) -> Path:
     return path
 
 
-def test_a_log_from_elsewhere_has_tables_and_the_vectors_of_its_features(tmp_path: Path) -> None:
+def test_a_log_from_elsewhere_has_tables_and_the_vectors_of_its_features(tmp_path):
     elder = {**FOREIGN, "EventId": "e0", "Timestamp": "2021-02-04T16:31:28Z"}
     elder["c"] = {**elder["c"], "GUser": {"major": "law", "age": 0.7}}
     log = read_dsjson(written(tmp_path, FOREIGN, elder))
@@ -199,9 +170,7 @@ def changed(**fields: object) -> dict[str, object]:
         (changed(_skipLearn=False), 0.75),
     ],
 )
-def test_rewards_are_minus_costs(
-    event: dict[str, object], reward: float | None, tmp_path: Path
-) -> None:
+def test_rewards_are_minus_costs(event, reward, tmp_path):
     (row,) = read_dsjson(written(tmp_path, event))
     assert row.reward == reward
     assert reward is None or math.copysign(1.0, row.reward) == math.copysign(1.0, reward)
@@ -216,9 +185,7 @@ def test_rewards_are_minus_costs(
         (changed(_labelIndex=0, _label_Action=1), 0),
     ],
 )
-def test_the_chosen_action_is_told_in_three_ways(
-    event: dict[str, object], place: int, tmp_path: Path
-) -> None:
+def test_the_chosen_action_is_told_in_three_ways(event, place, tmp_path):
     (row,) = read_dsjson(written(tmp_path, event))
     assert row.chosen == place
 
@@ -229,28 +196,23 @@ def test_the_chosen_action_is_told_in_three_ways(
         ([], "an event must be an object"),
         ({"RewardValue": 1.0, "EventId": "e1"}, "c._multi must be the list of actions"),
         (changed(c={"_multi": []}), "c._multi must hold one object for each action"),
-        (changed(c={"_multi": [1]}), "c._multi must hold one object for each action"),
         (changed(_outcomes=[]), "one choice from one set"),
-        (changed(EventId=7), "EventId must be a text; got 7"),
         (changed(Timestamp="yesterday"), "Timestamp must be like .*; got 'yesterday'"),
         (
             changed(_label_probability=...),
             "_label_probability must be a finite number .*; got None",
         ),
-        (changed(_label_probability="1"), "_label_probability must be a finite number .*; got '1'"),
-        (changed(_label_cost=True), "_label_cost must be a finite number; got True"),
         (changed(_labelIndex=0), "must name one of the 3 actions"),
-        (changed(_labelIndex=3, _label_Action=4), "must name one of the 3 actions"),
         (changed(pdrop=-0.1), "pdrop must be a finite number of at least 0"),
     ],
 )
-def test_a_line_that_is_no_decision_is_refused(event: object, message: str, tmp_path: Path) -> None:
+def test_a_line_that_is_no_decision_is_refused(event, message, tmp_path):
     path = written(tmp_path, FOREIGN, event)
     with pytest.raises(ValueError, match=f"(?s)line 2 of .*foreign.dsjson.*{message}"):
         read_dsjson(path)
 
 
-def test_vectors_are_of_one_length_and_stand_everywhere_or_nowhere(tmp_path: Path) -> None:
+def test_vectors_are_of_one_length_and_stand_everywhere_or_nowhere(tmp_path):
     ours = {**FOREIGN, "EventId": "e2", "c": {"_multi": [{"x": [1.0]}, {"x": [2.0]}, {"x": [3.0]}]}}
     with pytest.raises(ValueError, match=r"every action .* must have a vector x, or none"):
         read_dsjson(written(tmp_path, FOREIGN, ours))
@@ -259,7 +221,7 @@ def test_vectors_are_of_one_length_and_stand_everywhere_or_nowhere(tmp_path: Pat
         read_dsjson(written(tmp_path, ours))
 
 
-def test_thinning_before_logging_must_be_even(tmp_path: Path) -> None:
+def test_thinning_before_logging_must_be_even(tmp_path):
     other = changed(EventId="e2", pdrop=0.5)
     assert len(read_dsjson(written(tmp_path, changed(pdrop=0.5), other))) == 2
     with pytest.raises(ValueError, match=r"pdrop must be the same in every line.*0.0 to 0.5"):
@@ -270,18 +232,17 @@ def test_thinning_before_logging_must_be_even(tmp_path: Path) -> None:
     ("text", "ns"),
     [
         ("1970-01-01T00:00:00Z", 0),
-        ("1970-01-01T00:00:01.5", 1_500_000_000),
         ("1970-01-01T02:00:00.000000001+02:00", 1),
         ("1969-12-31T23:59:59.9Z", -100_000_000),
         ("2019-08-13T20:40:28.7880000Z", 1_565_728_828_788_000_000),
     ],
 )
-def test_times_are_exact(text: str, ns: int) -> None:
+def test_times_are_exact(text, ns):
     assert nanoseconds(text) == ns
     assert nanoseconds(timestamp(ns)) == ns
 
 
-def test_empty_and_broken_files_are_refused(tmp_path: Path) -> None:
+def test_empty_and_broken_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="must hold at least one event"):
         read_dsjson(written(tmp_path))
     broken = tmp_path / "broken.json"
@@ -298,7 +259,7 @@ def test_empty_and_broken_files_are_refused(tmp_path: Path) -> None:
         read_log(tmp_path / "log.xlsx")
 
 
-def test_parquet_of_other_programs(tmp_path: Path) -> None:
+def test_parquet_of_other_programs(tmp_path):
     frame = pl.DataFrame(
         {
             "event_id": ["a", "b"],
@@ -342,32 +303,31 @@ GOOD = {
     [
         ({"event_id": []}, "event_id must hold at least one decision"),
         ({"event_id": ["a", "a"]}, "event_id must differ from row to row; got 'a' twice"),
-        ({"event_id": ["a", ""]}, "event_id must be texts that are not empty; row 1 has ''"),
         ({"at": [2, 1]}, "at must not go back in time; got an earlier time in row 1"),
-        ({"at": [1.5, 2.5]}, "at must be 2 whole numbers.*type float64"),
         ({"arms": [[[1.0]]]}, "arms must be 2 arrays, one for each decision; got 1"),
         ({"arms": [[[1.0]], [[1.0, 2.0]]]}, r"arms must be arrays .* row 1 has shape \(1, 2\)"),
         ({"arms": [[[1.0], [0.5]], [[math.nan]]]}, "arms must be finite; row 1 is not"),
-        ({"arms": [[["x"]], [[1.0]]]}, "arms must be an array"),
         ({"chosen": [2, 0]}, "chosen must be an arm; row 0 has 2"),
-        ({"chosen": [-1, 0]}, "chosen must be an arm; row 0 has -1"),
         ({"propensity": [0.5, 0.0]}, "propensity must be above 0 and at most 1; row 1 has 0.0"),
-        ({"propensity": [math.nan, 1.0]}, "propensity must be above 0 and at most 1; row 0"),
-        ({"propensity": [0.5, 1.1]}, "propensity must be above 0 and at most 1; row 1 has 1.1"),
         ({"reward": [math.inf, 0.0]}, "reward must be finite, or NaN where unknown; row 0"),
-        ({"reward": ["x", 0.0]}, "reward must be numbers"),
-        ({"reward": [0.0]}, r"reward must be 2 numbers.*\(1,\)"),
         ({"arm_ids": [["a", "a"], ["b"]]}, "arm_ids must be texts that differ"),
         ({"arm_ids": [["a"], ["b"]]}, "arm_ids must have one name for each action"),
     ],
 )
-def test_a_log_refuses_what_does_not_fit(wrong: dict[str, object], message: str) -> None:
+def test_a_log_refuses_what_does_not_fit(wrong, message):
     assert len(Log(**GOOD)) == 2
     with pytest.raises(ValueError, match=message):
         Log(**{**GOOD, **wrong})
 
 
-def test_a_log_is_a_world_to_play() -> None:
+@pytest.mark.parametrize("column", [*GOOD, "arm_ids"])
+def test_every_column_of_a_log_is_checked(column):
+    for nonsense in (object(), [object(), object()]):
+        with pytest.raises(ValueError, match=rf"\b{column}\b"):
+            Log(**{**GOOD, column: nonsense})
+
+
+def test_a_log_is_a_world_to_play():
     trace = Log(**{**GOOD, "reward": [1.0, None]}).trace()
     np.testing.assert_array_equal(trace.actions, [[[1.0], [0.5]], [[0.2], [0.0]]])
     np.testing.assert_array_equal(trace.rewards, [[math.nan, 1.0], [math.nan, math.nan]])
@@ -377,7 +337,7 @@ def test_a_log_is_a_world_to_play() -> None:
 # --- columns -------------------------------------------------------------------------------------
 
 
-def test_objects_within_objects_are_columns() -> None:
+def test_objects_within_objects_are_columns():
     assert columns({"a": 1, "b": {"c": "x", "_at": 3}, "tags": ["u", "v"], "none": None}) == {
         "a": 1,
         "b.c": "x",
@@ -390,20 +350,6 @@ def test_objects_within_objects_are_columns() -> None:
         "b.d": [0.5, 1.5],
     }
     assert columns(()) == {}
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (7, "features must be an object or a list of objects; got 7"),
-        (["a"], "features must be an object or a list of objects"),
-        ([{"a": 1}, {"a": 2}], "features must have each column once; got 'a' twice"),
-        ({1: 2}, "features must have texts for names; got 1"),
-    ],
-)
-def test_what_has_no_columns_is_refused(given: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        columns(given)
 
 
 # --- stores --------------------------------------------------------------------------------------
@@ -423,7 +369,7 @@ def some_log(n: int = 60) -> Log:
 
 
 @pytest.fixture
-def imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+def imported(tmp_path, capsys):
     """The address of a store with a policy that was warmed by a log."""
     write_log(some_log(), tmp_path / "old.parquet")
     url = f"sqlite:///{tmp_path / 'bandits.db'}"
@@ -434,24 +380,24 @@ def imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return url
 
 
-def test_an_imported_log_warms_a_policy(imported: str) -> None:
+def test_an_imported_log_warms_a_policy(imported):
     with store.open(imported) as opened, opened.read() as session:
-        fold = State("news")
-        fold.replay(store.checked(session.all_events("news"), after=fold.head))
-    assert fold.differences == 0
-    assert [version.record.mode for version in fold.versions] == ["apprentice", "online"]
+        state = State("news")
+        state.replay(store.checked(session.all_events("news"), after=state.head))
+    assert state.differences == 0
+    assert [version.record.mode for version in state.versions] == ["apprentice", "online"]
     log = some_log()
     agent = db.Agent(db.policy("D-GLUCB", dim=3, discount=0.99))
     for row in log:
         agent.tick()
         if row.reward is not None:
             agent.learn(row.arms[[row.chosen]], [row.reward], ages=[0])
-    np.testing.assert_allclose(fold.playing.theta_hat, agent.theta_hat, atol=1e-9)
+    np.testing.assert_allclose(state.playing.theta_hat, agent.theta_hat, atol=1e-9)
     assert np.linalg.norm(agent.theta_hat) > 0.01
     assert run(["verify", "--store", imported]) == DONE
 
 
-def test_an_imported_policy_can_forget_by_the_clock(tmp_path: Path) -> None:
+def test_an_imported_policy_can_forget_by_the_clock(tmp_path):
     """A reward of an hour ago counts half with a half-life of an hour."""
     hour = 3600 * 10**9
     rows = [
@@ -464,28 +410,22 @@ def test_an_imported_policy_can_forget_by_the_clock(tmp_path: Path) -> None:
     command += ["--as", "news", "--policy", "D-LinUCB", "--lam", "1"]
     assert run([*command, "--half-life-s", "3600"]) == DONE
     with store.open(url) as opened, opened.read() as session:
-        fold = State("news")
-        fold.replay(store.checked(session.all_events("news"), after=fold.head))
-    assert fold.differences == 0
-    assert fold.playing.theta_hat[0] == pytest.approx(0.5 / (1.0 + 0.5 + 1.0), rel=1e-6)
+        state = State("news")
+        state.replay(store.checked(session.all_events("news"), after=state.head))
+    assert state.differences == 0
+    assert state.playing.theta_hat[0] == pytest.approx(0.5 / (1.0 + 0.5 + 1.0), rel=1e-6)
     assert run(["verify", "--store", url]) == DONE
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".dsjson"])
-def test_what_was_imported_can_be_exported(imported: str, suffix: str, tmp_path: Path) -> None:
+def test_what_was_imported_can_be_exported(imported, suffix, tmp_path):
     path = tmp_path / f"new{suffix}"
     assert run(["log", "export", imported, str(path), "--policy", "news"]) == DONE
     assert read_log(path) == some_log()
 
 
-def test_a_file_can_be_exported_to_another_format(tmp_path: Path) -> None:
-    source, target = written(tmp_path, FOREIGN), tmp_path / "log.parquet"
-    assert run(["log", "export", str(source), str(target)]) == DONE
-    assert read_log(target) == read_dsjson(source)
-
-
 @pytest.mark.parametrize("name", ["auto", pytest.param("D-GLUCB", marks=pytest.mark.compiled)])
-def test_an_imported_log_of_tables_makes_a_policy_with_features(name: str, tmp_path: Path) -> None:
+def test_an_imported_log_of_tables_makes_a_policy_with_features(name, tmp_path):
     events = [
         {**FOREIGN, "EventId": f"e{t}", "Timestamp": f"2021-02-04T16:31:{10 + t}Z"}
         | {"c": {**FOREIGN["c"], "GUser": {"major": ["biology", "law"][t % 2], "age": 0.1 * t}}}
@@ -500,16 +440,16 @@ def test_an_imported_log_of_tables_makes_a_policy_with_features(name: str, tmp_p
         assert run([*command, "--policy", name, *more, *chosen]) == DONE
     assert run(["verify", "--store", url]) == DONE
     with store.open(url) as opened, opened.read() as session:
-        fold = State("menu0")
-        fold.replay(store.checked(session.all_events("menu0"), after=fold.head))
-    agent = fold.playing
+        state = State("menu0")
+        state.replay(store.checked(session.all_events("menu0"), after=state.head))
+    agent = state.playing
     assert agent.policy.features.is_fitted == (name == "D-GLUCB")
-    assert fold.learned == 20
+    assert state.learned == 20
     assert agent.coefficients["i.id=mate"] != 0
     agent.decide(context={"GUser.major": "art"}, arms={"a": {"i.id": "tea"}, "b": {}})
 
 
-def test_learned_rewards_count_and_late_ones_where_nothing_was(tmp_path: Path) -> None:
+def test_learned_rewards_count_and_late_ones_where_nothing_was(tmp_path):
     x = np.array([[1.0, 0.0], [0.0, 0.5]])
 
     def decided(number: int, arms: np.ndarray = x) -> Decided:
@@ -569,10 +509,7 @@ INTO = ("--store", "{url}", "--policy", "random", "--as")
         ),
         (["export", "{url}", "x.parquet", "--policy", "a"], FAILED, "policy must be one of news"),
         (["export", "{log}", "x.csv"], FAILED, "CSV holds tables, and this log has vectors"),
-        (["export", "{log}", "x.doc"], FAILED, "path must end in .parquet"),
-        (["import", "{log}", "--as", "b"], BAD_USAGE, "Missing option '--store'"),
         (["import", "{log}", *INTO, "news"], FAILED, "name must be that of a new policy; 'news'"),
-        (["import", "{log}", *INTO, "_"], FAILED, "name must match"),
         (["import", "{log}", *INTO, "b", "--policy", "D-GLUCB"], BAD_USAGE, "D-GLUCB needs disc"),
         (["import", "{bad}", *INTO, "b"], FAILED, "event_id must match"),
         (["import", "{high}", *INTO, "b"], FAILED, "reward must be a number in [0, 1]"),
@@ -580,13 +517,13 @@ INTO = ("--store", "{url}", "--policy", "random", "--as")
     ids=str,
 )
 def test_what_cannot_be_moved_is_refused_and_changes_nothing(
-    arguments: list[str],
-    code: int,
-    message: str,
-    imported: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    arguments,
+    code,
+    message,
+    imported,
+    tmp_path,
+    capsys,
+):
     rows = list(some_log())
     write_log(log_of([rows[0]._replace(event_id="white space")]), tmp_path / "bad.parquet")
     write_log(log_of([*rows[:5], rows[-1]._replace(reward=9.0)]), tmp_path / "high.parquet")
@@ -603,21 +540,3 @@ def test_what_cannot_be_moved_is_refused_and_changes_nothing(
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     with store.open(imported) as opened, opened.read() as session:
         assert session.policies() == ["news"]
-
-
-@pytest.mark.parametrize("command", [["log"], ["log", "import"], ["log", "export"], ["evaluate"]])
-def test_help_shows_an_example_and_loads_nothing_heavy(command: list[str]) -> None:
-    program = (
-        "import sys\n"
-        "from driftbandits.cli.commands import run\n"
-        f"assert run([*{command!r}, '--help']) == 0\n"
-        "heavy = {'numba', 'numpy', 'polars', 'apsw', 'starlette', 'httpx', 'rich'}\n"
-        "print(sorted(heavy & sys.modules.keys()))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    lines = done.stdout.splitlines()
-    assert lines[-1] == "[]"
-    example = f"driftbandits {' '.join(command)}"
-    assert any(line.strip().startswith(example) for line in lines)

@@ -26,22 +26,22 @@ def pins(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
 
 
-def test_there_are_pins() -> None:
+def test_there_are_pins():
     assert PIN_FILES
 
 
 @pytest.mark.parametrize("path", PIN_FILES, ids=lambda path: path.name)
-def test_pins_name_no_host(path: Path) -> None:
+def test_pins_name_no_host(path):
     assert "://" not in path.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("path", PIN_FILES, ids=lambda path: path.name)
-def test_every_line_of_the_pins_is_one_hashed_version(path: Path) -> None:
+def test_every_line_of_the_pins_is_one_hashed_version(path):
     pin = re.compile(r"[a-z0-9-]+==\S+( ; [^#]+?)?(\s+--hash=sha256:[0-9a-f]{64})+\s*")
     assert [line for line in pins(path) if not pin.fullmatch(line)] == []
 
 
-def test_pins_satisfy_every_declared_dependency() -> None:
+def test_pins_satisfy_every_declared_dependency():
     pinned: dict[str, str] = {}
     for line in pins(ROOT / "requirements" / "dev.txt"):
         name, version = line.split()[0].split("==")
@@ -61,14 +61,14 @@ def test_pins_satisfy_every_declared_dependency() -> None:
         assert requirement.specifier.contains(pinned[name]), f"{requirement} but {pinned[name]}"
 
 
-def test_the_extra_all_is_every_other_extra() -> None:
+def test_the_extra_all_is_every_other_extra():
     extras = PROJECT["optional-dependencies"]
     (everything,) = map(Requirement, extras["all"])
     assert everything.name == PROJECT["name"]
     assert everything.extras == extras.keys() - {"all"}
 
 
-def test_one_version_everywhere() -> None:
+def test_one_version_everywhere():
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     cited = re.search(r"^version: (\S+)$", citation, re.MULTILINE)
@@ -79,7 +79,7 @@ def test_one_version_everywhere() -> None:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory):
     """A folder with the source archive and the wheel that was built from that archive."""
     folder = tmp_path_factory.mktemp("dist")
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT))
@@ -97,7 +97,7 @@ def wheel_in(folder: Path) -> Path:
     return wheel
 
 
-def test_wheel_holds_the_package_its_types_and_its_licence(built: Path) -> None:
+def test_wheel_holds_the_package_its_types_and_its_licence(built):
     with zipfile.ZipFile(wheel_in(built)) as wheel:
         names = set(wheel.namelist())
     files = [path for path in (ROOT / "src").rglob("*") if path.is_file()]
@@ -109,7 +109,7 @@ def test_wheel_holds_the_package_its_types_and_its_licence(built: Path) -> None:
     assert any(re.fullmatch(r".*\.dist-info/licenses/LICENSE", name) for name in names)
 
 
-def test_wheel_metadata(built: Path) -> None:
+def test_wheel_metadata(built):
     with zipfile.ZipFile(wheel_in(built)) as wheel:
         (path,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
         metadata: Message = Parser().parsestr(wheel.read(path).decode("utf-8"))
@@ -122,14 +122,14 @@ def test_wheel_metadata(built: Path) -> None:
     assert {needed.name for needed in required if needed.marker is None} == {"numpy", "numba"}
 
 
-def test_source_archive_can_be_tested(built: Path) -> None:
+def test_source_archive_can_be_tested(built):
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as files:
         names = {name.split("/", 1)[-1] for name in files.getnames()}
     assert {"Makefile", "pyproject.toml", "requirements/dev.txt", "tests/conftest.py"} <= names
 
 
-def test_installed_wheel_imports_and_knows_its_version(built: Path, tmp_path: Path) -> None:
+def test_installed_wheel_imports_and_knows_its_version(built, tmp_path):
     run(sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv"))
     python = tmp_path / "venv" / "bin" / "python"
     purelib = run(str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")

@@ -33,7 +33,7 @@ Words.
 """
 
 
-def test_a_place_holds_what_its_command_printed(tmp_path: Path) -> None:
+def test_a_place_holds_what_its_command_printed(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(PAGE)
     paste.paste(page, ["one"])
@@ -45,17 +45,18 @@ def test_a_place_holds_what_its_command_printed(tmp_path: Path) -> None:
         paste.paste(page, ["four"])
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_mark_is_well_formed_and_its_programs_exist(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    found = list(paste.PLACE.finditer(text))
-    assert text.count("<!-- figures:") == text.count("<!-- end figures -->") == len(found)
-    for place in found:
-        for script in re.findall(r"\S+\.py\b", place["command"] or ""):
-            assert (ROOT / script).exists(), script
+def test_every_mark_is_well_formed_and_its_programs_exist():
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        found = list(paste.PLACE.finditer(text))
+        marks = text.count("<!-- figures:"), text.count("<!-- end figures -->")
+        assert marks == (len(found), len(found)), page
+        for place in found:
+            for script in re.findall(r"\S+\.py\b", place["command"] or ""):
+                assert (ROOT / script).exists(), script
 
 
-def test_every_picture_is_shown() -> None:
+def test_every_picture_is_shown():
     shown = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     for picture in (ROOT / "docs" / "figures").iterdir():
         assert f"figures/{picture.name})" in shown, picture

@@ -7,19 +7,19 @@ import driftbandits as db
 from driftbandits import experiments
 
 
-def test_only_the_public_names_are_shown() -> None:
+def test_only_the_public_names_are_shown():
     assert dir(db) == sorted([*db.__all__, "__version__"])
 
 
-def test_every_public_name_can_be_had() -> None:
+def test_every_public_name_can_be_had():
     assert all(getattr(db, name) is not None for name in dir(db))
 
 
-def test_simulate_is_the_function_whatever_was_imported_before() -> None:
+def test_simulate_is_the_function_whatever_was_imported_before():
     assert db.simulate is experiments.simulate
 
 
-def test_a_name_is_loaded_when_it_is_used() -> None:
+def test_a_name_is_loaded_when_it_is_used():
     program = (
         "import sys, driftbandits as db\n"
         "dir(db)\n"

@@ -89,12 +89,12 @@ def read(page: Path) -> Outline:
 
 
 @pytest.fixture(scope="module")
-def results(report: Path) -> Path:
+def results(report):
     return report.parent
 
 
 @pytest.fixture(scope="module")
-def outline(report: Path) -> Outline:
+def outline(report):
     return read(report)
 
 
@@ -109,7 +109,7 @@ def shown_mean(cell: str) -> float:
 # -- the page --------------------------------------------------------------------------------------
 
 
-def test_page_needs_no_other_file(results: Path, outline: Outline) -> None:
+def test_page_needs_no_other_file(results, outline):
     assert [name for name, count in Counter(outline.ids).items() if count > 1] == []
     inside = [target for target in outline.targets if not target.startswith("data:")]
     assert inside
@@ -118,7 +118,7 @@ def test_page_needs_no_other_file(results: Path, outline: Outline) -> None:
     assert str(results) not in (results / "report.html").read_text(encoding="utf-8")
 
 
-def test_an_experiment_is_shown_in_the_section_that_its_file_names(outline: Outline) -> None:
+def test_an_experiment_is_shown_in_the_section_that_its_file_names(outline):
     assert outline.headings == [
         *("Regret over time", "abrupt2d", report_results.NASTY),
         *("Share of rewards found", "paired-fair"),
@@ -129,7 +129,7 @@ def test_an_experiment_is_shown_in_the_section_that_its_file_names(outline: Outl
     assert "Three changes." in outline.text
 
 
-def test_charts_are_what_plotly_accepts(outline: Outline) -> None:
+def test_charts_are_what_plotly_accepts(outline):
     from plotly import graph_objects
 
     assert len(outline.charts) == 1 + 6 + 1 + 2 + 1
@@ -137,7 +137,7 @@ def test_charts_are_what_plotly_accepts(outline: Outline) -> None:
         graph_objects.Figure(chart)
 
 
-def test_every_figure_is_there_for_print(results: Path) -> None:
+def test_every_figure_is_there_for_print(results):
     from matplotlib.image import imread
 
     names = {path.stem for path in (results / "figures").iterdir()}
@@ -152,7 +152,7 @@ def test_every_figure_is_there_for_print(results: Path) -> None:
         assert "<path" in (results / "figures" / f"{name}.svg").read_text(encoding="utf-8")
 
 
-def test_texts_of_a_spec_cannot_break_out(results: Path, outline: Outline) -> None:
+def test_texts_of_a_spec_cannot_break_out(results, outline):
     page = (results / "report.html").read_text(encoding="utf-8")
     assert '<script>document.title = "broken"' not in page
     assert "<b>bold" not in page
@@ -162,7 +162,7 @@ def test_texts_of_a_spec_cannot_break_out(results: Path, outline: Outline) -> No
     assert any(name.startswith("&lt;script&gt;") for name in names)
 
 
-def test_provenance_names_versions_seeds_and_hashes(results: Path, outline: Outline) -> None:
+def test_provenance_names_versions_seeds_and_hashes(results, outline):
     rows = {row[0]: row for row in outline.tables["table-provenance"]}
     spec = load(results / "abrupt2d").spec
     assert rows["abrupt2d"][3:5] == [str(spec["seed"]), spec["hash"][:12]]
@@ -177,7 +177,7 @@ def test_provenance_names_versions_seeds_and_hashes(results: Path, outline: Outl
         assert f"driftbandits {command}" in outline.text
 
 
-def test_same_results_make_the_same_page(tmp_path: Path) -> None:
+def test_same_results_make_the_same_page(tmp_path):
     report_results.run(tmp_path, "one", {"name": "stationary", "horizon": 60}, ["random"], runs=2)
     first = write_report(tmp_path, title="A & B").read_bytes()
     assert write_report(tmp_path, title="A & B").read_bytes() == first
@@ -187,7 +187,7 @@ def test_same_results_make_the_same_page(tmp_path: Path) -> None:
 # -- the numbers -----------------------------------------------------------------------------------
 
 
-def test_summary_is_what_numpy_says(results: Path, outline: Outline) -> None:
+def test_summary_is_what_numpy_says(results, outline):
     runs = load(results / "abrupt2d").runs
     table = saved(results, "abrupt2d-summary")
     shown = {row[0]: row for row in outline.tables["table-abrupt2d-summary"]}
@@ -213,7 +213,7 @@ def test_summary_is_what_numpy_says(results: Path, outline: Outline) -> None:
         assert shown[row["policy"]][3] == f"{row['q05']:,.1f}"
 
 
-def test_curves_are_what_numpy_says(results: Path, outline: Outline) -> None:
+def test_curves_are_what_numpy_says(results, outline):
     curves = load(results / "abrupt2d").curves.sort("round")
     table = saved(results, "abrupt2d-regret")
     for name in report_results.SIX:
@@ -228,7 +228,7 @@ def test_curves_are_what_numpy_says(results: Path, outline: Outline) -> None:
         assert band["y"] == pytest.approx(np.r_[high, low[::-1]], rel=1e-4)
 
 
-def test_shares_are_what_numpy_says(results: Path) -> None:
+def test_shares_are_what_numpy_says(results):
     curves = load(results / "paired-fair").curves
     recent = saved(results, "paired-fair-share-recent")
     so_far = saved(results, "paired-fair-share-so-far")
@@ -252,7 +252,7 @@ def test_shares_are_what_numpy_says(results: Path) -> None:
         assert row["end_over_before"] == pytest.approx(end / before)
 
 
-def test_estimates_are_what_numpy_says(results: Path) -> None:
+def test_estimates_are_what_numpy_says(results):
     theta = load(results / "abrupt2d").theta
     table = saved(results, "abrupt2d-theta")
     truth = {100: (1, 0), 200: (-1, 0), 300: (0, 1), 400: (0, -1), 600: (0, -1)}
@@ -264,7 +264,7 @@ def test_estimates_are_what_numpy_says(results: Path) -> None:
         assert row["distance"] == pytest.approx(np.linalg.norm(mean - true))
 
 
-def test_growth_is_fitted_through_the_means(results: Path) -> None:
+def test_growth_is_fitted_through_the_means(results):
     points = saved(results, "growth-horizon")
     assert sorted(points["horizon"].unique()) == [200, 400, 800]
     final = load(results / "growth-horizon-400").runs.filter(policy="SW-GLUCB")["final_regret"]
@@ -273,7 +273,7 @@ def test_growth_is_fitted_through_the_means(results: Path) -> None:
     assert saved(results, "growth-horizon-slopes").height == 2
 
 
-def test_slope_is_weighted_least_squares() -> None:
+def test_slope_is_weighted_least_squares():
     from scipy.optimize import curve_fit
 
     from driftbandits.report.statistics import log_log_slope
@@ -298,7 +298,7 @@ def test_slope_is_weighted_least_squares() -> None:
     assert of_a_curve > 5 * error  # a bad line is not sold as a precise one
 
 
-def test_worlds_of_a_sweep_stand_side_by_side(results: Path, outline: Outline) -> None:
+def test_worlds_of_a_sweep_stand_side_by_side(results, outline):
     heading, *rows = outline.tables["table-suite-worlds"]
     assert [cell.strip() for cell in heading] == [
         "policy",
@@ -311,7 +311,7 @@ def test_worlds_of_a_sweep_stand_side_by_side(results: Path, outline: Outline) -
     assert shown_mean(rows[-1][1]) == pytest.approx(final.mean(), rel=0.05)
 
 
-def test_worlds_without_known_means_are_compared_by_reward(tmp_path: Path) -> None:
+def test_worlds_without_known_means_are_compared_by_reward(tmp_path):
     sweep = [{"name": name, "environment": {"table": name}} for name in ("fair",)]
     pairs = {"name": "paired", "horizon": 60}
     report_results.run(tmp_path, "real", pairs, ["random"], section="worlds", sweep=sweep, runs=2)
@@ -325,14 +325,14 @@ def test_worlds_without_known_means_are_compared_by_reward(tmp_path: Path) -> No
 # -- odd sets of results ---------------------------------------------------------------------------
 
 
-def test_every_policy_of_the_catalogue_is_reported(tmp_path: Path) -> None:
+def test_every_policy_of_the_catalogue_is_reported(tmp_path):
     world = {"name": "abrupt2d", "horizon": 60}
     report_results.run(tmp_path, "catalogue", world, list(ROWS), runs=2)
     _, *rows = read(write_report(tmp_path)).tables["table-catalogue-summary"]
     assert [row[0] for row in rows] == list(ROWS)
 
 
-def test_one_run_is_enough(tmp_path: Path) -> None:
+def test_one_run_is_enough(tmp_path):
     world = {"name": "abrupt2d", "horizon": 80}
     report_results.run(tmp_path, "abrupt2d", world, ["D-GLUCB", "LogisticUCB"], runs=1)
     page = read(write_report(tmp_path))
@@ -341,14 +341,7 @@ def test_one_run_is_enough(tmp_path: Path) -> None:
     assert [row[0] for row in rows[1:]] == ["D-GLUCB", "LogisticUCB"]
 
 
-def test_shares_are_shown_where_nothing_changes(tmp_path: Path) -> None:
-    world = {"name": "paired", "table": "fair", "horizon": 80, "switch": 80}
-    report_results.run(tmp_path, "pairs", world, ["D-GLUCB"], section="share", runs=2)
-    heading, _ = read(write_report(tmp_path)).tables["table-pairs-summary"]
-    assert "before the change" not in heading
-
-
-def test_log_with_missing_rewards_is_compared_by_reward(tmp_path: Path) -> None:
+def test_log_with_missing_rewards_is_compared_by_reward(tmp_path):
     log = tmp_path / "log.csv"
     rows = [f"{t % 3},{'ab'[t % 2]},{t % 2}" for t in range(40)]
     log.write_text("\n".join(["x,arm,reward", *rows, ""]), encoding="utf-8")
@@ -360,7 +353,7 @@ def test_log_with_missing_rewards_is_compared_by_reward(tmp_path: Path) -> None:
     assert page.tables["table-log-summary"][0][1] == "reward a round"
 
 
-def test_runs_still_to_come_are_named(tmp_path: Path) -> None:
+def test_runs_still_to_come_are_named(tmp_path):
     world = {"name": "stationary", "horizon": 60}
     report_results.run(tmp_path, "half", world, ["random"], runs=2)
     path = tmp_path / "half" / "spec.json"
@@ -369,7 +362,7 @@ def test_runs_still_to_come_are_named(tmp_path: Path) -> None:
     assert "half (3 runs to go)" in read(write_report(tmp_path)).text
 
 
-def test_folder_without_results_is_refused(tmp_path: Path) -> None:
+def test_folder_without_results_is_refused(tmp_path):
     with pytest.raises(ValueError, match="at least one experiment with finished runs"):
         write_report(tmp_path)
     with pytest.raises(ValueError, match="must be a folder with results"):
@@ -377,9 +370,7 @@ def test_folder_without_results_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("package", ["polars", "jinja2", "matplotlib", "plotly"])
-def test_missing_package_is_named_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
-) -> None:
+def test_missing_package_is_named_in_one_line(tmp_path, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=rf"{package}: pip install 'driftbandits\[all\]'"):
         write_report(tmp_path)

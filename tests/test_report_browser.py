@@ -2,54 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import expect
 
-CHROMIUM = os.environ.get("CHROMIUM", "chromium")  # a command, or a path
-ARGUMENTS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
+from browsing import FILES, complaints_of
+
 WIDTHS = {"desk": (1400, 1000), "phone": (390, 844)}
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        installed = shutil.which(CHROMIUM)
-        assert installed, f"there is no {CHROMIUM}: run make system, or set CHROMIUM to its path"
-        started = playwright.chromium.launch(executable_path=installed, args=ARGUMENTS)
-        yield started
-        started.close()
-
-
 @pytest.fixture(scope="module", params=list(WIDTHS))
-def page(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iterator[Page]:
+def page(request, browser, report):
     """The page with all charts drawn; anything it complains of or asks for is a failure."""
     width, height = WIDTHS[request.param]
     context = browser.new_context(viewport={"width": width, "height": height}, offline=True)
     opened = context.new_page()
-    complaints: list[str] = []
-    opened.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
-    opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.on(
-        "request",
-        lambda request: (
-            None
-            if request.url.startswith(("file:", "data:", "blob:"))
-            else complaints.append(f"request: {request.url}")
-        ),
-    )
+    complaints = complaints_of(opened, FILES)
     opened.goto(report.as_uri())
     opened.wait_for_selector("html[data-drawn=yes]")
     yield opened
@@ -57,13 +24,13 @@ def page(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iter
     assert complaints == []
 
 
-def test_every_chart_is_drawn(page: Page) -> None:
+def test_every_chart_is_drawn(page):
     charts = page.locator(".chart").count()
     assert charts > 10
     assert page.locator(".chart .canvas .plot-container").count() == charts
 
 
-def test_page_does_not_scroll_sideways(page: Page) -> None:
+def test_page_does_not_scroll_sideways(page):
     beyond = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
     assert beyond <= 0
     outside = page.evaluate(
@@ -75,7 +42,7 @@ def test_page_does_not_scroll_sideways(page: Page) -> None:
     assert outside == []
 
 
-def test_wide_tables_scroll_in_their_own_box(page: Page) -> None:
+def test_wide_tables_scroll_in_their_own_box(page):
     hidden = page.evaluate(
         """[...document.querySelectorAll(".table")]
             .map((e) => [e.scrollWidth - e.clientWidth, getComputedStyle(e).overflowX])"""
@@ -87,7 +54,7 @@ def test_wide_tables_scroll_in_their_own_box(page: Page) -> None:
         assert all(beyond <= 0 for beyond, _ in hidden)
 
 
-def test_policies_stay_in_sight_when_the_worlds_scroll(page: Page) -> None:
+def test_policies_stay_in_sight_when_the_worlds_scroll(page):
     box = page.locator(".wide .table").first
     box.evaluate("(e) => { e.scrollLeft = 1000; }")
     first = box.locator("tbody th").first
@@ -99,7 +66,7 @@ def test_policies_stay_in_sight_when_the_worlds_scroll(page: Page) -> None:
     box.evaluate("(e) => { e.scrollLeft = 0; }")
 
 
-def test_tick_labels_can_be_read(page: Page) -> None:
+def test_tick_labels_can_be_read(page):
     crowded = page.evaluate(
         """() => [...document.querySelectorAll(".canvas")].filter((canvas) => {
             const texts = [...canvas.querySelectorAll(".xtick text")];
@@ -115,7 +82,7 @@ def test_tick_labels_can_be_read(page: Page) -> None:
     assert crowded == []
 
 
-def test_legend_click_takes_a_curve_and_its_band_away(page: Page) -> None:
+def test_legend_click_takes_a_curve_and_its_band_away(page):
     figure = page.locator("#abrupt2d-regret")
     figure.scroll_into_view_if_needed()
     shown = figure.locator(".scatterlayer .trace")
@@ -134,7 +101,7 @@ def test_legend_click_takes_a_curve_and_its_band_away(page: Page) -> None:
     assert canvas.evaluate(state) == [True, True]
 
 
-def test_hovering_tells_the_numbers(page: Page) -> None:
+def test_hovering_tells_the_numbers(page):
     figure = page.locator("#abrupt2d-regret")
     figure.scroll_into_view_if_needed()
     # in the middle of the curves, wherever the legend has pushed them
@@ -149,20 +116,20 @@ def test_hovering_tells_the_numbers(page: Page) -> None:
     page.mouse.move(0, 0)
 
 
-def test_texts_of_a_spec_are_shown_as_they_are(page: Page) -> None:
+def test_texts_of_a_spec_are_shown_as_they_are(page):
     assert page.title() != "broken"
     legend = page.locator("#my-own-regret .legend").first.text_content() or ""
     assert "<script>" in legend
     assert page.locator("#my-own-regret .legend script").count() == 0
 
 
-def test_contents_lead_somewhere(page: Page) -> None:
+def test_contents_lead_somewhere(page):
     for link in page.locator("nav a").all():
         target = link.get_attribute("href") or ""
         assert page.locator(target).count() == 1
 
 
-def test_page_prints_without_its_controls(page: Page) -> None:
+def test_page_prints_without_its_controls(page):
     page.emulate_media(media="print")
     assert not page.locator("nav").is_visible()
     assert not page.locator("#abrupt2d-regret .charts").is_visible()
@@ -170,7 +137,7 @@ def test_page_prints_without_its_controls(page: Page) -> None:
     page.emulate_media(media="screen")
 
 
-def test_pictures_stand_in_where_scripts_are_off(browser: Browser, report: Path) -> None:
+def test_pictures_stand_in_where_scripts_are_off(browser, report):
     context = browser.new_context(java_script_enabled=False, offline=True)
     opened = context.new_page()
     opened.goto(report.as_uri())

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import driftbandits as db
 from driftbandits.environments import Logged
-from driftbandits.evaluate import Log
-from driftbandits.evaluate.estimators import reward_model
 
 ROUNDS = 40
 
@@ -101,7 +98,7 @@ def test_a_cost_is_an_amount_with_a_minus():
         assert cost.clipped == 0
 
 
-def test_outside_is_clipped_and_counted(tmp_path: Path):
+def test_outside_is_clipped_and_counted(tmp_path):
     policy = db.policy("SW-LinUCB", dim=2, window=5, reward="rating:1..5")
     agent, _ = played(policy, [9.0, 3.0, -2.0])
     same, _ = played(policy, [5.0, 3.0, 1.0])
@@ -143,17 +140,12 @@ def test_what_is_no_reward_is_refused(bad):
     ("arguments", "message"),
     [
         ({"reward": "amount"}, "reward must have a range for LinUCB.*'amount:0..500', or use auto"),
-        ({"reward": "cost"}, "'cost:0..500', or use auto"),
         ({"reward": "count"}, "'count:20', or use auto"),
-        ({"reward": "rating"}, "reward must have a range"),
         ({"reward": "rating:0.5..5"}, "give 'amount:0.5..5'"),
         ({"reward": "rating:5..1"}, "ends above its start"),
         ({"reward": "amount:0..inf"}, "numbers for its limits"),
-        ({"reward": "amount:a..b"}, "numbers for its limits"),
         ({"reward": "amount:7"}, "a range LOW..HIGH"),
-        ({"reward": "amount:"}, "reward must be one of"),
         ({"reward": "clicks"}, "reward must be one of click, rating:1..5"),
-        ({"reward": 5}, "reward must be one of"),
         ({"reward": "click:0..1"}, "without a range"),
         ({"reward": "count:-3"}, "a count of at most"),
         ({"reward": "click", "m": 2}, "m must not be given with reward='click'"),
@@ -179,27 +171,6 @@ def test_a_simulated_run_takes_the_same_values(text):
     np.testing.assert_array_equal(result.theta_hat["compiled"], result.theta_hat["looped"])
 
 
-def test_a_reward_model_predicts_values():
-    rng = np.random.default_rng(8)
-    sets = [actions_of(t) for t in range(ROUNDS)]
-    ids, chosen, seen = (
-        list(map(str, range(ROUNDS))),
-        rng.integers(4, size=ROUNDS),
-        rng.random(ROUNDS),
-    )
-
-    def predicted(values: np.ndarray, **arguments) -> np.ndarray:
-        log = Log(ids, range(ROUNDS), sets, chosen, np.full(ROUNDS, 0.25), values)
-        whole = slice(0, ROUNDS)
-        return reward_model(log, db.policy("auto", dim=2, **arguments), rounds=whole, of=whole)
-
-    expected = 300 * predicted(seen, link="identity")
-    np.testing.assert_allclose(predicted(300 * seen, reward="amount:0..300"), expected)
-    np.testing.assert_allclose(
-        predicted(300 - 300 * seen, reward="cost:0..300"), 300 - expected, rtol=1e-9
-    )
-
-
 # -- arguments without effect ----------------------------------------------------------------------
 
 
@@ -207,11 +178,8 @@ def test_a_reward_model_predicts_values():
     ("name", "argument"),
     [
         ("auto", {"S": 2.0}),
-        ("auto", {"L": 2.0}),
         ("auto", {"discount": 0.9}),
-        ("auto", {"window": 9}),
         ("auto", {"too_long": "rescale"}),
-        ("auto", {"delta": 0.2}),
     ],
 )
 def test_an_argument_without_effect_is_refused(name, argument):

@@ -170,16 +170,6 @@ def test_the_propensity_of_a_random_scale_is_exact():
     assert (np.abs(counts_of(choices) / SEEDS - exact) <= error + 1e-12).all()
 
 
-def test_exploring_mixes_with_the_sampler():
-    epsilon = 0.4
-    plain = decisions("D-RandLinUCB", 4000)  # enough to meet every action that may be chosen
-    mixed = decisions("D-RandLinUCB", 400, epsilon=epsilon)
-    known = dict(zip(*plain, strict=True))
-    for choice, propensity in zip(*mixed, strict=True):
-        expected = (1 - epsilon) * known.get(choice, 0.0) + epsilon / len(ACTIONS)
-        assert propensity == pytest.approx(expected, rel=1e-9)
-
-
 @pytest.mark.parametrize("name", kinds.those(SAMPLERS))
 def test_without_a_bonus_the_best_mean_is_certain(name):
     sampler = Sampler(name)

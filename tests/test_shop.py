@@ -5,7 +5,6 @@ import pytest
 
 import driftbandits as db
 from driftbandits import experiments
-from driftbandits.checks import SpecError
 from driftbandits.environments.shop import CATEGORIES, COUNTRIES
 from driftbandits.experiments import draw_trace, player_seed
 
@@ -115,8 +114,3 @@ def test_an_experiment_may_guess_or_give_features(tmp_path):
     experiments.run_experiment(experiment, out=tmp_path)
     runs = experiments.load(tmp_path / "small-shop").runs
     assert set(runs["policy"]) == {"guessed", "given", "random"}
-
-
-def test_an_experiment_refuses_features_without_tables():
-    with pytest.raises(SpecError, match=r"policies\[1\]\.features need a world of tables"):
-        experiments.experiments_of({**SPEC, "environment": {"name": "abrupt2d"}})

@@ -3,43 +3,31 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import expect
+
+from browsing import FILES, complaints_of
 
 ROOT = Path(__file__).parents[1]
-CHROMIUM = os.environ.get("CHROMIUM", "chromium")  # a command, or a path
-ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 WIDTHS = {"desk": (1400, 1000, "light"), "phone": (390, 844, "dark")}
 BUILD = [sys.executable, str(ROOT / "docs" / "make" / "build.py"), "--out"]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory):
     out = tmp_path_factory.mktemp("site") / "site"
     done = subprocess.run([*BUILD, str(out)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return out
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        installed = shutil.which(CHROMIUM)
-        assert installed, f"there is no {CHROMIUM}: run make system, or set CHROMIUM to its path"
-        started = playwright.chromium.launch(executable_path=installed, args=ARGUMENTS)
-        yield started
-        started.close()
-
-
 @pytest.fixture(params=list(WIDTHS))
-def context(request: pytest.FixtureRequest, browser: Browser) -> Iterator[BrowserContext]:
+def context(request, browser):
     width, height, scheme = WIDTHS[request.param]
     made = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme=scheme, offline=True
@@ -48,40 +36,9 @@ def context(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Browse
     made.close()
 
 
-def complaints_of(page: Page) -> list[str]:
-    """What the page will complain of, or ask from elsewhere."""
-    heard: list[str] = []
-    page.on(
-        "console",
-        lambda message: (
-            heard.append(f"{message.type}: {message.text}")
-            if message.type in ("error", "warning")
-            else None
-        ),
-    )
-    page.on("pageerror", lambda error: heard.append(str(error)))
-    page.on(
-        "requestfailed",
-        lambda request: (  # a page that is left breaks off what it still loads
-            None
-            if request.failure == "net::ERR_ABORTED"
-            else heard.append(f"failed: {request.url}, {request.failure}")
-        ),
-    )
-    page.on(
-        "request",
-        lambda request: (
-            None
-            if request.url.startswith(("file:", "data:", "blob:"))
-            else heard.append(f"elsewhere: {request.url}")
-        ),
-    )
-    return heard
-
-
-def test_every_page_opens_without_a_complaint(site: Path, context: BrowserContext) -> None:
+def test_every_page_opens_without_a_complaint(site, context):
     page = context.new_page()
-    heard = complaints_of(page)
+    heard = complaints_of(page, FILES)
     files = sorted(site.rglob("*.html"))
     assert len(files) > 40
     for file in files:
@@ -97,9 +54,9 @@ def test_every_page_opens_without_a_complaint(site: Path, context: BrowserContex
         assert heard == [], name
 
 
-def test_the_search_finds_a_page_and_leads_there(site: Path, context: BrowserContext) -> None:
+def test_the_search_finds_a_page_and_leads_there(site, context):
     page = context.new_page()
-    heard = complaints_of(page)
+    heard = complaints_of(page, FILES)
     page.goto((site / "index.html").as_uri())
     page.keyboard.press("/")
     box = page.get_by_role("combobox").or_(page.locator("input[type=text], input[type=search]"))
@@ -115,7 +72,7 @@ def test_the_search_finds_a_page_and_leads_there(site: Path, context: BrowserCon
     assert heard == []
 
 
-def test_what_leads_nowhere_ends_the_build(tmp_path: Path) -> None:
+def test_what_leads_nowhere_ends_the_build(tmp_path):
     for name in ("docs", "src"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pyc*"))
     for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
@@ -135,7 +92,7 @@ def test_what_leads_nowhere_ends_the_build(tmp_path: Path) -> None:
         assert complaint in done.stderr, line
 
 
-def test_every_listed_page_is_there() -> None:
+def test_every_listed_page_is_there():
     listing = (
         "import json, navigation as n; print(json.dumps([n.SECTIONS, n.TITLES, n.ROOT_PAGES]))"
     )

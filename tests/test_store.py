@@ -1,5 +1,7 @@
 """Both stores pass the same checks; what only one of them has is checked here."""
 
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from driftbandits.store import (
     NewEvent,
     StoreBusy,
     StoreUnavailable,
-    backups,
+    opening,
     postgres,
     sqlite,
 )
@@ -79,7 +81,7 @@ def test_a_backup_is_whole_or_is_not(tmp_path, monkeypatch):
         store_checks.fill(log, count=50)
         copy = tmp_path / "copy.db"
         with monkeypatch.context() as broken:
-            broken.setattr(backups, "_sync", None)  # what comes before it was done
+            broken.setattr(opening, "_sync", None)  # what comes before it was done
             with pytest.raises(TypeError):
                 store.backup(log, f"sqlite:///{copy}")
         assert not copy.exists()
@@ -251,6 +253,21 @@ def test_room_on_a_full_disk_goes_into_the_database_first(tmp_path):
             store_checks.fill(log, count=1, first=first)
             first += 1
             assert ahead.stat().st_size < 1_000_000
+
+
+def test_a_database_that_never_answers_is_given_up(postgres_server, monkeypatch):
+    """It takes statements and does nothing; a new session works as soon as there is one."""
+    monkeypatch.setattr(postgres, "ANSWER_S", 0.5)
+    with store.open(postgres_server.new_database()) as log:
+        with log.write() as session:
+            ((stopped,),) = session.run("SELECT pg_backend_pid()")
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            with pytest.raises(StoreUnavailable, match="no answer within"), log.write() as session:
+                session.policies()
+            assert store_checks.fill(log).seq == 3
+        finally:
+            os.kill(stopped, signal.SIGCONT)
 
 
 def test_postgres_that_is_not_there():

@@ -29,12 +29,12 @@ def compiled(*options: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_the_types_are_those_of_the_openapi_document() -> None:
+def test_the_types_are_those_of_the_openapi_document():
     made = generator()
     assert made.TARGET.read_text() == made.current(), "run: make typescript"
 
 
-def test_every_shape_of_a_schema_has_a_type() -> None:
+def test_every_shape_of_a_schema_has_a_type():
     type_of = generator()._type
     for schema, wanted in (
         ({"type": "integer"}, "number"),
@@ -55,11 +55,11 @@ def test_every_shape_of_a_schema_has_a_type() -> None:
         assert type_of(schema) == wanted
 
 
-def test_a_type_checker_notices_wrong_calls() -> None:
+def test_a_type_checker_notices_wrong_calls():
     compiled("--project", "test", "--noEmit")
 
 
-def test_it_works_against_a_service(tmp_path: Path) -> None:
+def test_it_works_against_a_service(tmp_path):
     dist = FOLDER / "dist"
     compiled("--project", ".")
     with Served(f"sqlite:///{tmp_path}/log.db", with_keys=True) as service:
@@ -80,7 +80,7 @@ def test_it_works_against_a_service(tmp_path: Path) -> None:
     assert re.search(r"# pass 6\n# fail 0", done.stdout), done.stdout
 
 
-def test_the_lock_names_no_host_and_the_client_needs_nothing() -> None:
+def test_the_lock_names_no_host_and_the_client_needs_nothing():
     lock = json.loads((FOLDER / "package-lock.json").read_text())
     assert "://" not in json.dumps(lock)
     package = json.loads((FOLDER / "package.json").read_text())
@@ -88,7 +88,7 @@ def test_the_lock_names_no_host_and_the_client_needs_nothing() -> None:
     assert set(package["devDependencies"]) == {"typescript"}
 
 
-def test_its_version_is_the_package_s() -> None:
+def test_its_version_is_the_package_s():
     text = (FOLDER.parents[1] / "pyproject.toml").read_text()
     found = re.search(r'^version = "(.+)"', text, re.M)
     assert found is not None

@@ -4,7 +4,6 @@ import multiprocessing
 import os
 import select
 import signal
-import time
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
@@ -17,8 +16,8 @@ import pytest
 import driftbandits as db
 from driftbandits.checks import RunFailed
 from driftbandits.experiments import run_experiment, workers
-from driftbandits.experiments.workers import LocalWorkers, blocks_of, local_workers, run_blocks
-from experiment_checks import LONG, assert_same_results, small, start
+from driftbandits.experiments.workers import LocalWorkers, blocks_of, run_blocks
+from experiment_checks import LONG, PATIENCE, assert_same_results, small, start, wait_until
 
 RUNS = 12
 
@@ -52,14 +51,14 @@ class KillsOnce:
         return trace(rng)
 
 
-def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
+def test_a_killed_worker_loses_nothing(tmp_path):
     world = KillsOnce(tmp_path / "sign")
     played = simulated(world, 2)
     assert world.sign.exists()
     assert played == simulated(world, 1)
 
 
-def test_a_worker_that_is_killed_from_outside_loses_nothing(tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_from_outside_loses_nothing(tmp_path):
     killed: list[int] = []
 
     def kill_one(done: int, wanted: int) -> None:
@@ -87,7 +86,7 @@ class Deadly:
         return trace(rng)
 
 
-def test_workers_that_always_die_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_always_die_end_the_run(monkeypatch):
     monkeypatch.setattr(workers, "MOST_BREAKDOWNS", 1)
     with pytest.raises(RunFailed, match="workers died 2 times"):
         simulated(Deadly(), 2)
@@ -115,19 +114,13 @@ class DiesWhileItHandsOver:
         return db.environment("abrupt2d", horizon=1200).draw(rng)
 
 
-def test_nobody_waits_for_the_other_half_of_a_result() -> None:
+def test_nobody_waits_for_the_other_half_of_a_result():
     world = DiesWhileItHandsOver()
     assert simulated(world, 2) == simulated(world, 1)
 
 
 def large_result() -> bytes:
     return bytes(10 * select.PIPE_BUF)
-
-
-def test_a_large_result_does_not_go_through_the_pipe() -> None:
-    with LocalWorkers(1) as executor:
-        executor.submit(die_in_the_middle_of_large_messages).result(60.0)
-        assert executor.submit(large_result).result(60.0) == large_result()
 
 
 class Hostile:
@@ -139,12 +132,12 @@ class Hostile:
         return trace(rng)
 
 
-def test_an_error_in_a_worker_is_told() -> None:
+def test_an_error_in_a_worker_is_told():
     with pytest.raises(ValueError, match="rewards must exist"):
         simulated(Hostile(), 2)
 
 
-def test_a_script_that_its_workers_cannot_read_is_told_so(tmp_path: Path) -> None:
+def test_a_script_that_its_workers_cannot_read_is_told_so(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import driftbandits as db\n"
@@ -152,12 +145,12 @@ def test_a_script_that_its_workers_cannot_read_is_told_so(tmp_path: Path) -> Non
         "db.simulate({'a': db.policy('random', dim=2)}, world, runs=4, workers=2)\n",
         encoding="utf-8",
     )
-    _, err = start(script).communicate(timeout=120)
+    _, err = start(script).communicate(timeout=PATIENCE)
     assert err.splitlines()[-1].startswith("driftbandits.checks.RunFailed: workers could not be")
     assert err.count("Traceback") <= 3, "each worker once, and the program"
 
 
-def test_results_leave_no_files_behind() -> None:
+def test_results_leave_no_files_behind():
     executor = LocalWorkers(1)
     folder = Path(executor._folder.name)
     assert executor.submit(large_result).result(60.0)
@@ -166,28 +159,24 @@ def test_results_leave_no_files_behind() -> None:
     assert not folder.exists()
 
 
-def test_one_process_needs_no_workers() -> None:
-    with local_workers(1) as executor:
-        assert executor is None
-
-
-def test_a_block_is_consecutive_and_not_too_long() -> None:
+def test_a_block_is_consecutive_and_not_too_long():
     assert blocks_of([7, 0, 1, 2, 3, 5], size=3) == [[0, 1, 2], [3], [5], [7]]
     assert blocks_of([], size=3) == []
 
 
 def touch(folder: Path, block: list[int]) -> None:
     (folder / str(block[0])).touch()
-    time.sleep(0.02)  # all of them would take ten seconds
+    wait_until(lambda: block == [0] or (folder / "interrupted").exists())
 
 
-def test_an_interruption_cancels_what_was_not_begun(tmp_path: Path) -> None:
+def test_an_interruption_cancels_what_was_not_begun(tmp_path):
     """As when the user interrupts while a finished block is written."""
 
     def interrupt(played: None) -> None:
+        (tmp_path / "interrupted").touch()
         raise KeyboardInterrupt
 
     blocks = [[number] for number in range(500)]
     with pytest.raises(KeyboardInterrupt), LocalWorkers(1) as executor:
         run_blocks(partial(touch, tmp_path), blocks, interrupt, executor=executor)
-    assert 0 < len(list(tmp_path.iterdir())) < 500
+    assert 1 < len(list(tmp_path.iterdir())) < 500

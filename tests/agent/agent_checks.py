@@ -10,7 +10,7 @@ from reference import Reference
 CALM = {"false_alarm_rate": 1e-9}
 """In so few rounds a policy that restarts then does not; others have no use for it."""
 _UNSTEADY = kinds.either(kinds.believing, kinds.draws_windows, kinds.learns_in_one_pass)
-STEADY = [name for name in db.policy_names() if not _UNSTEADY(name)]
+STEADY = sorted({*kinds.those(kinds.of_the_paper), *kinds.one_of_each(kinds.no(_UNSTEADY))})
 """Whose memory is not cut into blocks, and is the same in whatever order rewards come."""
 BY_THE_CLOCK = [
     name for name in STEADY if not kinds.judges_models(name) and not kinds.tests_arms(name)

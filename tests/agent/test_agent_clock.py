@@ -76,20 +76,6 @@ def test_ids_are_counted_apart_and_rounds_are_ticks():
         agent.update(4, 1.0)
 
 
-def test_draws_are_a_function_of_seed_and_number():
-    """The clock has no say in them."""
-    one = db.Agent(db.policy("random", dim=2), seed=9, clock="ticks")
-    other = db.Agent(db.policy("random", dim=2), seed=9, clock="ticks")
-    usual = db.Agent(db.policy("random", dim=2), seed=9)
-    drawn = []
-    for i in range(60):
-        other.tick(i % 4)
-        picks = [agent.decide(ACTIONS).index for agent in (one, other, usual)]
-        assert len(set(picks)) == 1
-        drawn.append(picks[0])
-    assert set(drawn) == {0, 1, 2}
-
-
 def test_the_radius_is_measured():
     """sqrt(c lam) S + the deviation, with the squared weights of what was seen as the count."""
     agent = played(db.Agent(policy("D-GLUCB"), seed=2, clock="ticks"), 40, ticks=3)

@@ -90,11 +90,6 @@ def test_a_save_in_the_middle_changes_nothing(agent):
     assert other.policy.dim == agent.policy.dim > 31
 
 
-def test_an_agent_is_a_function_of_what_it_was_given(agent):
-    again = played(db.Agent(db.policy("auto", features=FEATURES), seed=3), 60)
-    assert again.digest == agent.digest
-
-
 def test_a_batch_is_its_single_calls():
     one, other = (db.Agent(db.policy("auto", features=FEATURES), seed=1) for _ in range(2))
     given = list(visits(80))
@@ -115,19 +110,6 @@ def test_a_preview_leaves_no_trace(agent):
     assert agent.policy.dim == dim
 
 
-def test_ranked_lists_and_what_was_played_otherwise(agent):
-    arms = {name: {"kind": name, "price": 1.0} for name in "abcd"}
-    ranked = agent.decide(context={"age": 1.0}, arms=arms, n=3)
-    assert len({choice.arm for choice in ranked}) == 3
-    assert [choice.arm for choice in ranked] == [choice.arms[choice.index] for choice in ranked]
-    with pytest.raises(ValueError, match=r"n must be"):
-        agent.decide(context={"age": 1.0}, arms=arms, n=5)
-    before = agent.digest
-    with pytest.raises(ValueError, match=r"played must be"):
-        agent.decide(context={"country": "other"}, arms=arms, played=4)
-    assert agent.digest == before
-
-
 def test_learning_from_a_table_is_learning_from_vectors():
     one = db.Agent(db.policy("auto", features=FEATURES), seed=1)
     given = list(visits(40))
@@ -142,24 +124,6 @@ def test_learning_from_a_table_is_learning_from_vectors():
         one.learn(context=[{}, {}], arms=["o1"], rewards=[1, 1])
     with pytest.raises(ValueError, match=r"row 1: .*'age'"):
         one.learn(context=[{"age": 1}, {"age": "x"}], arms=[plays[0], plays[1]], rewards=[1.0, 0.0])
-
-
-def test_many_levels_take_no_more_room_than_the_limit():
-    features = db.Features(
-        context={"u": "category", "v": "category"}, cross=[("u", "v")], limit=100, levels=60
-    )
-    agent = db.Agent(db.policy("auto", features=features), seed=0)
-    for t in range(400):
-        choice = agent.decide(context={"u": f"u{t}", "v": f"v{t % 50}"}, arms=["a", "b"])
-        agent.update(choice, t % 2)
-    assert agent.policy.dim == 100
-    report = agent.features_report()
-    assert report.dim == 100
-    assert any(column.sharing for column in report.columns)
-    shared = {column.name: column.sharing for column in report.columns}
-    own = [name for name in agent.coefficients if name.startswith("u=") and " x " not in name]
-    assert shared["u"] == 400 - len(own) < 400
-    assert db.Agent.from_bytes(agent.to_bytes()).digest == agent.digest
 
 
 # -- names ---------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import copy
 import hashlib
 import io
-import json
 import pickle
 import zipfile
 
@@ -143,14 +142,6 @@ def arrays_of(path):
         return {name: file[name] for name in file.files}
 
 
-def with_meta(path, change):
-    arrays = arrays_of(path)
-    meta = json.loads(arrays["json"].tobytes())
-    change(meta)
-    arrays["json"] = np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8)
-    write_with_checksum(path, arrays)
-
-
 def write_with_checksum(path, arrays):
     """What somebody would write who knows the format: only the content gives it away."""
     file = io.BytesIO()
@@ -167,27 +158,15 @@ def test_an_archive_without_the_checksum_is_refused(saved):
         db.Agent.load(saved)
 
 
-META_CHANGES = {
-    "newer format": (lambda meta: meta.update(format=999), "format 999"),
-    "no format": (lambda meta: meta.pop("format"), "format"),
-    "empty": (lambda meta: meta.clear(), "agent"),
-}
-
-
-@pytest.mark.parametrize("label", META_CHANGES)
-def test_altered_json(saved, label):
-    change, fragment = META_CHANGES[label]
-    with_meta(saved, change)
-    with pytest.raises(db.BadSaveFile, match=fragment):
-        db.Agent.load(saved)
-
-
-@pytest.mark.parametrize("text", [b"", b"[]", b"\xff\xfe", b"{}"])
-def test_what_is_not_the_right_json(saved, text):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(b"", "agent"), (b"\xff\xfe", "agent"), (b"{}", "format"), (b'{"format": 999}', "format 999")],
+)
+def test_what_is_not_the_right_json(saved, text, said):
     arrays = arrays_of(saved)
     arrays["json"] = np.frombuffer(text, dtype=np.uint8)
     write_with_checksum(saved, arrays)
-    with pytest.raises(db.BadSaveFile, match=r"agent"):
+    with pytest.raises(db.BadSaveFile, match=said):
         db.Agent.load(saved)
 
 

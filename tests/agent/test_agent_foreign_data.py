@@ -55,20 +55,6 @@ def test_ages_say_when_rows_were_played(name):
     )
 
 
-@pytest.mark.parametrize("name", ["SW-GLUCB", "SW-LinUCB", "D-GLUCB", "D-LinUCB"])
-def test_rows_older_than_the_memory_are_late(name):
-    agent = Case(name).agent()
-    span = agent.policy.forgets_after
-    agent.learn([[1.0, 0.0]] * 3, [1.0] * 3, ages=[span, span + 1, 10**9])
-    assert (agent.late, agent.clock) == (3, 0)
-    assert not agent.theta_hat.any()
-    agent.learn([[1.0, 0.0]], [1.0], ages=[span - 1])
-    assert agent.late == 3
-    assert agent.theta_hat[0] > 0
-    agent.tick(1)
-    assert agent.theta_hat[0] < 1e-8
-
-
 def test_foreign_rows_are_rescaled_like_actions():
     made = {"too_long": "rescale"}
     one, other = Case("LogisticUCB", made).agent(), Case("LogisticUCB", made).agent()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import driftbandits as db
-from policy_checks import Case, World, digest
+from policy_checks import Case, World
 from reference import Played, Reference
 
 coordinates = st.integers(-4, 4).map(lambda n: n / 6)
@@ -197,69 +197,6 @@ def test_what_truncation_leaves_out_is_certified(name, gamma, extra):
     scale = extra.get("m", 1.0) * longest / ((1 - gamma) * extra.get("lam", 1.0))
     assert scale * gamma**n <= 1e-8
     assert scale * gamma ** (n // 2) > 1e-8  # and it does not keep rows for nothing
-
-
-def test_the_estimate_is_the_one_of_the_last_decision_until_an_update_or_a_tick():
-    agent = db.Agent(db.policy("D-GLUCB", dim=1, discount=0.5))
-    agent.update(agent.decide([[1.0]]), 1.0)
-    waiting = agent.decide([[1.0]])
-    used = agent.theta_hat
-    agent.decide_many([[[1.0]]] * 3)
-    latest = agent.theta_hat
-    assert 0 < latest[0] < used[0]  # the reward has aged, the penalty has not
-    late = agent.decide([[1.0]])
-    assert agent.explain(late).theta.tobytes() == agent.theta.tobytes()
-    before = agent.theta_hat
-    agent.withdraw(late)
-    assert agent.theta_hat.tobytes() == before.tobytes()
-    agent.tick(1)
-    assert agent.theta_hat[0] < before[0]
-    agent.update(waiting, 1.0)
-    assert agent.theta_hat[0] > 0
-
-
-def test_a_late_reward_changes_nothing_but_its_count(tmp_path):
-    agent = db.Agent(db.policy("SW-GLUCB", dim=2, window=3))
-    first = agent.decide(np.eye(2))
-    agent.tick(2)
-    agent.save(tmp_path / "young.npz")
-    copy = db.Agent.load(tmp_path / "young.npz")
-    assert copy.update(first.id, 1.0) == "learned"  # age 2 of 3
-    assert copy.late == 0
-    agent.tick(1)
-    theta = agent.theta_hat
-    assert agent.pending == ()
-    for count in (1, 2):
-        assert agent.update(first, 1.0) == "late"
-        assert agent.late == count
-    assert agent.theta_hat.tobytes() == theta.tobytes()
-    assert not agent.theta_hat.any()
-
-
-def test_second_rewards_raise_while_the_decision_is_young():
-    for name in ("LogisticUCB", "LinUCB"):  # which forget nothing: for ever
-        agent = Case(name).agent()
-        choice = agent.decide(np.eye(2))
-        agent.update(choice, 1.0)
-        agent.tick(10**9)
-        before = digest(agent)
-        with pytest.raises(db.UnknownDecision, match=r"decision 1 is not waiting"):
-            agent.update(choice.id, 1.0)
-        with pytest.raises(db.UnknownDecision, match=r"decision 1 is not waiting"):
-            agent.withdraw(choice.id)
-        assert digest(agent) == before
-
-
-def test_rounds_that_passed_without_a_decision_have_no_reward():
-    agent = Case("LinUCB").agent()
-    agent.decide(np.eye(2))
-    agent.tick(2)
-    agent.learn([[1.0, 0.0]], [1.0])
-    agent.decide(np.eye(2))
-    for s in (2, 3, 4):
-        with pytest.raises(db.UnknownDecision, match=rf"decision {s} "):
-            agent.update(s, 1.0)
-    assert agent.pending == (1, 5)
 
 
 @pytest.mark.parametrize("name", STEADY)

@@ -67,19 +67,3 @@ def test_propensities_of_a_ranked_list():
             variance[place] += expected * (1 - expected)
             free[decision.index] = False
     assert (np.abs(surplus) <= 4 * np.sqrt(variance)).all()
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0])
-def test_propensities_over_seeds(epsilon):
-    """Two of three tie at the top before any reward; seeds share the choice as they should."""
-    policy = db.policy("SW-LinUCB", dim=2, window=5, epsilon=epsilon)
-    actions = [[1.0, 0.0], [0.0, 1.0], [0.5, 0.0]]
-    counts = np.zeros(3)
-    seeds = 900
-    shares = np.array([0.5, 0.5, 0.0]) * (1 - epsilon) + epsilon / 3
-    for seed in range(seeds):
-        decision = db.Agent(policy, seed=seed).decide(actions)
-        counts[decision.index] += 1
-        assert decision.propensity == pytest.approx(shares[decision.index], rel=1e-12)
-    deviation = np.sqrt(seeds * shares * (1 - shares))
-    assert (np.abs(counts - seeds * shares) <= 4 * deviation).all()

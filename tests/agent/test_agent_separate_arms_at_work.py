@@ -80,17 +80,6 @@ def test_an_explanation_speaks_of_arms():
     assert explained.radius > 0
 
 
-def test_a_list_ranks_arms_and_names_each():
-    agent = agent_of("LinUCB", epsilon=0.2)
-    ranked = agent.decide(X, arms=["a", "b", "c", "d"], n=3)
-    assert len({choice.arm for choice in ranked}) == 3
-    assert [choice.round for choice in ranked] == [1, 2, 3]
-    assert ranked[0].propensity == pytest.approx(1 / 4)  # all are tied
-    assert agent.clock == 3
-    agent.update(ranked[1], 1.0)
-    assert np.any(agent.theta_hat[ranked[1].arm])
-
-
 BAD = [
     (lambda agent: agent.decide(X), "arms must be a list of ids, as the arms are separate"),
     (lambda agent: agent.decide(X, arms="ab"), "arms must be a list of ids"),
@@ -163,23 +152,3 @@ def test_an_arm_long_unseen_is_as_old_as_it_is():
     assert 0 < np.linalg.norm(faded) < 0.5 * np.linalg.norm(sure)
     agent.decide(X, arms=["old"])
     np.testing.assert_allclose(agent.theta_hat["old"], faded, atol=1e-8)
-
-
-def test_simulate_plays_an_agent_of_separate_arms():
-    world = db.environment("abrupt2d")
-    policy = db.policy("LinUCB", dim=2, arms="separate")
-    trace = world.draw(np.random.default_rng(0))
-    available = np.ones(trace.rewards.shape, dtype=bool)
-    available[::2, 0] = False
-    short = db.Trace(trace.actions[:50], trace.rewards[:50], available=available[:50])
-
-    class World:
-        def draw(self, rng):
-            return short
-
-    result = db.simulate(
-        {"separate": lambda seed: db.Agent(policy, seed=seed)}, World(), runs=1, workers=1
-    )
-    chosen = result.chosen["separate"][0]
-    assert available[np.arange(50), chosen].all()
-    assert len(np.unique(chosen)) > 1

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from calls import NEWS, arms, configure, decide, ok, problem, raw, reward
 
-from driftbandits.service import endpoints, server
+from driftbandits.service import server
 from driftbandits.service.limits import Limits
 from servers import Served, wait_until
 
@@ -301,11 +301,16 @@ def test_who_rests_too_long_is_cut_off(served):
         assert caller.recv(10) == b""
 
 
-def test_a_slow_body_is_refused(served, monkeypatch):
-    monkeypatch.setattr(endpoints, "BODY_TIMEOUT_S", 0.2)
-    ((status, content),) = heard(served, asking("s1")[:-10])
+def test_a_slow_body_is_refused(served):
+    with connected(served) as caller:
+        caller.sendall(asking("s1")[:-10])
+        wait_until(lambda: any(not each._is_in_head for each in connections_of(served)))
+        at(served, server.REQUEST_TIMEOUT_S - 1.0)
+        at(served, server.REQUEST_TIMEOUT_S + 1.0)
+        ((status, content),) = answers_of(caller)
     assert (status, json.loads(content)["error"]["code"]) == (408, "too_slow")
-    ok(decide(served.client, "e1"))
+    with served.connect(None) as another:  # the first one has rested too long
+        ok(decide(another, "e1"))
 
 
 def test_who_is_late_with_the_second_request_still_gets_the_first_answer(served, monkeypatch):

@@ -26,7 +26,6 @@ import driftbandits as db
 from driftbandits.agent import Decision, probabilities_of
 from driftbandits.service.guardrails import (
     Accounts,
-    Asked,
     Draws,
     Guard,
     Limits,
@@ -37,6 +36,7 @@ from driftbandits.service.guardrails import (
     within,
     worth_range,
 )
+from driftbandits.service.offers import Offer
 from servers import Served
 
 SALT = salt_of("news", 3)
@@ -55,6 +55,7 @@ def chosen(epsilon=0.3, n=1, rows=4, seed=0, **settings):
 
 
 ARMS = tuple("abcde")
+NO_ROWS = np.empty((0, 0))
 
 
 def play(policy, choices, event_id, *, baseline=-1, excluded=(), accounts=None, **limits):
@@ -62,7 +63,8 @@ def play(policy, choices, event_id, *, baseline=-1, excluded=(), accounts=None, 
     guard = Guard(
         policy,
         limits=Limits(**limits),
-        asked=Asked(event_id, ARMS[: len(choices[0].scores)], baseline, excluded),
+        event_id=event_id,
+        offer=Offer(ARMS[: len(choices[0].scores)], NO_ROWS, baseline, "", excluded=excluded),
         accounts=Accounts() if accounts is None else accounts,
         draws=Draws(SALT, event_id, ""),
     )

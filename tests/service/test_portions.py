@@ -150,7 +150,7 @@ def test_a_log_is_replayed_before_the_lock_is_taken(store_url, monkeypatch):
         write, load = store.write, transactions.load
         monkeypatch.setattr(store, "write", lambda: held.append("lock") or write())
         monkeypatch.setattr(transactions, "load", lambda *a: held.append("load") or load(*a))
-        service.service.engine.folds.clear()
+        service.service.engine.states.clear()
         ok(decide(service.client, "e5"))
         assert held[:2] == ["load", "lock"]
         assert held.count("load") == 1
@@ -165,7 +165,7 @@ def test_many_gives_back_what_is_left(short_portions):
     class Work:
         is_long = True
 
-        def fold(self, policy):
+        def state(self, policy):
             return policy
 
     many = Many("", [Done(str(i)) for i in range(3)])

@@ -181,10 +181,10 @@ def test_promise_3_a_replay_gives_the_same_digest(settings, tmp_path):
             assert len(session.snapshots("news")) == 2
             session.drop_snapshots("news", before=10**9)
         with log.read() as session:
-            fold = load(session, "news")
-            assert fold.differences == 0
-            assert snapshots.digest(fold) == live
-            assert fold.playing.theta_hat.tolist() == theta
+            state = load(session, "news")
+            assert state.differences == 0
+            assert snapshots.digest(state) == live
+            assert state.playing.theta_hat.tolist() == theta
 
 
 def test_promise_3_verify_finds_what_was_altered(tmp_path):

@@ -136,7 +136,7 @@ class Caller:
 
     def run(self, address: str, ended: threading.Event) -> None:
         """Until the server is gone, or `ended` is set."""
-        with httpx.Client(base_url=address, timeout=30.0) as client:
+        with httpx.Client(base_url=address, timeout=300.0) as client:
             while not ended.is_set():
                 step = self._open = self._open or next(self._steps)
                 try:
@@ -216,7 +216,7 @@ class Load:
         self._wait_until(lambda: self.unavailable >= refusals)
 
     def _wait_until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + 600.0
         while not condition() and not self._failures:
             assert time.monotonic() < deadline, "no answers come"
             time.sleep(0.002)
@@ -225,18 +225,18 @@ class Load:
         """Let the callers end, whether the server lives or not."""
         self._ended.set()
         for thread in self._threads:
-            thread.join(60.0)
+            thread.join(300.0)
             assert not thread.is_alive(), "a caller hangs"
         if self._failures:
             raise self._failures[0]
 
 
 def configure(address: str, **settings: Any) -> None:
-    answer = httpx.put(address + POLICY, json={**CONFIGURATION, **settings}, timeout=30.0)
+    answer = httpx.put(address + POLICY, json={**CONFIGURATION, **settings}, timeout=300.0)
     assert answer.status_code in (200, 201), answer.text
 
 
 def digest(address: str) -> str:
-    answer = httpx.get(f"{address}{POLICY}/digest", timeout=30.0)
+    answer = httpx.get(f"{address}{POLICY}/digest", timeout=300.0)
     assert answer.status_code == 200, answer.text
     return answer.json()["digest"]

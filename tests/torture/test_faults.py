@@ -15,7 +15,7 @@ from driftbandits.service.engine import Engine
 from driftbandits.service.refusals import Refused
 from driftbandits.service.transactions import Command
 from driftbandits.service.verifying import verify
-from servers import Clock, Served
+from servers import Clock, Served, wait_until
 
 pytestmark = pytest.mark.compiled
 
@@ -55,7 +55,7 @@ def test_a_disk_that_is_full_from_the_start(tmp_path):
     disk.room = 0
     url = f"sqlite:///{tmp_path}/log.db"
     opened = threading.Event()
-    threading.Timer(1.0, lambda: (opened.set(), setattr(disk, "room", None))).start()
+    threading.Timer(0.3, lambda: (opened.set(), setattr(disk, "room", None))).start()
     with Served(url, vfs="none") as service:
         assert opened.is_set()
         configure(service.address)
@@ -104,7 +104,7 @@ def test_a_writer_that_dies_leaves_nobody_waiting(tmp_path):
         told = []
 
         def call(i):
-            with httpx.Client(base_url=service.address, timeout=30.0) as client:
+            with httpx.Client(base_url=service.address, timeout=300.0) as client:
                 for j in range(200):
                     try:
                         body = asking(f"e{i}-{j}", j)
@@ -117,7 +117,7 @@ def test_a_writer_that_dies_leaves_nobody_waiting(tmp_path):
                     clock.deadly = len(told) > 40
 
         with ThreadPoolExecutor(16) as pool:
-            list(pool.map(call, range(16), timeout=60.0))
+            list(pool.map(call, range(16), timeout=300.0))
         service.join()
         assert service.code == 1
     assert {answer.status_code for answer in told} == {200, 503}
@@ -140,7 +140,7 @@ class Deadly(Command):
 
     def run(self, work):
         self.begun.set()
-        self.end.wait(30.0)
+        self.end.wait(300.0)
         raise SystemExit("the writer was told to die")
 
 
@@ -149,14 +149,14 @@ def test_requests_that_wait_while_the_writer_dies_are_told(tmp_path):
         deadly = Deadly()
         engine = Engine(lambda: store.open(f"sqlite:///{tmp_path}/log.db"))
         engine.start(asyncio.get_running_loop())
-        await asyncio.to_thread(engine.recovered.wait)
+        await asyncio.to_thread(wait_until, lambda: engine.ready, most_s=300.0)
         waiting = [engine.do(deadly)]
-        await asyncio.to_thread(deadly.begun.wait, 30.0)
-        waiting.append(engine.do(View("news", lambda fold: fold.seq)))
+        await asyncio.to_thread(deadly.begun.wait, 300.0)
+        waiting.append(engine.do(View("news", lambda state: state.seq)))
         deadly.end.set()
-        answers = await asyncio.wait_for(asyncio.gather(*waiting), 30.0)
+        answers = await asyncio.wait_for(asyncio.gather(*waiting), 300.0)
         with pytest.raises(Refused) as refused:
-            engine.do(View("news", lambda fold: fold.seq))
+            engine.do(View("news", lambda state: state.seq))
         return [*answers, refused.value]
 
     for answer in asyncio.run(told()):

@@ -29,7 +29,7 @@ def service(tmp_path):
 
 def connected(service):
     host, port = service.address.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=60.0)
+    return socket.create_connection((host, int(port)), timeout=300.0)
 
 
 def memory_kb():

@@ -6,7 +6,7 @@ import socket
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import httpx
 import pytest
@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from driftbandits.service import endpoints, server
+from driftbandits.service import server
 from driftbandits.service.openapi import document
 from driftbandits.service.routes import OPERATIONS
 from servers import Served
@@ -139,7 +139,7 @@ def test_sixty_megabytes_are_not_swallowed(service, client, announced):
 
 def connected(service):
     host, port = service.address.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=30.0)
+    return socket.create_connection((host, int(port)), timeout=300.0)
 
 
 def head(service, method, path, *headers):
@@ -219,17 +219,15 @@ def test_others_do_not_wait_for_slow_clients(service, client, record_property):
 
 def test_who_drips_is_cut_off(tmp_path, monkeypatch):
     """Silence and dripped headers end the connection; a dripped body gets 408."""
-    monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", 0.7)
-    monkeypatch.setattr(endpoints, "BODY_TIMEOUT_S", 0.7)
     with Served(f"sqlite:///{tmp_path}/log.db") as service:
         configure(service.address)
+        monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", 0.7)
         whole = head(service, "POST", f"{POLICY}/decisions", "content-length: 100")
         with connected(service) as silent, connected(service) as dripping:
             assert drip(dripping, whole) == b""
             assert silent.recv(10) == b""
-        with connected(service) as second:
-            second.sendall(head(service, "GET", "/healthz"))
-            assert status_of(second) == 200
+        with ExitStack() as stack:
+            second = after_an_answer(service, stack)
             assert drip(second, whole) == b""
         with connected(service) as caller:
             caller.sendall(whole)
@@ -237,9 +235,20 @@ def test_who_drips_is_cut_off(tmp_path, monkeypatch):
         assert service.client.get("/healthz").status_code == 200
 
 
+def after_an_answer(service, stack):
+    """A connection whose first request was answered: a busy machine may be too slow at first."""
+    while True:
+        caller = stack.enter_context(connected(service))
+        with suppress(OSError):
+            caller.sendall(head(service, "GET", "/healthz"))
+            if caller.recv(1, socket.MSG_PEEK):
+                assert status_of(caller) == 200
+                return caller
+
+
 def drip(caller, data):
     """A byte at a time, until something comes back."""
-    caller.settimeout(0.05)
+    caller.settimeout(0.2)
     for i in range(len(data)):
         try:
             caller.sendall(data[i : i + 1])
@@ -263,5 +272,5 @@ def test_a_client_that_does_not_read(service, client):
                 caller.sendall(ask)
         except TimeoutError:
             pass
-        began = httpx.get(f"{service.address}{POLICY}", timeout=10.0)
+        began = httpx.get(f"{service.address}{POLICY}", timeout=300.0)
         assert began.status_code == 200

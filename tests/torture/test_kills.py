@@ -92,9 +92,9 @@ def ask(address, method, body=None, *, path=""):
     """The arguments of the version that decides, after a request that may get no answer."""
     url = f"{address}{POLICY}{path}"
     try:
-        answer = httpx.request(method, url, json=body, timeout=60.0)
+        answer = httpx.request(method, url, json=body, timeout=300.0)
         assert answer.status_code < 300, answer.text
-        told = httpx.get(address + POLICY, timeout=60.0).json()
+        told = httpx.get(address + POLICY, timeout=300.0).json()
     except httpx.TransportError:
         return {}
     return told["configuration"]["arguments"]

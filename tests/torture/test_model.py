@@ -257,11 +257,11 @@ class Machine(RuleBasedStateMachine):
         self.look()
         _, live = self.send("GET", "/digest")
         with store.open(self.home.url) as log, log.read() as session:
-            fold = State(self.policy)
+            state = State(self.policy)
             events = session.all_events(self.policy)
-            fold.replay(checked(events, after=Head(0, 0, START)))
-        assert fold.differences == 0
-        assert snapshots.digest(fold) == live["digest"]
+            state.replay(checked(events, after=Head(0, 0, START)))
+        assert state.differences == 0
+        assert snapshots.digest(state) == live["digest"]
 
 
 def test_the_service_is_a_dict(store_url, record_property):

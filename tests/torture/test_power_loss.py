@@ -36,7 +36,7 @@ class Life:
         url = f"sqlite:///{folder}/log.db"
         with Served(url, vfs=name, snapshot_every=20) as service:
             configure(service.address)
-            with httpx.Client(base_url=service.address, timeout=30.0) as client:
+            with httpx.Client(base_url=service.address, timeout=300.0) as client:
                 for i in range(EVENTS):
                     self._event(client, i)
                     if i % 17 == 16:
@@ -112,10 +112,10 @@ def test_the_disk_would_show_a_missing_sync(tmp_path):
 @pytest.fixture(scope="module")
 def states(life):
     """The digest after each event: what a service may know."""
-    fold, digests = State("news"), {}
+    state, digests = State("news"), {}
     for event in life.events:
-        fold.replay([event])
-        digests[fold.seq] = snapshots.digest(fold)
+        state.replay([event])
+        digests[state.seq] = snapshots.digest(state)
     assert digests[len(life.events)] == life.digest
     return digests
 
@@ -166,7 +166,7 @@ def learned(log, states):
         if "news" not in session.policies():
             return
         try:
-            fold = load(session, "news")
+            state = load(session, "news")
         except msgspec.DecodeError:
             return
-    assert fold.seq == 0 or snapshots.digest(fold) == states[fold.seq]
+    assert state.seq == 0 or snapshots.digest(state) == states[state.seq]

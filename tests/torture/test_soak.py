@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.slow  # it plays for as many seconds as it says
 def test_a_few_seconds_of_the_hour_at_half_load():
     """Whether memory has grown is not asked of so short a time."""
     soak = [sys.executable, str(Path(__file__).with_name("soak.py"))]

@@ -115,8 +115,8 @@ class ShadowAnswer(Answer):
 
     It has seen `decisions`, and would have played the same arm in `agreed` of them. In `rounds`,
     those with a reward in which every arm had a chance, it would have earned `value`, and what was
-    played earned `played_value`; `effective_rounds` of them tell as much if all told the same.
-    `modelled_value` is the same by what its model expected, corrected by what came (doubly robust).
+    played earned `played_value`; `effective_rounds` of them tell as much if all told the same. The
+    estimate is doubly robust: what its model expected, corrected by what came.
     `failed` says why it learns no more.
     """
 
@@ -137,8 +137,6 @@ class ShadowAnswer(Answer):
     value: Interval | None
     played_value: float | None
     difference: Interval | None
-    modelled_value: Interval | None = None
-    modelled_difference: Interval | None = None
     failed: str | UnsetType = UNSET
 
 

@@ -70,18 +70,6 @@ class DecisionRequest(Request):
     unit: UnitId | None = None
     exclude: Annotated[list[ArmId], Meta(max_length=MOST_ARMS)] | None = None
 
-    @property
-    def strings(self) -> int:
-        named = [arm for arm in self.arms if not isinstance(arm, str)]
-        if isinstance(self.context, dict) or any(arm.features is not UNSET for arm in named):
-            return -1
-        more = 2 * (self.baseline is not None) + (self.context is not None) + (self.n is not None)
-        more += 2 * (self.played is not None) + (self.propensity is not None)
-        more += 2 * (self.unit is not None)
-        more += 0 if self.exclude is None else 1 + len(self.exclude)
-        vectors = sum([arm.x is not UNSET for arm in named])
-        return 3 + len(self.arms) + len(named) + vectors + more
-
 
 class Place(Answer):
     """A place of a ranked list, which has a reward of its own."""
@@ -96,9 +84,9 @@ class Place(Answer):
 class DecisionAnswer(Answer, omit_defaults=True):
     """`propensity` is the probability the choice had, `model_seq` the last event it knew of.
 
-    Where `n` was given there is a `ranking`, whose first place is the decision itself. `told`: it
-    is what the caller has played by itself. In a `control` the policy has no say. `reason` says by
-    what another arm was played than the policy would have played by itself.
+    Where `n` was given there is a `ranking`, whose first place is the decision itself. Where
+    `caller_decided`, it is what the caller has played by itself. In a `control` the policy has no
+    say. `reason` says by what another arm was played than the policy would have played by itself.
     """
 
     event_id: str
@@ -109,7 +97,7 @@ class DecisionAnswer(Answer, omit_defaults=True):
     scores: list[float]
     model_seq: int
     ranking: list[Place] | None = None
-    told: bool = False
+    caller_decided: bool = False
     control: bool = False
     reason: str | None = None
 
@@ -119,21 +107,12 @@ class DecisionsRequest(Request):
 
     decisions: Annotated[list[DecisionRequest], Meta(min_length=1, max_length=MOST_IN_A_BATCH)]
 
-    @property
-    def strings(self) -> int:
-        counted = [decision.strings for decision in self.decisions]
-        return -1 if -1 in counted else 1 + sum(counted)
-
 
 class RewardRequest(Request):
     """The outcome of a decision."""
 
     event_id: EventId
     value: float  # its range is the policy's, and a refusal of it an event
-
-    @property
-    def strings(self) -> int:
-        return 3
 
 
 class RewardAnswer(Answer):
@@ -147,19 +126,11 @@ class RewardsRequest(Request):
 
     rewards: Annotated[list[RewardRequest], Meta(min_length=1, max_length=MOST_IN_A_BATCH)]
 
-    @property
-    def strings(self) -> int:
-        return 1 + 3 * len(self.rewards)
-
 
 class WithdrawalRequest(Request):
     """A decision that was never shown; of a list, each place by itself."""
 
     event_id: EventId
-
-    @property
-    def strings(self) -> int:
-        return 2
 
 
 class WithdrawalAnswer(Answer):

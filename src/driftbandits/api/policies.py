@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -63,7 +64,7 @@ class Configuration(Answer):
     how: Annotated[str, one_of(How)] | None = None
     learned_from: int | None = None
     control: float = 0.0
-    shares: dict[str, list[float]] | None = None
+    shares: Mapping[str, Sequence[float]] | None = None
     budget: float | None = None
     limit_window: int = 1000
 
@@ -74,15 +75,15 @@ class Accounts(Answer, omit_defaults=True):
     """
 
     balance: float = 0.0
-    credits: dict[str, list[float]] = {}
+    credits: Mapping[str, Sequence[float]] = {}
 
 
 class Counts(Answer, omit_defaults=True):
     """Events of all versions, by kind; `rewards` are those that were learned or recorded.
 
     `refused` are decisions with a reward out of range, `clipped` rewards learned from its end.
-    `told` are decisions that callers had made by themselves, `corrected` those among them that the
-    service had made as well, `withdrawn` those that were never shown.
+    `caller_decided` are decisions that callers had made by themselves, `corrected` those among them
+    that the service had made as well, `withdrawn` those that were never shown.
     """
 
     decisions: int
@@ -94,7 +95,7 @@ class Counts(Answer, omit_defaults=True):
     erased: int
     refused: int = 0
     clipped: int = 0
-    told: int = 0
+    caller_decided: int = 0
     corrected: int = 0
     withdrawn: int = 0
 

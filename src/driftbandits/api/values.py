@@ -30,11 +30,6 @@ def one_of(words: Any) -> Meta:
 class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A body; a field that is not listed is refused."""
 
-    @property
-    def strings(self) -> int:
-        """The number of strings in its shortest JSON, keys and texts; -1 if not counted."""
-        return -1
-
 
 class Answer(msgspec.Struct, gc=False):
     """A body; a field that is not listed is ignored."""

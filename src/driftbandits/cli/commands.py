@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from driftbandits.checks import RunFailed, SpecError
+from driftbandits.cli.benching import bench
 from driftbandits.cli.logs import evaluate, log
 from driftbandits.cli.serving import COMMANDS
 from driftbandits.cli.terminal import Failed, ProgressBars, executor_of, print_table
@@ -404,6 +405,7 @@ def _indented(text: str) -> str:
     return click.wrap_text(text, width=80, initial_indent="    ", subsequent_indent="      ")
 
 
+group.add_command(bench)
 group.add_command(log)
 group.add_command(evaluate)
 for command in COMMANDS:

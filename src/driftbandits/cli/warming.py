@@ -65,18 +65,18 @@ def _check(name: str, log: Log) -> None:
 
 
 def _new_events(name: str, log: Log, apprentice: Configured) -> Iterator[NewEvent]:
-    fold = State(name)
+    state = State(name)
 
     def configured(record: Configured, at_ns: int) -> NewEvent:
-        fold.configure(record, at_ns)
+        state.configure(record, at_ns)
         return NewEvent(CONFIGURED, "", at_ns, packed(record))
 
     yield configured(apprentice, int(log.at[0]))
     for row in log:
-        made = fold.decide(row.event_id, _offer(row), row.at)
+        made = state.decide(row.event_id, _offer(row), row.at)
         yield NewEvent(DECISION, row.event_id, row.at, packed(made))
         if row.reward is not None:
-            kind = fold.reward(row.event_id, row.reward, row.at)
+            kind = state.reward(row.event_id, row.reward, row.at)
             yield NewEvent(kind, row.event_id, row.at, packed(Rewarded(row.reward, KEY)))
     online = msgspec.structs.replace(apprentice, version=2, mode="online", fresh=False)
     yield configured(online, int(log.at[-1]))

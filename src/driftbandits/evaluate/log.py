@@ -228,8 +228,15 @@ def log_by_arm(log: Log) -> Log:
     return replace(log, arms=sets)
 
 
+def _listed(name: str, given: Any) -> tuple[Any, ...]:
+    try:
+        return tuple(given)
+    except TypeError:
+        raise ValueError(f"{name} must be a list; got {given!r}") from None
+
+
 def _names(given: Any) -> tuple[str, ...]:
-    names = tuple(given)
+    names = _listed("event_id", given)
     if not names:
         raise ValueError("event_id must hold at least one decision; got none")
     for i, name in enumerate(names):
@@ -275,7 +282,7 @@ def _action_sets(given: Any, n: int) -> tuple[Floats, ...]:
 def _arm_names(given: Any, arms: Sequence[Floats]) -> tuple[tuple[str, ...], ...]:
     if given is None:
         return tuple(tuple(map(str, range(len(actions)))) for actions in arms)
-    names = tuple(tuple(row) for row in given)
+    names = tuple(_listed("arm_ids", row) for row in _listed("arm_ids", given))
     if [len(row) for row in names] != [len(actions) for actions in arms]:
         raise ValueError("arm_ids must have one name for each action of each decision")
     for i, row in enumerate(names):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from driftbandits.checks import RunFailed, SpecError, needed
 from driftbandits.experiments.kernels import Run
 from driftbandits.experiments.player import (
-    Informed,
     Player,
     Restarted,
     draw_trace,
@@ -22,7 +21,7 @@ from driftbandits.experiments.simulation import Result, simulate
 from driftbandits.experiments.workers import LocalWorkers, local_workers
 
 if TYPE_CHECKING:
-    from driftbandits.experiments.results import Results, load, run_experiment
+    from driftbandits.experiments.results import Results, load, machine, run_experiment
     from driftbandits.experiments.spec import (
         REPRODUCED,
         Experiment,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Results": "results",
     "load": "results",
+    "machine": "results",
     "run_experiment": "results",
     "REPRODUCED": "spec",
     "Experiment": "spec",
@@ -45,7 +45,6 @@ _HOMES = {
 __all__ = [
     "REPRODUCED",
     "Experiment",
-    "Informed",
     "LocalWorkers",
     "Player",
     "Restarted",
@@ -58,6 +57,7 @@ __all__ = [
     "experiments_of",
     "load",
     "local_workers",
+    "machine",
     "play",
     "player_seed",
     "published",

@@ -17,7 +17,14 @@ from driftbandits.checks import write_whole
 from driftbandits.report import formats, page_charts, print_charts
 from driftbandits.report.charts import Figure
 from driftbandits.report.recordings import Recording, find_recordings
-from driftbandits.report.sections import Picture, Section, Table, provenance, sections
+from driftbandits.report.sections import (
+    Picture,
+    Provenance,
+    Section,
+    Table,
+    provenance,
+    sections,
+)
 from driftbandits.report.style import SVG_DASH
 
 TITLE = "Generalized linear bandits in a changing world"
@@ -35,17 +42,26 @@ def write_page(directory: Path, *, title: str | None) -> Path:
             f"directory must hold at least one experiment with finished runs; "
             f"{str(directory)!r} has none"
         )
-    found, made_with = sections(recordings), provenance(recordings)
-    pictures = _save(directory, found, made_with.table)
+    path = directory / "report.html"
+    made_with = provenance(recordings)
+    render(path, title or TITLE, sections(recordings), made_with, _unfinished(recordings))
+    return path
+
+
+def render(
+    path: Path, title: str, found: Sequence[Section], made_with: Provenance, unfinished: str = ""
+) -> None:
+    """Write a page of sections, with the folders `figures` and `tables` beside it."""
+    pictures = _save(path.parent, found, made_with.table)
     entries = [entry for section in found for entry in section.entries]
     text = (
         _environment()
         .get_template("page.html")
         .render(
-            title=title or TITLE,
+            title=title,
             first=next(iter(entries), None),
             tiles=[entry for entry in entries if entry.value][:MOST_TILES],
-            unfinished=_unfinished(recordings),
+            unfinished=unfinished,
             sections=found,
             provenance=made_with,
             pictures=pictures,
@@ -53,9 +69,7 @@ def write_page(directory: Path, *, title: str | None) -> Path:
             plotly=Markup(get_plotlyjs()),
         )
     )
-    path = directory / "report.html"
     write_whole(path, text.encode())
-    return path
 
 
 def _unfinished(recordings: Sequence[Recording]) -> str:

@@ -59,6 +59,13 @@ register_url_convertor("name", _Name())
 register_url_convertor("id", _Id())
 
 
+class _Application(Starlette):
+    """Without middleware of its own: endpoints answer every exception themselves."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        return super().build_middleware_stack() if self.user_middleware else self.router
+
+
 def app(settings: Settings, *, on_death: Callable[[], None] = lambda: None) -> Starlette:
     """Return the decision service as an ASGI application.
 
@@ -73,7 +80,7 @@ def app(settings: Settings, *, on_death: Callable[[], None] = lambda: None) -> S
         async with service.running():
             yield
 
-    made = Starlette(routes=_routes(service), lifespan=lifespan)
+    made = _Application(routes=_routes(service), lifespan=lifespan)
     made.router.redirect_slashes = False
     made.router.default = _nothing_at(Endpoint(service, "other", {}))
     made.state.service = service

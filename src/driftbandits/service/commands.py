@@ -59,21 +59,20 @@ class Decide(Command):
         return place_ids(self.event_id, self.offer.n)
 
     def run(self, work: UnitOfWork) -> api.DecisionAnswer | Refused:
-        fold = work.fold(self.policy)
+        state = work.state(self.policy)
         if self._unit:
-            self.offer = self.offer._replace(unit=fold.tag_of(self._unit))
+            self.offer = self.offer._replace(unit=state.tag_of(self._unit))
         known = work.known(self.policy, self.event_id)
         if known.decision is not None:
-            return self._answer_again(work, fold, known.decision)
-        if fold.retired:
+            return self._answer_again(work, state, known.decision)
+        if state.retired:
             raise Refused(410, "retired", f"policy {self.policy!r} is retired and decides no more")
-        self._check(fold)
+        self._check(state)
         self._check_places(work)
-        work.touched.add(self.policy)
-        before = fold.seq
-        made = fold.decide_all(self.event_id, self.offer, work.time_for(fold))
+        before = state.seq
+        made = state.decide_all(self.event_id, self.offer, work.time_for(state))
         for place, (event_id, record) in enumerate(zip(self.event_ids, made, strict=True), 1):
-            work.append(fold, DECISION, event_id, record, seq=before + place)
+            work.append(state, DECISION, event_id, record, seq=before + place)
         return decision_answer(self.event_id, made[0], before + 1)
 
     def _check_places(self, work: UnitOfWork) -> None:
@@ -84,7 +83,7 @@ class Decide(Command):
                 )
 
     def _answer_again(
-        self, work: UnitOfWork, fold: State, event: Event
+        self, work: UnitOfWork, state: State, event: Event
     ) -> api.DecisionAnswer | Refused:
         if event.is_erased:
             raise gone(event, self.event_id)
@@ -101,38 +100,38 @@ class Decide(Command):
             and len(record.ranking) == offer.n
             and not record.place
         )
-        if same and offer.told >= 0 and not record.told:
-            return self._correct(work, fold, record)
-        told = offer.told < 0 or (offer.told, offer.propensity) == (record.index, record.propensity)
-        kind = DUPLICATE if same and told else CONFLICT
-        _note(work, fold, kind, self.event_id, Conflicted(DECISION, None, offer.key))
+        if same and offer.played >= 0 and not record.caller_decided:
+            return self._correct(work, state, record)
+        played = offer.played, offer.propensity
+        is_again = same and (offer.played < 0 or played == (record.index, record.propensity))
+        kind = DUPLICATE if is_again else CONFLICT
+        work.write(state, kind, self.event_id, Conflicted(DECISION, None, offer.key))
         if kind == CONFLICT:
             other = "another arm as played" if same else "a decision about other arms"
             return _conflict(f"event_id {self.event_id!r} has {other}")
         return decision_answer(self.event_id, record, event.seq)
 
-    def _correct(self, work: UnitOfWork, fold: State, record: Decided) -> api.DecisionAnswer:
+    def _correct(self, work: UnitOfWork, state: State, record: Decided) -> api.DecisionAnswer:
         """The answer never came, or came too late: what was shown is what the caller says."""
-        work.touched.add(self.policy)
-        made = fold.correct(self.event_id, self.offer, record, work.time_for(fold))
-        work.append(fold, CORRECTED, self.event_id, made)
-        return decision_answer(self.event_id, made, fold.seq)
+        made = state.correct(self.event_id, self.offer, record, work.time_for(state))
+        work.append(state, CORRECTED, self.event_id, made)
+        return decision_answer(self.event_id, made, state.seq)
 
-    def _check(self, fold: State) -> None:
+    def _check(self, state: State) -> None:
         offer = self.offer
-        check_offer(fold.playing, offer)
-        if fold.version.record.mode == "apprentice" and offer.told < 0:
+        check_offer(state.playing, offer)
+        if state.version.record.mode == "apprentice" and offer.played < 0:
             if offer.baseline < 0:
                 raise invalid(
                     "an apprentice needs the caller's baseline, the id of an arm", "$.baseline"
                 )
             if offer.n:
                 raise invalid("an apprentice plays one arm: n must not be given", "$.n")
-        if fold.version.record.budget is not None and offer.baseline < 0 and offer.told < 0:
+        if state.version.record.budget is not None and offer.baseline < 0 and offer.played < 0:
             raise invalid(
                 "a policy with a budget needs the caller's baseline, the id of an arm", "$.baseline"
             )
-        if fold.pending_of_key[offer.key] + max(offer.n, 1) > self._most_pending:
+        if state.pending_of_key[offer.key] + max(offer.n, 1) > self._most_pending:
             raise Refused(
                 429,
                 "too_many_pending",
@@ -157,7 +156,7 @@ def decision_answer(event_id: str, record: Decided, seq: int) -> api.DecisionAns
         scores=np.frombuffer(record.scores, dtype="<f8").tolist(),
         model_seq=seq - 1,
         ranking=ranking or None,
-        told=record.told,
+        caller_decided=record.caller_decided,
         control=record.control,
         reason=record.reason or None,
     )
@@ -178,11 +177,11 @@ class Reward(Command):
         self.key = key
 
     def run(self, work: UnitOfWork) -> api.RewardAnswer | Refused:
-        fold = work.fold(self.policy)
-        if fold.is_open(self.event_id):
-            work.learn_default_if_due(fold, self.event_id)
-        if fold.is_open(self.event_id):
-            return self._learn(work, fold)
+        state = work.state(self.policy)
+        if state.is_open(self.event_id):
+            work.learn_default_if_due(state, self.event_id)
+        if state.is_open(self.event_id):
+            return self._learn(work, state)
         if not _is_accepted(self.value, None):
             raise invalid(_out_of_range(self.value), "$.value")
         known = work.known(self.policy, self.event_id)
@@ -192,33 +191,32 @@ class Reward(Command):
             raise gone(known.decision, self.event_id)
         told = Conflicted("reward", self.value, self.key)
         if _is_withdrawn(known):
-            _note(work, fold, CONFLICT, self.event_id, told)
+            work.write(state, CONFLICT, self.event_id, told)
             return _conflict(f"event_id {self.event_id!r} was withdrawn")
         reported = _reported(known)
         if reported is None:
-            return self._learn(work, fold)
+            return self._learn(work, state)
         if reported == self.value:
-            _note(work, fold, DUPLICATE, self.event_id, told)
+            work.write(state, DUPLICATE, self.event_id, told)
             return api.RewardAnswer("duplicate")
-        _note(work, fold, CONFLICT, self.event_id, told)
+        work.write(state, CONFLICT, self.event_id, told)
         return _conflict(f"event_id {self.event_id!r} has another reward, {reported!r}")
 
-    def _learn(self, work: UnitOfWork, fold: State) -> api.RewardAnswer | Refused:
-        learns = fold.is_open(self.event_id) and fold.learns_from(self.event_id)
-        if not _is_accepted(self.value, fold.playing.policy if learns else None):
-            return self._refuse(work, fold)
-        work.touched.add(self.policy)
-        kind = fold.reward(self.event_id, self.value, work.time_for(fold))
-        work.append(fold, kind, self.event_id, Rewarded(self.value, self.key))
+    def _learn(self, work: UnitOfWork, state: State) -> api.RewardAnswer | Refused:
+        learns = state.is_open(self.event_id) and state.learns_from(self.event_id)
+        if not _is_accepted(self.value, state.playing.policy if learns else None):
+            return self._refuse(work, state)
+        kind = state.reward(self.event_id, self.value, work.time_for(state))
+        work.append(state, kind, self.event_id, Rewarded(self.value, self.key))
         if kind == LATE:
             return api.RewardAnswer("late")
         return api.RewardAnswer("learned" if learns else "recorded")
 
-    def _refuse(self, work: UnitOfWork, fold: State) -> Refused:
+    def _refuse(self, work: UnitOfWork, state: State) -> Refused:
         """Return the refusal, so that the event which ends the wait for a default is committed."""
-        if self.event_id in fold.awaited:
-            _note(work, fold, REFUSED, self.event_id, Conflicted("reward", self.value, self.key))
-        policy = fold.playing.policy
+        if self.event_id in state.awaited:
+            work.write(state, REFUSED, self.event_id, Conflicted("reward", self.value, self.key))
+        policy = state.playing.policy
         hint = "" if policy.reward is None else " Configure a wider reward, or outside = 'clip'."
         return invalid(
             f"{_out_of_range(self.value, *policy.reward_range())}. The decision waits for another "
@@ -255,12 +253,6 @@ def _reported(known: Known) -> float | None:
     return None
 
 
-def _note(work: UnitOfWork, fold: State, kind: str, event_id: str, record: Conflicted) -> None:
-    work.touched.add(fold.policy)
-    fold.note(kind, event_id, work.time_for(fold))
-    work.append(fold, kind, event_id, record)
-
-
 def _conflict(message: str) -> Refused:
     """An answer, and not an exception: the conflict is an event that has to be committed."""
     return Refused(409, "conflict", message)
@@ -281,7 +273,7 @@ class Withdraw(Command):
         return [self.event_id]
 
     def run(self, work: UnitOfWork) -> api.WithdrawalAnswer | Refused:
-        fold = work.fold(self.policy)
+        state = work.state(self.policy)
         known = work.known(self.policy, self.event_id)
         if known.decision is None:
             raise unknown_decision(self.policy, self.event_id, "$.event_id")
@@ -289,14 +281,12 @@ class Withdraw(Command):
             raise gone(known.decision, self.event_id)
         told = Conflicted("withdrawal", None, self.key)
         if _is_withdrawn(known):
-            _note(work, fold, DUPLICATE, self.event_id, told)
+            work.write(state, DUPLICATE, self.event_id, told)
             return api.WithdrawalAnswer("duplicate")
         if known.outcome is not None or known.late is not None:
-            _note(work, fold, CONFLICT, self.event_id, told)
+            work.write(state, CONFLICT, self.event_id, told)
             return _conflict(f"event_id {self.event_id!r} has a reward, so it was shown")
-        work.touched.add(self.policy)
-        fold.withdraw(self.event_id, work.time_for(fold))
-        work.append(fold, WITHDRAWN, self.event_id, Withdrawn(self.key))
+        work.write(state, WITHDRAWN, self.event_id, Withdrawn(self.key))
         return api.WithdrawalAnswer("withdrawn")
 
 
@@ -315,7 +305,7 @@ class Many(Command):
         return [event_id for command in self._commands for event_id in command.event_ids]
 
     def run(self, work: UnitOfWork) -> list[Any] | Unfinished:
-        work.fold(self.policy)
+        work.state(self.policy)
         results = list(self._results)
         for done, command in enumerate(self._commands):
             if done and work.is_long:
@@ -339,7 +329,7 @@ class View(Command):
         self._answer = answer
 
     def run(self, work: UnitOfWork) -> Any:
-        return self._answer(work.fold(self.policy))
+        return self._answer(work.state(self.policy))
 
 
 class ViewAll(Command):
@@ -366,7 +356,7 @@ class LearnDefaults(Command):
     """Default rewards that have fallen due."""
 
     def run(self, work: UnitOfWork) -> Unfinished | None:
-        are_all = work.learn_defaults(work.fold(self.policy))
+        are_all = work.learn_defaults(work.state(self.policy))
         return None if are_all else Unfinished(self)
 
 
@@ -374,6 +364,6 @@ class KeepSnapshot(Command):
     """The state as it is, so that the next start is short."""
 
     def run(self, work: UnitOfWork) -> None:
-        fold = work.fold(self.policy)
+        state = work.state(self.policy)
         work.flush(self.policy)
-        work.keep_snapshot(fold)
+        work.keep_snapshot(state)

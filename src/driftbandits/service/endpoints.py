@@ -6,7 +6,6 @@ sends its response. Every refusal has the same form, whoever raises it.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 import time
@@ -22,7 +21,6 @@ from driftbandits.api.operations import Role
 from driftbandits.service.auth import NOBODY, READER, Caller
 from driftbandits.service.bodies import decoded
 from driftbandits.service.journal import new_request_id
-from driftbandits.service.limits import Place
 from driftbandits.service.refusals import Refused, unavailable
 from driftbandits.store import StoreError
 
@@ -30,9 +28,6 @@ if TYPE_CHECKING:
     from driftbandits.service.serving import Service
 
 logger = logging.getLogger("driftbandits.service")
-
-BODY_TIMEOUT_S = 30.0
-"""The longest time that a body may take to arrive."""
 
 LARGE_BODY = 64 * 1024
 """A body above this size is decoded in a thread, one at a time."""
@@ -54,8 +49,6 @@ _encode = msgspec.json.Encoder().encode
 class Request:
     """A request, as its route sees it."""
 
-    __slots__ = ("body", "caller", "headers", "id", "method", "names", "policy", "query", "scope")
-
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.method: str = scope["method"]
@@ -65,6 +58,7 @@ class Request:
         self.query: Mapping[str, str] = {}
         self.caller: Caller = NOBODY
         self.body: Any = None  # the struct that the operation asks for
+        self.held = 0  # bytes of the room for bodies
         given = self.headers.get(_REQUEST_ID, b"").decode("latin-1")
         self.id = given if given and _PATTERNS["event_id"].match(given) else ""
 
@@ -112,12 +106,11 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         request = Request(scope)
-        place = Place(self._service.room)
         try:
             route = self._admit(request)
             if route.decoder is not None:
-                place.take(request.caller.key, request.announced)
-                body = await self._received(request, receive, place)
+                self._hold(request, request.announced)
+                body = await self._received(request, receive)
                 if body is None:  # the caller went away
                     return
                 if len(body) <= LARGE_BODY:
@@ -131,7 +124,7 @@ class Endpoint:
         except Exception as error:
             response = self._failure(request, error)
         finally:
-            place.give_back()
+            self._service.room.give_back(request.caller.key, request.held)
         await self._send(request, response, send, began)
 
     def _admit(self, request: Request) -> Route:
@@ -154,24 +147,26 @@ class Endpoint:
             raise _too_large(service.limits.body_bytes)
         return route
 
-    async def _received(self, request: Request, receive: Receive, place: Place) -> bytes | None:
+    def _hold(self, request: Request, size: int) -> None:
+        """Have room for so many bytes of a body in all."""
+        if size > request.held:
+            self._service.room.take(request.caller.key, size - request.held)
+            request.held = size
+
+    async def _received(self, request: Request, receive: Receive) -> bytes | None:
         """The body, for which there is room; None if its caller went away."""
         body, most = bytearray(), self._service.limits.body_bytes
         try:
-            async with asyncio.timeout(BODY_TIMEOUT_S):
-                while True:
-                    message = await receive()
-                    if message["type"] != "http.request":
-                        return None
-                    body += message.get("body", b"")
-                    if len(body) > most:
-                        raise _too_large(most)
-                    place.take(request.caller.key, len(body))
-                    if not message.get("more_body", False):
-                        return bytes(body)
-        except TimeoutError:
-            late = f"the body did not come within {BODY_TIMEOUT_S:g} s"
-            raise Refused(408, "too_slow", late, is_last=True) from None
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return None
+                body += message.get("body", b"")
+                if len(body) > most:
+                    raise _too_large(most)
+                self._hold(request, len(body))
+                if not message.get("more_body", False):
+                    return bytes(body)
         except Refused as refused:
             refused.is_last = True  # the rest of the body is not wanted
             raise

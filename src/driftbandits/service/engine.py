@@ -65,11 +65,11 @@ class Upkeep:
     # -- at the beginning ------------------------------------------------------------------------
 
     def recover(self, open_store: Callable[[], Store]) -> bool:
-        """Open the store and fold its logs, as soon as it can; False if never."""
+        """Open the store and replay its logs as soon as that is possible; False if it never was."""
         while not self._ending.is_set():
             try:
                 self._transactions.store = open_store()
-                self._fold_logs()
+                self._load_states()
             except (StoreBusy, StoreUnavailable) as error:
                 logger.warning("the store is not ready: %s", error)
                 self._ending.wait(1.0)
@@ -79,22 +79,22 @@ class Upkeep:
                 return True
         return False
 
-    def _fold_logs(self) -> None:
+    def _load_states(self) -> None:
         with self._transactions.store.read() as session:
             names = session.policies()
             if not names:
                 make_ready(USUAL_FAMILIES)
             for name in names:
-                self._fold_log(session, name)
+                self._load_state(session, name)
 
-    def _fold_log(self, session: Session, name: str) -> None:
+    def _load_state(self, session: Session, name: str) -> None:
         try:
-            self._transactions.folds[name] = fold = load(session, name)
+            self._transactions.states[name] = state = load(session, name)
         except Exception as error:  # this policy answers 500, the others go on
             logger.error("policy %s cannot be brought back: %s", name, error)
             return
-        if fold.differences:
-            logger.warning("%d replayed events of %s differ", fold.differences, name)
+        if state.differences:
+            logger.warning("%d replayed events of %s differ", state.differences, name)
 
     # -- all the time ----------------------------------------------------------------------------
 
@@ -108,24 +108,24 @@ class Upkeep:
 
     def _find_left(self) -> set[str]:
         """Policies whose logs go on beyond what is known here, and have stood still for a while."""
-        before_ns, folds = self._transactions.clock() - _LEFT_AFTER_NS, self._transactions.folds
+        before_ns, states = self._transactions.clock() - _LEFT_AFTER_NS, self._transactions.states
         with self._transactions.store.read() as session:
             heads = {name: session.head(name) for name in session.policies()}
         return {
             name
             for name, head in heads.items()
             if head is not None and head.at_ns < before_ns
-            if name not in folds or folds[name].seq < head.seq
+            if name not in states or states[name].seq < head.seq
         }
 
     def _relearn(self) -> None:
         transactions = self._transactions
-        transactions.followers.live(transactions.store, transactions.folds, self._ending)
+        transactions.followers.live(transactions.store, transactions.states, self._ending)
 
     def take_due(self) -> Sequence[Command]:
         """Default rewards and changes that fall due, and retention; when the last ones are done.
 
-        Only for who may use the folds.
+        For the thread that may use the states.
         """
         now = time.monotonic()
         if now < self._next_look or self._under_way:
@@ -152,8 +152,8 @@ class Upkeep:
         now_ns = self._transactions.clock()
         return [
             LearnDefaults(name)
-            for name, fold in self._transactions.folds.items()
-            if fold.versions and fold.due(max(now_ns, fold.at_ns)) is not None
+            for name, state in self._transactions.states.items()
+            if state.versions and state.due(max(now_ns, state.at_ns)) is not None
         ]
 
     def _due_changes(self) -> list[Command]:
@@ -161,17 +161,17 @@ class Upkeep:
         followers = self._transactions.followers
         return [
             Promote(name, CHANGE, begun=candidate.seq)
-            for name, fold in self._transactions.folds.items()
-            if (candidate := fold.candidates.get(CHANGE)) is not None
-            and not fold.is_change_held
-            and followers.is_near(fold.policy, CHANGE, candidate)
+            for name, state in self._transactions.states.items()
+            if (candidate := state.candidates.get(CHANGE)) is not None
+            and not state.is_change_held
+            and followers.is_near(state.policy, CHANGE, candidate)
         ]
 
     def _retention(self, days: float) -> list[Command]:
         age = int(days * _DAY_NS)
         return [
             Erase(name, Task(older_than_ns=age), reason="retention", key="")
-            for name, _ in self._transactions.folds.items()
+            for name, _ in self._transactions.states.items()
         ]
 
     # -- at the end ------------------------------------------------------------------------------
@@ -179,10 +179,12 @@ class Upkeep:
     def retire(self) -> None:
         """Keep a snapshot of every policy that has none of its last event, and close the store."""
         self.end()
-        folds = self._transactions.folds
+        states = self._transactions.states
         self._transactions.followers.keep_all()
         changed = [
-            name for name, fold in folds.items() if fold.candidates or fold.seq > fold.snapshot_seq
+            name
+            for name, state in states.items()
+            if state.candidates or state.seq > state.snapshot_seq
         ]
         try:
             self._transactions.perform([KeepSnapshot(name) for name in changed])
@@ -228,7 +230,6 @@ class Engine:
     ) -> None:
         self.ready = False
         self.dead = False
-        self.recovered = threading.Event()
         self.metrics = metrics or Metrics()
         self._open_store = open_store
         self._transactions = Transactions(self.metrics, clock=clock, snapshot_every=snapshot_every)
@@ -258,8 +259,8 @@ class Engine:
         return self._transactions.store
 
     @property
-    def folds(self) -> Mapping[str, State]:
-        return self._transactions.folds
+    def states(self) -> Mapping[str, State]:
+        return self._transactions.states
 
     @property
     def followers(self) -> Followers:
@@ -267,7 +268,9 @@ class Engine:
 
     def failed(self) -> dict[str, int]:
         """Count the failed candidates of each policy that has some."""
-        found = {name: len(self.followers.failed(fold)) for name, fold in list(self.folds.items())}
+        found = {
+            name: len(self.followers.failed(state)) for name, state in list(self.states.items())
+        }
         return {name: count for name, count in found.items() if count}
 
     @property
@@ -290,7 +293,6 @@ class Engine:
         self._upkeep.end()
         self._for_thread.put(None)
         await asyncio.to_thread(self._thread.join)
-        self.recovered.set()
 
     def do(self, command: Command) -> asyncio.Future[Any]:
         """The answer to come; a full queue refuses at once."""
@@ -312,10 +314,10 @@ class Engine:
                     await self._turned.wait()
 
     def _has_change_under_way(self, policy: str) -> bool:
-        fold = self.folds.get(policy)
-        if fold is None or CHANGE not in fold.candidates or fold.is_change_held:
+        state = self.states.get(policy)
+        if state is None or CHANGE not in state.candidates or state.is_change_held:
             return False
-        place = self.followers.of(policy, CHANGE, fold.candidates[CHANGE])
+        place = self.followers.of(policy, CHANGE, state.candidates[CHANGE])
         return place.failure is None
 
     def begin(self, command: Command, answer: Callable[[Any], None]) -> None:
@@ -456,7 +458,6 @@ class Engine:
         self.dead = True
         self.ready = False
         self._upkeep.end()
-        self.recovered.set()
         self._in_loop(self._refuse_waiting)
         self._on_death()
 
@@ -476,7 +477,6 @@ class Engine:
             gc.collect()  # before anybody is served: it keeps the interpreter
             gc.freeze()  # what recovery has made stays, and is not looked at again and again
             self.ready = True
-            self.recovered.set()
             while (work := self._for_thread.get()) is not None:
                 work()
             if not self.dead:

@@ -20,8 +20,6 @@ from driftbandits.service.transactions import Command, Transactions, Unfinished,
 from driftbandits.store import ERASED, LAST_CHARACTER, Session, Store, StoreError
 from driftbandits.store.records import Erased
 
-# == erasing
-
 _MOST_AT_ONCE = 500
 
 
@@ -50,25 +48,23 @@ class Erase(Command):
         self._key = key
 
     def run(self, work: UnitOfWork) -> api.ErasureAnswer | Unfinished:
-        fold = work.fold(self.policy)
+        state = work.state(self.policy)
         work.flush(self.policy)
         task, gone = self._task, list[int]()
         if task.until is None:
-            task = task._replace(until=fold.seq)
+            task = task._replace(until=state.seq)
         is_first = not task.erased
         while not task.is_done and len(gone) < _MOST_AT_ONCE and not (gone and work.is_long):
             found, task = self._next(work, task)
             work.session.erase(self.policy, found)
             gone += found
         if gone:
-            work.touched.add(self.policy)
             record = Erased(tuple(sorted(gone)), self._reason, self._key)
-            fold.erase(record, work.time_for(fold))
-            work.append(fold, ERASED, "", record)
+            work.write(state, ERASED, "", record)
             work.flush(self.policy)
             task = task._replace(erased=task.erased + len(gone))
         if task.erased and (task.is_done or (gone and is_first)):
-            work.keep_snapshot(fold, is_foundation=True)
+            work.keep_snapshot(state, is_foundation=True)
         if task.is_done:
             return api.ErasureAnswer(task.erased)
         return Unfinished(Erase(self.policy, task, reason=self._reason, key=self._key))

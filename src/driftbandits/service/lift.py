@@ -1,4 +1,4 @@
-"""The policy beside its control: what the fold keeps of both, so that answers can tell the lift.
+"""The policy beside its control: what an observer keeps of both, so that answers have the lift.
 
 A decision counts when its outcome is known, and what is estimated depends on when that is. Rewards
 that come sooner the better they are would make what is known so far a picture of nothing. So where
@@ -25,8 +25,6 @@ import msgspec
 from driftbandits.core.sequences import Comparison, Design
 from driftbandits.policies import Policy
 from driftbandits.store.records import Configured, Decided
-
-# == lifting
 
 NO_SIDE, POLICY, CONTROL = 0, 1, 2
 """Sides of a pending decision; negative where a reward was refused."""
@@ -192,7 +190,7 @@ def side_of(record: Decided, version: Configured, *, list_id: str) -> tuple[int,
 
     One coin is thrown for a unit, and for all places of a list.
     """
-    if not version.control or version.mode == "apprentice" or record.told:
+    if not version.control or version.mode == "apprentice" or record.caller_decided:
         return NO_SIDE, -1
     side = CONTROL if record.control else POLICY
     together = record.unit or list_id

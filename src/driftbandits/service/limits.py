@@ -45,26 +45,3 @@ class Room:
         self._of_key[key] -= size
         if not self._of_key[key]:
             del self._of_key[key]
-
-
-class Place:
-    """The room that one request has taken."""
-
-    __slots__ = ("_key", "_room", "_size")
-
-    def __init__(self, room: Room) -> None:
-        self._room = room
-        self._key = ""
-        self._size = 0
-
-    def take(self, key: str, size: int) -> None:
-        """Have room for so many bytes in all."""
-        if size > self._size:
-            self._room.take(key, size - self._size)
-            self._key, self._size = key, size
-
-    def give_back(self) -> None:
-        """Take no room any more."""
-        if self._size:
-            self._room.give_back(self._key, self._size)
-            self._size = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client.exposition import generate_latest
@@ -21,7 +21,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from driftbandits.service.state import CLIPPED, TOLD, State
+from driftbandits.service.state import CALLER_DECIDED, CLIPPED, State
 from driftbandits.store import CORRECTED, DECISION, DEFAULT, REWARD
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -117,7 +117,7 @@ class Scrape(Collector):
     def __init__(
         self,
         metrics: Metrics,
-        folds: Sequence[State],
+        states: Sequence[State],
         *,
         waiting: int,
         ready: bool,
@@ -127,7 +127,7 @@ class Scrape(Collector):
         self._of_all = of_all
         self._failed = failed or {}  # candidates, by policy
         self._metrics = metrics
-        self._folds = folds
+        self._states = states
         self._waiting = waiting
         self._ready = ready
 
@@ -173,96 +173,76 @@ class Scrape(Collector):
         yield seconds
 
     def _of_transactions(self) -> Iterator[Metric]:
-        times, sizes = self._metrics.transactions, self._metrics.batches
-        yield HistogramMetricFamily(
-            "driftbandits_transaction_seconds",
-            "time of a transaction, synced",
-            buckets=times.buckets(),
-            sum_value=times.sum,
-        )
-        yield HistogramMetricFamily(
-            "driftbandits_transaction_requests",
-            "requests in a transaction",
-            buckets=sizes.buckets(),
-            sum_value=sizes.sum,
-        )
-        for name, about, seen in (
-            ("commit_seconds", "time to bring a transaction to disk", self._metrics.commits),
-            ("queue_seconds", "time that a request waited for its turn", self._metrics.queue),
+        seen = self._metrics
+        for name, about, histogram in (
+            ("transaction_seconds", "time of a transaction, synced", seen.transactions),
+            ("transaction_requests", "requests in a transaction", seen.batches),
+            ("commit_seconds", "time to bring a transaction to disk", seen.commits),
+            ("queue_seconds", "time that a request waited for its turn", seen.queue),
         ):
             yield HistogramMetricFamily(
-                f"driftbandits_{name}", about, buckets=seen.buckets(), sum_value=seen.sum
+                f"driftbandits_{name}", about, buckets=histogram.buckets(), sum_value=histogram.sum
             )
 
     def _of_policies(self) -> Iterator[Metric]:
+        policy = ("policy",)
         events = CounterMetricFamily(
             "driftbandits_events", "events in the log by kind", labels=("policy", "kind")
         )
-        pending = GaugeMetricFamily(
-            "driftbandits_pending", "decisions that wait for a reward", labels=("policy",)
-        )
-        differences = GaugeMetricFamily(
-            "driftbandits_replay_differences",
-            "replayed events that came out otherwise",
-            labels=("policy",),
-        )
-        clipped = CounterMetricFamily(
-            "driftbandits_rewards_clipped",
-            "rewards learned from the end of their range",
-            labels=("policy",),
-        )
-        told = CounterMetricFamily(
-            "driftbandits_decisions_told",
-            "decisions that callers had made by themselves, as a fallback",
-            labels=("policy",),
-        )
-        for fold in self._folds:
-            counts = dict(fold.counts)  # the writer may add one
-            told.add_metric((fold.policy,), counts.pop(TOLD, 0))
-            clipped.add_metric((fold.policy,), counts.pop(CLIPPED, 0))
-            for kind, count in sorted(counts.items()):
-                events.add_metric((fold.policy, kind), count)
-            pending.add_metric((fold.policy,), len(fold.pending))
-            differences.add_metric((fold.policy,), fold.differences)
         failed = GaugeMetricFamily(
             "driftbandits_candidates_failed",
             "changes and shadows that cannot learn the log",
-            labels=("policy",),
+            labels=policy,
         )
-        for policy, count in self._failed.items():
-            failed.add_metric((policy,), count)
-        yield from (events, clipped, told, pending, differences, failed)
-        yield from self._of_what_is_learned()
-
-    def _of_what_is_learned(self) -> Iterator[Metric]:
         rewards = SummaryMetricFamily(
             "driftbandits_reward",
             "rewards and defaults that this process has recorded, as reported",
-            labels=("policy",),
+            labels=policy,
         )
         arms = CounterMetricFamily(
             "driftbandits_arm_decisions",
             f"what this process has recorded as played: the first {MOST_ARMS} arms, and (others)",
             labels=("policy", "arm"),
         )
-        limited = CounterMetricFamily(
-            "driftbandits_values_limited",
-            "numbers far beyond what their column had shown, limited by the model in force",
-            labels=("policy",),
-        )
-        detections = GaugeMetricFamily(
-            "driftbandits_detections",
-            "changes that the model in force has detected, up to 1000",
-            labels=("policy",),
-        )
-        for fold in self._folds:
-            tally = self._metrics.tallies.get(fold.policy, Tally())
-            rewards.add_metric((fold.policy,), tally.rewards, tally.reward_sum)
+        for state in self._states:
+            name, counts = state.policy, dict(state.counts)  # the writer may add one
+            for kind in counts.keys() - {CALLER_DECIDED, CLIPPED}:
+                events.add_metric((name, kind), counts[kind])
+            tally = self._metrics.tallies.get(name, Tally())
+            rewards.add_metric((name,), tally.rewards, tally.reward_sum)
             for arm, count in sorted(dict(tally.arms).items()):  # the writer may add one
-                arms.add_metric((fold.policy, arm), count)
+                arms.add_metric((name, arm), count)
             if tally.other_arms:
-                arms.add_metric((fold.policy, "(others)"), tally.other_arms)
-            detections.add_metric((fold.policy,), len(fold.observers.history.detected))
-            found = [] if fold.agent is None else fold.agent.limited
-            limited.add_metric((fold.policy,), sum(column.count for column in found))
-        yield from (rewards, arms, limited, detections)
+                arms.add_metric((name, "(others)"), tally.other_arms)
+        for name, count in self._failed.items():
+            failed.add_metric((name,), count)
+        yield from (events, failed, rewards, arms)
+        families = ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES))
+        for family, figures in families:
+            for name, (about, figure) in figures.items():
+                metric = family(f"driftbandits_{name}", about, labels=policy)
+                for state in self._states:
+                    metric.add_metric((state.policy,), figure(state))
+                yield metric
+
+
+Figures = dict[str, tuple[str, Callable[[State], float]]]
+_COUNTERS: Figures = {
+    "rewards_clipped": ("rewards learned from the end of their range", lambda s: s.counts[CLIPPED]),
+    "caller_decisions": (
+        "decisions that callers had made by themselves, as a fallback",
+        lambda s: s.counts[CALLER_DECIDED],
+    ),
+    "values_limited": (
+        "numbers far beyond what their column had shown, limited by the model in force",
+        lambda s: sum(one.count for one in s.agent.limited) if s.agent else 0,
+    ),
+}
+_GAUGES: Figures = {
+    "pending": ("decisions that wait for a reward", lambda s: len(s.pending)),
+    "replay_differences": ("replayed events that came out otherwise", lambda s: s.differences),
+    "detections": (
+        "changes that the model in force has detected, up to 1000",
+        lambda s: len(s.observers.history.detected),
+    ),
+}

@@ -12,15 +12,14 @@ time, without any lock of the log.
 a, p, r    what was played in a round, the probability it had, the reward
 b          what the shadow would have played, drawn by a seed of its own
 w          1 / p if b = a, else 0
-y          w r
 m_a, m_b   what the shadow's model expected of a and of b before the round
 x          m_b + w (r - m_a)
 
-E[y] is what the shadow earns in that round, whatever p is as long as every arm has a chance
-(inverse propensities; Dudik, Langford, Li 2011, with the shadow's draw in place of its
-probabilities). So only rounds with p < 1 count. E[x] is the same, whatever the model expects,
-since E[w m_a] = E[m_b]; the better it knows the rewards, the less x scatters (doubly robust, of
-the same paper). Intervals may be looked at at any time, see `driftbandits.core.sequences`.
+E[x] is what the shadow earns in that round, whatever the model expects: E[w m_a] = E[m_b], and
+E[w r] is the reward of b as long as every arm has a chance. So only rounds with p < 1 count. The
+better the model knows the rewards, the less x scatters (doubly robust; Dudik, Langford, Li 2011,
+with the shadow's draw in place of its probabilities). Intervals hold at any time, see
+`driftbandits.core.sequences`.
 """
 
 from __future__ import annotations
@@ -96,8 +95,7 @@ class Agreement(msgspec.Struct, array_like=True):
     agreed: int = 0
     weights: float = 0.0  # sums of w and w^2
     squared_weights: float = 0.0
-    weighted: Sums = msgspec.field(default_factory=Sums)  # of y
-    modelled: Sums = msgspec.field(default_factory=Sums)  # of x
+    estimates: Sums = msgspec.field(default_factory=Sums)  # of x
     waiting: dict[str, Compared] = {}
 
     def note_decision(
@@ -117,8 +115,7 @@ class Agreement(msgspec.Struct, array_like=True):
         w = compared.weight
         self.weights += w
         self.squared_weights += w * w
-        self.weighted.add(w * r, r)
-        self.modelled.add(compared.of_own + w * (r - compared.of_played), r)
+        self.estimates.add(compared.of_own + w * (r - compared.of_played), r)
 
     def let_go(self, pending: Mapping[str, object]) -> None:
         """Wait no longer for rounds that nobody waits for; now and then."""
@@ -130,7 +127,7 @@ class Agreement(msgspec.Struct, array_like=True):
     @property
     def rounds(self) -> int:
         """Rounds that have a reward and gave every arm a chance."""
-        return self.weighted.rounds
+        return self.estimates.rounds
 
     @property
     def effective_rounds(self) -> float:
@@ -139,29 +136,16 @@ class Agreement(msgspec.Struct, array_like=True):
     @property
     def played_value(self) -> float | None:
         """Mean reward of the rounds that count."""
-        return self.weighted.rewards / self.rounds if self.rounds else None
+        return self.estimates.rewards / self.rounds if self.rounds else None
 
     def value(self, *, level: float = 0.95) -> Interval | None:
         """Estimate the mean reward of the shadow."""
-        return self._value(self.weighted, level)
+        of = self.estimates
+        return _interval(of.rounds, of.total, of.squares, self.effective_rounds, level)
 
     def difference(self, *, level: float = 0.95) -> Interval | None:
         """Estimate the mean reward of the shadow, less that of the rounds."""
-        return self._difference(self.weighted, level)
-
-    def modelled_value(self, *, level: float = 0.95) -> Interval | None:
-        """Estimate the mean reward of the shadow with the help of its model."""
-        return self._value(self.modelled, level)
-
-    def modelled_difference(self, *, level: float = 0.95) -> Interval | None:
-        """The modelled value, less what was earned."""
-        return self._difference(self.modelled, level)
-
-    def _value(self, of: Sums, level: float) -> Interval | None:
-        return _interval(of.rounds, of.total, of.squares, self.effective_rounds, level)
-
-    def _difference(self, of: Sums, level: float) -> Interval | None:
-        total = of.total - of.rewards
+        of, total = self.estimates, self.estimates.total - self.estimates.rewards
         return _interval(of.rounds, total, of.squared_differences, self.effective_rounds, level)
 
 
@@ -197,7 +181,7 @@ class Follower(State):
     def __init__(self, policy: str, record: Configured) -> None:
         super().__init__(policy)
         self.wanted = record
-        self.read = Head(0, 0, START)  # of a list, the fold is ahead of it
+        self.read = Head(0, 0, START)  # in a list, the state is ahead of it
         self.skipped = 0  # decisions that it cannot read
         self.agreement = Agreement()
         self.erasures: int | None = None  # of the log that it has read; None: it has read nothing
@@ -299,7 +283,7 @@ class Follower(State):
         if event_id in self.observers.open:  # people look at what was played
             shown = self.observers.open[event_id]
             self.observers.open[event_id] = shown._replace(arm=record.arms[record.index])
-        told = record.told or self.version.record.mode == "apprentice"
+        told = record.caller_decided or self.version.record.mode == "apprentice"
         if made is None or told or record.place or len(record.arms) == 1:
             return
         if record.excluded and not has_probabilities(self.playing.policy):
@@ -371,9 +355,9 @@ def readable(record: Configured, decided: Decided) -> str | None:
 
 
 class _Following(msgspec.Struct, array_like=True):
-    """A follower: its fold, and what it is besides."""
+    """A follower: its state, and what it keeps besides."""
 
-    fold: bytes
+    state: bytes
     skipped: int
     agreement: Agreement
     erasures: int | None
@@ -381,22 +365,22 @@ class _Following(msgspec.Struct, array_like=True):
 
 def packed_follower(follower: Follower) -> bytes:
     """Pack a follower, so that it can go on from there."""
-    state = _Following(
+    kept = _Following(
         snapshots.packed(follower), follower.skipped, follower.agreement, follower.erasures
     )
-    return msgspec.msgpack.encode(state)
+    return msgspec.msgpack.encode(kept)
 
 
 def unpacked_follower(policy: str, candidate: Candidate) -> Follower:
     """A candidate as far as it has come; where nothing was kept, before its first event."""
     if not candidate.kept:
         return Follower(policy, candidate.record)
-    state = msgspec.msgpack.decode(candidate.kept, type=_Following)
-    fold = snapshots.unpacked_into(lambda policy: Follower(policy, candidate.record), state.fold)
-    assert isinstance(fold, Follower)
-    fold.skipped, fold.agreement = state.skipped, state.agreement
-    fold.read, fold.erasures = fold.head, state.erasures
-    return fold
+    kept = msgspec.msgpack.decode(candidate.kept, type=_Following)
+    state = snapshots.unpacked_into(lambda policy: Follower(policy, candidate.record), kept.state)
+    assert isinstance(state, Follower)
+    state.skipped, state.agreement = kept.skipped, kept.agreement
+    state.read, state.erasures = state.head, kept.erasures
+    return state
 
 
 def relearned(
@@ -459,32 +443,32 @@ class Followers:
         place = self._all.get((policy, name, candidate.seq, candidate.since))
         return place is not None and place.follower.is_near
 
-    def failed(self, fold: State) -> list[str]:
+    def failed(self, state: State) -> list[str]:
         """Why candidates of a policy have failed."""
         places = [
-            self._all.get((fold.policy, name, candidate.seq, candidate.since))
-            for name, candidate in list(fold.candidates.items())
+            self._all.get((state.policy, name, candidate.seq, candidate.since))
+            for name, candidate in list(state.candidates.items())
         ]
         return [one.failure for one in places if one is not None and one.failure is not None]
 
-    def keep(self, fold: State, *, erasures: int) -> None:
-        """Tell a fold what its candidates have learned, for a snapshot; nothing of what is erased.
+    def keep(self, state: State, *, erasures: int) -> None:
+        """Put what candidates have learned into a state, for a snapshot; nothing of what is erased.
 
         One may have read the log when an erasure was not committed yet.
         """
-        for name, candidate in fold.candidates.items():
-            found = self._kept.get((fold.policy, name, candidate.seq, candidate.since))
+        for name, candidate in state.candidates.items():
+            found = self._kept.get((state.policy, name, candidate.seq, candidate.since))
             if found is not None and found[1] == erasures:
                 kept = candidate._replace(kept=found[2])
-                fold.candidates = {**fold.candidates, name: kept}
+                state.candidates = {**state.candidates, name: kept}
 
     # -- in a thread of its own ------------------------------------------------------------------
 
-    def live(self, store: Store, folds: Mapping[str, State], ending: threading.Event) -> None:
+    def live(self, store: Store, states: Mapping[str, State], ending: threading.Event) -> None:
         """Let all candidates learn until the end."""
         while not ending.is_set():
             try:
-                is_all = self._one_round(store, folds, ending)
+                is_all = self._one_round(store, states, ending)
             except StoreError as error:
                 logger.warning("candidates wait: %s", error)
                 is_all = True
@@ -495,30 +479,32 @@ class Followers:
                 self._news.wait(_REST_S)
                 self._news.clear()
 
-    def _one_round(self, store: Store, folds: Mapping[str, State], ending: threading.Event) -> bool:
+    def _one_round(
+        self, store: Store, states: Mapping[str, State], ending: threading.Event
+    ) -> bool:
         """A portion of each; whether all are where their logs end."""
         wanted = [
-            (fold, name, candidate)
-            for fold in list(folds.values())
-            for name, candidate in list(fold.candidates.items())
+            (state, name, candidate)
+            for state in list(states.values())
+            for name, candidate in list(state.candidates.items())
         ]
-        keys = {(fold.policy, name, one.seq, one.since) for fold, name, one in wanted}
-        self._let_go(keys, {fold.policy for fold in list(folds.values())})
+        keys = {(state.policy, name, one.seq, one.since) for state, name, one in wanted}
+        self._let_go(keys, {state.policy for state in list(states.values())})
         is_all = True
-        for fold, name, candidate in wanted:
+        for state, name, candidate in wanted:
             if ending.is_set():
                 break
-            is_all &= self._portion(store, fold, name, candidate)
+            is_all &= self._portion(store, state, name, candidate)
             time.sleep(_PAUSE_S)
         return is_all
 
-    def _portion(self, store: Store, fold: State, name: Name, candidate: Candidate) -> bool:
-        policy = fold.policy
+    def _portion(self, store: Store, state: State, name: Name, candidate: Candidate) -> bool:
+        policy = state.policy
         place = self.of(policy, name, candidate)
         try:
             with place.lock, store.read() as session:
                 head = session.head(policy)
-                is_served_elsewhere = head is not None and head.seq > fold.seq
+                is_served_elsewhere = head is not None and head.seq > state.seq
                 if place.is_taken or place.failure is not None or is_served_elsewhere:
                     return True
                 is_all = place.advance(session, seconds=_PORTION_S)

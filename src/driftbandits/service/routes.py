@@ -84,6 +84,15 @@ def serves(operation: Operation[Any]) -> Callable[[Serve], Serve]:
     return enter
 
 
+def runs(operation: Operation[Any], command: Callable[[Request], Command]) -> None:
+    """Let the command that a request describes serve an operation."""
+
+    async def serve(service: Service, request: Request) -> Any:
+        return await service.do(command(request))
+
+    serves(operation)(serve)
+
+
 # -- decisions and rewards -----------------------------------------------------------------------
 
 
@@ -127,10 +136,7 @@ def _results(struct: type[Result], results: Sequence[Any]) -> list[Result]:
     ]
 
 
-@serves(operations.REWARD)
-async def reward(service: Service, request: Request) -> api.RewardAnswer:
-    answer: api.RewardAnswer = await service.do(_reward(request, request.body))
-    return answer
+runs(operations.REWARD, lambda r: _reward(r, r.body))
 
 
 def _reward(request: Request, body: api.RewardRequest) -> Reward:
@@ -144,10 +150,7 @@ async def reward_many(service: Service, request: Request) -> api.RewardsAnswer:
     return api.RewardsAnswer(_results(api.RewardResult, results))
 
 
-@serves(operations.WITHDRAW)
-async def withdraw(service: Service, request: Request) -> Any:
-    command = Withdraw(request.policy, request.body.event_id, key=request.caller.key)
-    return await service.do(command)
+runs(operations.WITHDRAW, lambda r: Withdraw(r.policy, r.body.event_id, key=r.caller.key))
 
 
 # -- policies ------------------------------------------------------------------------------------
@@ -189,12 +192,12 @@ async def _wanted(service: Service, request: Request, *, replaced: Name) -> Want
 def _others(service: Service, request: Request, replaced: Name) -> Iterator[Policy]:
     """Return the bytes of a key's other policies and of the versions that learn beside them."""
     key = request.caller.key
-    for fold in list(service.engine.folds.values()):
-        is_here = fold.policy == request.policy
+    for state in list(service.engine.states.values()):
+        is_here = state.policy == request.policy
         is_replaced = is_here and replaced is CHANGE
-        if fold.versions and fold.version.record.key == key and not is_replaced:
-            yield fold.playing.policy
-        for name, candidate in fold.candidates.items():
+        if state.versions and state.version.record.key == key and not is_replaced:
+            yield state.playing.policy
+        for name, candidate in state.candidates.items():
             if candidate.record.key == key and not (is_here and name == replaced):
                 yield policy_of(candidate.record)
 
@@ -223,29 +226,11 @@ async def restore(service: Service, request: Request) -> Response:
     return await _changed(service, request, command)
 
 
-@serves(operations.RETIRE)
-async def retire(service: Service, request: Request) -> Any:
-    return await service.do(Retire(request.policy, True, key=request.caller.key))
-
-
-@serves(operations.BRING_BACK)
-async def bring_back(service: Service, request: Request) -> Any:
-    return await service.do(Retire(request.policy, False, key=request.caller.key))
-
-
-@serves(operations.FREEZE)
-async def freeze(service: Service, request: Request) -> Any:
-    return await service.do(Freeze(request.policy, True, key=request.caller.key))
-
-
-@serves(operations.THAW)
-async def thaw(service: Service, request: Request) -> Any:
-    return await service.do(Freeze(request.policy, False, key=request.caller.key))
-
-
-@serves(operations.SHADOWS)
-async def shadows(service: Service, request: Request) -> Any:
-    return await service.do(Shadows(request.policy))
+runs(operations.RETIRE, lambda r: Retire(r.policy, True, key=r.caller.key))
+runs(operations.BRING_BACK, lambda r: Retire(r.policy, False, key=r.caller.key))
+runs(operations.FREEZE, lambda r: Freeze(r.policy, True, key=r.caller.key))
+runs(operations.THAW, lambda r: Freeze(r.policy, False, key=r.caller.key))
+runs(operations.SHADOWS, lambda r: Shadows(r.policy))
 
 
 @serves(PUT_SHADOW)
@@ -256,34 +241,16 @@ async def put_shadow(service: Service, request: Request) -> Response:
     return Response(answer, 201 if changed and not wanted.dry_run else 200)
 
 
-@serves(operations.DROP_SHADOW)
-async def drop_shadow(service: Service, request: Request) -> Any:
-    name = request.names["shadow"]
-    return await service.do(DropShadow(request.policy, name, key=request.caller.key))
-
-
-@serves(operations.PROMOTE)
-async def promote(service: Service, request: Request) -> Any:
-    name = request.names["shadow"]
-    return await service.do(Promote(request.policy, name, key=request.caller.key))
+runs(operations.DROP_SHADOW, lambda r: DropShadow(r.policy, r.names["shadow"], key=r.caller.key))
+runs(operations.PROMOTE, lambda r: Promote(r.policy, r.names["shadow"], key=r.caller.key))
 
 
 # -- what was learned and why --------------------------------------------------------------------
 
 
-@serves(operations.VERSIONS)
-async def versions(service: Service, request: Request) -> Any:
-    return await service.do(View(request.policy, views.versions_answer))
-
-
-@serves(operations.DIGEST)
-async def digest(service: Service, request: Request) -> Any:
-    return await service.do(View(request.policy, views.digest_answer))
-
-
-@serves(operations.LIFT)
-async def lift(service: Service, request: Request) -> Any:
-    return await service.do(View(request.policy, views.lift_answer))
+runs(operations.VERSIONS, lambda r: View(r.policy, views.versions_answer))
+runs(operations.DIGEST, lambda r: View(r.policy, views.digest_answer))
+runs(operations.LIFT, lambda r: View(r.policy, views.lift_answer))
 
 
 @serves(operations.HISTORY)
@@ -331,8 +298,8 @@ async def events(service: Service, request: Request) -> Any:
 async def _versions(service: Service, policy: str) -> list[Version]:
     """None of a log that is damaged: what it has is given nevertheless."""
 
-    def look(fold: State) -> list[Version]:
-        return list(fold.versions)
+    def look(state: State) -> list[Version]:
+        return list(state.versions)
 
     try:
         found: list[Version] = await service.do(View(policy, look))
@@ -403,7 +370,7 @@ async def metrics(service: Service, request: Request) -> Response:
     engine, caller = service.engine, request.caller
     scrape = Scrape(
         service.metrics,
-        [fold for fold in list(engine.folds.values()) if caller.may_see(fold.policy)],
+        [state for state in list(engine.states.values()) if caller.may_see(state.policy)],
         waiting=engine.waiting,
         ready=engine.ready,
         of_all=caller.may_see(""),

@@ -39,7 +39,7 @@ MOST_HEAD_BYTES = 32 * 1024
 MOST_HEADERS = 100
 
 REQUEST_TIMEOUT_S = 30.0
-"""The longest time for a head to arrive, and for an answer to lie unread."""
+"""The longest time for a request to arrive, and for an answer to lie unread."""
 
 KEEP_ALIVE_S = 5.0
 """The longest pause of a caller between an answer and its next request."""
@@ -75,12 +75,22 @@ class _Flow(FlowControl):
 
 
 class _Transport:
-    """The transport of a connection whose `close` lets the caller hear its last answer."""
+    """The transport of a connection; a call of the system sends all that was written in a turn."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.write = connection.wire.write
+        self._parts: list[bytes] = []
         self.is_closing = connection.wire.is_closing
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self._connection.loop.call_soon(self.flush)
+        self._parts.append(data)
+
+    def flush(self) -> None:
+        if self._parts and not self.is_closing():
+            self._connection.wire.write(b"".join(self._parts))
+        self._parts.clear()
 
     def close(self) -> None:
         self._connection.end_after_answer()
@@ -90,13 +100,14 @@ class Connection(HttpToolsProtocol):
     """A connection of uvicorn's, with the limits above."""
 
     wire: asyncio.Transport
+    transport: _Transport  # type: ignore[assignment]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         transport.set_write_buffer_limits(MOST_UNREAD_BYTES)
         self.wire = transport
         self.flow = _Flow(self)
-        self.transport = _Transport(self)  # type: ignore[assignment]
+        self.transport = _Transport(self)
         self.unparsed = bytearray()  # of what has come
         self._awaits_turn = False
         self._is_in_head = True  # and not in a body
@@ -280,7 +291,7 @@ class Connection(HttpToolsProtocol):
             return
         last = self._forget_incoming() if self._has_ended else self._last
         if last is None:
-            self.wire.close()
+            self._close()
         else:
             last.keep_alive = False
 
@@ -305,7 +316,7 @@ class Connection(HttpToolsProtocol):
             last.keep_alive = False
             return
         if self._is_in_head or not self.cycle.response_complete:
-            self.wire.write(_written(refused))
+            self.transport.write(_written(refused))
         self._is_in_head = False
         self.end_after_answer()
 
@@ -315,13 +326,18 @@ class Connection(HttpToolsProtocol):
             return
         has_all = self._is_in_head and self._deadline is None and not self._is_deaf
         if self._has_ended or (has_all and not self.unparsed and not self.flow.read_paused):
-            self.wire.close()
+            self._close()
             return
+        self.transport.flush()
         self.wire.write_eof()
         self.unparsed.clear()
         self._discarded = 0
         self._deadline = self.loop.time() + LONGEST_DISCARDING_S
         self.flow.resume_reading()
+
+    def _close(self) -> None:
+        self.transport.flush()
+        self.wire.close()
 
     def look_at_the_clock(self, now: float) -> None:
         """Give up on a caller that has let its time pass."""
@@ -333,9 +349,13 @@ class Connection(HttpToolsProtocol):
                 self.wire.abort()
             return
         self._unsent = None
-        is_late = self._deadline is not None and now >= self._deadline
-        if is_late and (self._discarded is not None or self._last is None):
-            self.wire.close()
+        if self._deadline is None or now < self._deadline:
+            return
+        if self._discarded is not None or self._last is None:
+            self._close()
+        elif not self._is_in_head:
+            late = f"the request did not come within {REQUEST_TIMEOUT_S:g} s"
+            self._refuse_rest(Refused(408, "too_slow", late))
 
 
 def _malformed() -> Refused:

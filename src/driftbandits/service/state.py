@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -24,7 +24,6 @@ from driftbandits.service.configuration import arguments_by_time, ticks_of
 from driftbandits.service.guardrails import (
     BY_CONTROL,
     Accounts,
-    Asked,
     Draws,
     Guard,
     Limits,
@@ -60,8 +59,6 @@ from driftbandits.store import (
 )
 from driftbandits.store.records import Configured, Decided, Erased, Promoted, unpacked
 
-# == fold
-
 Floats = NDArray[np.float64]
 
 FRESH, CARRIED, RELEARNED = "fresh", "carried", "relearned"
@@ -71,9 +68,10 @@ CHANGE = None
 Name = str | None
 CLIPPED = "clipped"
 """Counted beside the kinds of events: rewards that were learned from the end of their range."""
-TOLD = "told"
+CALLER_DECIDED = "caller_decided"
 """Likewise: decisions that the caller had made by itself."""
 _NANOSECONDS = 1_000_000_000
+_NOTES = (DUPLICATE, CONFLICT, REFUSED)
 
 
 class Pending(NamedTuple):
@@ -213,6 +211,24 @@ class State:
 
     # -- what an event does ----------------------------------------------------------------------
 
+    def apply(self, kind: str, event_id: str, record: Any, at_ns: int) -> None:
+        """Take in an event whose record tells all that it does."""
+        if kind in _NOTES:
+            self._note(kind, event_id, at_ns)
+        elif kind == WITHDRAWN:
+            self._withdraw(event_id, at_ns)
+        elif kind == CONFIGURED:
+            self.configure(record, at_ns)
+        elif kind == ERASED:
+            self._erase(record, at_ns)
+        elif kind == BEGUN:
+            self.begin(record.name, record.configured, at_ns)
+        elif kind == DROPPED:
+            self.drop(record.name, at_ns)
+        elif kind == RETIRED:
+            self._step(RETIRED, at_ns)
+            self.retired = record.retired
+
     def configure(self, record: Configured, at_ns: int) -> None:
         self._step(CONFIGURED, at_ns)
         if not record.keeps_change:
@@ -272,11 +288,6 @@ class State:
     def _let_candidate_go(self, name: Name) -> None:
         self.candidates = {key: one for key, one in self.candidates.items() if key != name}
 
-    def retire(self, retired: bool, at_ns: int) -> None:
-        """Make no more decisions, or make some again."""
-        self._step(RETIRED, at_ns)
-        self.retired = retired
-
     def decide(self, event_id: str, offer: Offer, at_ns: int) -> Decided:
         """Make a decision by itself."""
         return self.decide_all(event_id, offer, at_ns)[0]
@@ -296,8 +307,8 @@ class State:
         """
         mode = self.version.record.mode
         self._step(kind, at_ns)
-        if offer.told >= 0:
-            self.counts[TOLD] += 1
+        if offer.played >= 0:
+            self.counts[CALLER_DECIDED] += 1
         if mode == "frozen":
             choices = self._preview(offer)
             plays = self._ruled(event_id, offer, choices)
@@ -336,12 +347,12 @@ class State:
         if waiting is None:
             self.observers.give_up(event_id)
             self._step(CORRECTED, at_ns)
-            self.counts[TOLD] += 1
+            self.counts[CALLER_DECIDED] += 1
             return msgspec.structs.replace(
                 decided,
-                index=offer.told,
+                index=offer.played,
                 propensity=offer.propensity,
-                told=True,
+                caller_decided=True,
                 control=False,
                 conditional=0.0,
                 reason="",
@@ -368,13 +379,13 @@ class State:
     def _readable(self, offer: Offer) -> Offer:
         """The offer of a correction may have columns that the policy has no more."""
         features = self.playing.policy.features
-        return offer if features is None or offer.told < 0 else offer.within(features)
+        return offer if features is None or offer.played < 0 else offer.within(features)
 
     def _ruled(self, event_id: str, offer: Offer, choices: Sequence[Decision]) -> list[Play]:
         """Return the plays for these choices."""
         record = self.version.record
-        if offer.told >= 0:
-            return [Play(offer.told, offer.propensity)]
+        if offer.played >= 0:
+            return [Play(offer.played, offer.propensity)]
         if record.mode == "apprentice":
             return [Play(offer.baseline, offer.propensity)]
         limits = limits_of(record)
@@ -383,7 +394,8 @@ class State:
         guard = Guard(
             self.playing.policy,
             limits=limits,
-            asked=Asked(event_id, offer.arms, offer.baseline, offer.excluded),
+            event_id=event_id,
+            offer=offer,
             accounts=self.accounts,
             draws=Draws(self._salt, event_id, offer.unit),
         )
@@ -431,7 +443,7 @@ class State:
             table=offer.table if first else b"",
             ranking=tuple(ranking) if first and offer.n else (),
             place=place,
-            told=offer.told >= 0,
+            caller_decided=offer.played >= 0,
             control=play.reason == BY_CONTROL,
             conditional=play.conditional,
             unit=offer.unit,
@@ -478,13 +490,13 @@ class State:
         """Return True if a reward for a pending decision would change the agent."""
         return self.pending[event_id].number > 0 and self.version.record.mode != "frozen"
 
-    def note(self, kind: str, event_id: str, at_ns: int) -> None:
+    def _note(self, kind: str, event_id: str, at_ns: int) -> None:
         """A duplicate or a conflict is counted; after a refusal no default is waited for."""
         self._step(kind, at_ns)
         if kind == REFUSED and self.awaited.pop(event_id, None) is not None:
             self.observers.excuse(event_id)
 
-    def erase(self, record: Erased, at_ns: int) -> None:
+    def _erase(self, record: Erased, at_ns: int) -> None:
         """Pending decisions that were erased will have no outcome; what was learned stays."""
         self._step(ERASED, at_ns)
         self.counts[ERASED] += len(record.seqs) - 1
@@ -493,17 +505,17 @@ class State:
         }
         gone = set(record.seqs)
         for event_id in [id for id, waiting in self.pending.items() if waiting.seq in gone]:
-            self._withdraw(event_id)
+            self._forget(event_id)
         self.observers.erase(gone)
 
-    def withdraw(self, event_id: str, at_ns: int) -> None:
+    def _withdraw(self, event_id: str, at_ns: int) -> None:
         """A decision was never shown: it has no outcome, and cost nothing."""
         self._put_in(self.accounts.charged.get(event_id, 0.0))
-        self._withdraw(event_id)
+        self._forget(event_id)
         self.observers.give_up(event_id)
         self._step(WITHDRAWN, at_ns)
 
-    def _withdraw(self, event_id: str) -> None:
+    def _forget(self, event_id: str) -> None:
         waiting = self._close(event_id)
         if waiting is not None and waiting.number:
             self.playing.withdraw(waiting.number)
@@ -577,34 +589,21 @@ class State:
             self.checksum = event.checksum
 
     def _replay_one(self, event: Event) -> None:
-        kind, at_ns = event.kind, event.at_ns
-        if kind in (DUPLICATE, CONFLICT, REFUSED):
-            self.note(kind, event.event_id, at_ns)
-            return
-        record = unpacked(kind, event.body)
+        kind, event_id, at_ns = event.kind, event.event_id, event.at_ns
+        record: Any = None if kind in _NOTES else unpacked(kind, event.body)
         if kind == DECISION:
             self._replay_decision(event, record)
         elif kind == CORRECTED:
-            made = self.correct(event.event_id, self._offer(record), record, at_ns)
-            self._compare(event.event_id, record, made)
+            made = self.correct(event_id, self._offer(record), record, at_ns)
+            self._compare(event_id, record, made)
         elif kind in (REWARD, DEFAULT, LATE):
             asked = REWARD if kind == LATE else kind
-            done = self.reward(event.event_id, record.value, at_ns, kind=asked)
+            done = self.reward(event_id, record.value, at_ns, kind=asked)
             self.differences += done != kind
-        elif kind == WITHDRAWN:
-            self.withdraw(event.event_id, at_ns)
-        elif kind == CONFIGURED:
-            self.configure(record, at_ns)
-        elif kind == ERASED:
-            self.erase(record, at_ns)
-        elif kind == BEGUN:
-            self.begin(record.name, record.configured, at_ns)
         elif kind == PROMOTED:
             self._replay_promotion(record, at_ns)
-        elif kind == DROPPED:
-            self.drop(record.name, at_ns)
-        elif kind == RETIRED:
-            self.retire(record.retired, at_ns)
+        else:
+            self.apply(kind, event_id, record, at_ns)
 
     def _replay_promotion(self, record: Promoted, at_ns: int) -> None:
         if self.relearn is None:

@@ -1,6 +1,6 @@
 """States, the log that they are folded from, and transactions that change both or neither.
 
-If anything fails, the states that were touched are dropped and folded again from the log, so
+If anything fails, the states that may have changed are dropped and folded again from the log, so
 memory never runs ahead of the disk. A writer locks the rows of its policies, folds what other
 processes have appended, and names the event that its own follow. A reader takes no lock: its
 transaction begins after everything that was acknowledged before it.
@@ -68,7 +68,7 @@ class UnitOfWork:
     def __init__(
         self,
         session: Session,
-        folds: dict[str, State],
+        states: dict[str, State],
         *,
         followers: Followers,
         now_ns: int,
@@ -78,10 +78,10 @@ class UnitOfWork:
         self.session = session
         self.followers = followers
         self.now_ns = now_ns
-        self.touched: set[str] = set()
+        self.locked: set[str] = set()  # policies whose states may change
         self.done: list[tuple[str, str, Record]] = []  # policy, kind and record of what was added
         self._began = time.monotonic()
-        self._folds = folds
+        self._states = states
         self._snapshot_every = snapshot_every
         self._is_awaited = is_awaited
         self._new_events: dict[str, list[NewEvent]] = {}  # to be written, by policy
@@ -94,41 +94,42 @@ class UnitOfWork:
     def begin_writing(self, wanted: Mapping[str, Iterable[str]]) -> None:
         """Lock policies, look up the event_ids that this is about, and learn what is due."""
         self.session.lock(wanted)
+        self.locked.update(wanted)
         ready: dict[str, list[str]] = {}
         for policy, event_ids in wanted.items():
             self._bring_up_to_date(policy)
-            if policy in self._folds and policy not in self._broken:
+            if policy in self._states and policy not in self._broken:
                 ready[policy] = list(event_ids)
                 for event_id in ready[policy]:
                     self._known[policy, event_id] = NOTHING
         self._known.update(self.session.known_of(ready))
         for policy in ready:
-            self.learn_defaults(self._folds[policy])
+            self.learn_defaults(self._states[policy])
 
     def begin_reading(self, policies: Iterable[str]) -> None:
-        """Bring folds up to date without a lock."""
+        """Bring states up to date without a lock."""
         for policy in policies:
             self._bring_up_to_date(policy)
 
     def _bring_up_to_date(self, policy: str) -> None:
         head = self.session.head(policy)
-        fold = self._folds.get(policy)
+        state = self._states.get(policy)
         if head is None:
-            self._folds.pop(policy, None)
+            self._states.pop(policy, None)
             return
-        if fold is not None and fold.head == head:
+        if state is not None and state.head == head:
             return
         try:
-            if fold is None or not self._try_to_catch_up(fold):
-                self._folds[policy] = self._load(policy)
+            if state is None or not self._try_to_catch_up(state):
+                self._states[policy] = self._load(policy)
         except Corrupt as error:
-            self._folds.pop(policy, None)
+            self._states.pop(policy, None)
             self._broken[policy] = Refused(500, "corrupt_log", f"policy {policy!r}: {error}")
 
-    def _try_to_catch_up(self, fold: State) -> bool:
-        """Go on with what others have written; False if the fold is not of this log any more."""
+    def _try_to_catch_up(self, state: State) -> bool:
+        """Go on with what others have written; False if the state is of another log."""
         try:
-            catch_up(self.session, fold)
+            catch_up(self.session, state)
         except (Corrupt, msgspec.DecodeError):  # restored from a backup, or erased meanwhile
             return False
         return True
@@ -141,28 +142,29 @@ class UnitOfWork:
 
     # -- working ---------------------------------------------------------------------------------
 
-    def fold(self, policy: str) -> State:
+    def state(self, policy: str) -> State:
         """A policy that has a configuration."""
         if policy in self._broken:
             raise self._broken[policy]
-        fold = self._folds.get(policy)
-        if fold is None or not fold.versions:
+        state = self._states.get(policy)
+        if state is None or not state.versions:
             raise unknown_policy(policy)
-        return fold
+        return state
 
     def create(self, policy: str) -> State:
         """A policy that may be new."""
-        if policy not in self._folds and policy not in self._broken:
+        if policy not in self._states and policy not in self._broken:
             self.session.create(policy)
             self.session.lock([policy])
+            self.locked.add(policy)
             self._bring_up_to_date(policy)
         if policy in self._broken:
             raise self._broken[policy]
-        return self._folds[policy]
+        return self._states[policy]
 
-    def time_for(self, fold: State) -> int:
+    def time_for(self, state: State) -> int:
         """The server's time, which never goes back in a log."""
-        return max(self.now_ns, fold.at_ns)
+        return max(self.now_ns, state.at_ns)
 
     def known(self, policy: str, event_id: str) -> Known:
         """Return the events of an event_id, with those of this transaction."""
@@ -177,17 +179,21 @@ class UnitOfWork:
         return known
 
     def append(
-        self, fold: State, kind: str, event_id: str, record: Record, *, seq: int | None = None
+        self, state: State, kind: str, event_id: str, record: Record, *, seq: int | None = None
     ) -> None:
-        """Write down what has just been done to a fold; `seq` unless it was its last event."""
-        policy = fold.policy
-        new_event = NewEvent(kind, event_id, fold.at_ns, packed(record))
+        """Write down what has just been done to a state; `seq` unless it was its last event."""
+        policy = state.policy
+        new_event = NewEvent(kind, event_id, state.at_ns, packed(record))
         self.done.append((policy, kind, record))
-        self.touched.add(policy)
         self._new_events.setdefault(policy, []).append(new_event)
         self._added.setdefault((policy, event_id), []).append(
-            (fold.seq if seq is None else seq, new_event)
+            (state.seq if seq is None else seq, new_event)
         )
+
+    def write(self, state: State, kind: str, event_id: str, record: Record) -> None:
+        """Let an event happen that its record tells in full: to the state, and to the log."""
+        state.apply(kind, event_id, record, self.time_for(state))
+        self.append(state, kind, event_id, record)
 
     @property
     def is_long(self) -> bool:
@@ -195,32 +201,31 @@ class UnitOfWork:
         spent = time.monotonic() - self._began
         return spent >= PORTION_S or (spent >= SHORT_PORTION_S and self._is_awaited())
 
-    def learn_defaults(self, fold: State) -> bool:
+    def learn_defaults(self, state: State) -> bool:
         """Learn the default reward of decisions that have waited long enough, a portion of them.
 
         Whether that were all.
         """
-        if not fold.versions:
+        if not state.versions:
             return True
-        at_ns = self.time_for(fold)
-        while (event_id := fold.due(at_ns)) is not None:
-            self._learn_default(fold, event_id, at_ns)
+        at_ns = self.time_for(state)
+        while (event_id := state.due(at_ns)) is not None:
+            self._learn_default(state, event_id, at_ns)
             if self.is_long:
-                return fold.due(at_ns) is None
+                return state.due(at_ns) is None
         return True
 
-    def learn_default_if_due(self, fold: State, event_id: str) -> None:
+    def learn_default_if_due(self, state: State, event_id: str) -> None:
         """A pending decision may have waited long enough, and its portion not have come."""
-        at_ns = self.time_for(fold)
-        if fold.is_due(event_id, at_ns):
-            self._learn_default(fold, event_id, at_ns)
+        at_ns = self.time_for(state)
+        if state.is_due(event_id, at_ns):
+            self._learn_default(state, event_id, at_ns)
 
-    def _learn_default(self, fold: State, event_id: str, at_ns: int) -> None:
-        self.touched.add(fold.policy)
-        value = fold.version.record.default_reward
-        key = fold.pending[event_id].key
-        kind = fold.reward(event_id, value, at_ns, kind=DEFAULT)
-        self.append(fold, kind, event_id, Rewarded(value, key))
+    def _learn_default(self, state: State, event_id: str, at_ns: int) -> None:
+        value = state.version.record.default_reward
+        key = state.pending[event_id].key
+        kind = state.reward(event_id, value, at_ns, kind=DEFAULT)
+        self.append(state, kind, event_id, Rewarded(value, key))
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -228,34 +233,34 @@ class UnitOfWork:
         """Put the events into the log, and snapshots where they are due; the caller commits."""
         self.session.append_all(self._new_events)
         for policy in self._new_events:
-            fold, head = self._folds[policy], self.session.head(policy)
+            state, head = self._states[policy], self.session.head(policy)
             assert head is not None
-            assert (head.seq, head.at_ns) == (fold.seq, fold.at_ns)
-            fold.checksum = head.checksum
-            if fold.seq - fold.snapshot_seq >= self._snapshot_every:
-                self.keep_snapshot(fold)
+            assert (head.seq, head.at_ns) == (state.seq, state.at_ns)
+            state.checksum = head.checksum
+            if state.seq - state.snapshot_seq >= self._snapshot_every:
+                self.keep_snapshot(state)
         self._new_events.clear()
 
     def flush(self, policy: str) -> None:
         """Write the gathered events of a policy now, for a command that works on stored ones."""
         if new_events := self._new_events.pop(policy, None):
-            self._folds[policy].checksum = self.session.append(policy, new_events).checksum
+            self._states[policy].checksum = self.session.append(policy, new_events).checksum
         self._known.clear()
         self._added = {at: parts for at, parts in self._added.items() if at[0] != policy}
 
-    def keep_snapshot(self, fold: State, *, is_foundation: bool = False) -> None:
+    def keep_snapshot(self, state: State, *, is_foundation: bool = False) -> None:
         """Keep the state as of now; older ones make room."""
-        self.followers.keep(fold, erasures=self.session.erasures(fold.policy))
-        content = snapshots.packed(fold)
-        snapshot = Snapshot(fold.policy, fold.seq, fold.at_ns, is_foundation, content)
+        self.followers.keep(state, erasures=self.session.erasures(state.policy))
+        content = snapshots.packed(state)
+        snapshot = Snapshot(state.policy, state.seq, state.at_ns, is_foundation, content)
         self.session.save_snapshot(snapshot)
-        fold.snapshot_seq, fold.snapshot_bytes = fold.seq, len(content)
+        state.snapshot_seq, state.snapshot_bytes = state.seq, len(content)
         if is_foundation:
-            self.session.drop_snapshots(fold.policy, before=fold.seq, foundations=True)
+            self.session.drop_snapshots(state.policy, before=state.seq, foundations=True)
             return
-        kept = [s.seq for s in self.session.snapshots(fold.policy) if not s.is_foundation]
+        kept = [s.seq for s in self.session.snapshots(state.policy) if not s.is_foundation]
         if len(kept) > KEPT_SNAPSHOTS:
-            self.session.drop_snapshots(fold.policy, before=kept[KEPT_SNAPSHOTS - 1])
+            self.session.drop_snapshots(state.policy, before=kept[KEPT_SNAPSHOTS - 1])
 
 
 _PAGE = 100
@@ -263,41 +268,41 @@ _PAGE = 100
 
 def load(session: Session, policy: str) -> State:
     """The state of a policy: the best snapshot, and the events since."""
-    fold = _restored(session, policy)
+    state = _restored(session, policy)
 
     def events_after(seq: int) -> Iterable[Event]:
         return session.all_events(policy, after=seq, page=_PAGE)
 
-    fold.relearn = lambda name: relearned(
+    state.relearn = lambda name: relearned(
         events_after,
-        fold.candidates[name],
+        state.candidates[name],
         policy,
-        until=fold.seq,
+        until=state.seq,
         erasures=session.erasures(policy),
     )
-    catch_up(session, fold)
-    fold.relearn = None
-    return fold
+    catch_up(session, state)
+    state.relearn = None
+    return state
 
 
-def catch_up(session: Session, fold: State) -> None:
+def catch_up(session: Session, state: State) -> None:
     """State what the log of a policy has gained, chain checked.
 
     In small pages: each read shows the database that this process has not paused. A promotion
     raises `Corrupt` here: a snapshot that was kept with it is sooner read.
     """
-    events = session.all_events(fold.policy, after=fold.seq, page=_PAGE)
-    fold.replay(checked(events, after=fold.head))
+    events = session.all_events(state.policy, after=state.seq, page=_PAGE)
+    state.replay(checked(events, after=state.head))
 
 
 def _restored(session: Session, policy: str) -> State:
     for snapshot in session.snapshots(policy):
         try:
-            fold = snapshots.unpacked(snapshot.content)
+            state = snapshots.unpacked(snapshot.content)
         except snapshots.BadSnapshot:
             continue
-        if _belongs(session, fold, policy):
-            return fold
+        if _belongs(session, state, policy):
+            return state
     if session.erasures(policy):
         raise Corrupt(
             f"policy {policy} has erased events, and no snapshot that holds what they had taught"
@@ -305,10 +310,10 @@ def _restored(session: Session, policy: str) -> State:
     return State(policy)
 
 
-def _belongs(session: Session, fold: State, policy: str) -> bool:
+def _belongs(session: Session, state: State, policy: str) -> bool:
     """Return True if the log continues this state."""
-    events = session.events(policy, after=fold.seq - 1, limit=1)
-    return fold.policy == policy and bool(events) and events[0].checksum == fold.checksum
+    events = session.events(policy, after=state.seq - 1, limit=1)
+    return state.policy == policy and bool(events) and events[0].checksum == state.checksum
 
 
 logger = logging.getLogger("driftbandits.service")
@@ -364,7 +369,7 @@ class Transactions:
     store: Store  # from recovery on
 
     def __init__(self, metrics: Metrics, *, clock: Callable[[], int], snapshot_every: int) -> None:
-        self.folds: dict[str, State] = {}
+        self.states: dict[str, State] = {}
         self._metrics = metrics
         self.followers = Followers()
         self.is_awaited: Callable[[], bool] = lambda: False  # by who is quick and wants a turn
@@ -373,10 +378,10 @@ class Transactions:
 
     def is_quick(self, command: Command) -> bool:
         """Return True if no step of a command takes more than some milliseconds."""
-        fold = self.folds.get(command.policy)
-        if fold is None or not command.is_quick:
+        state = self.states.get(command.policy)
+        if state is None or not command.is_quick:
             return False
-        return fold.agent is None or fold.agent.policy.model_dim <= _SMALL_DIM
+        return state.agent is None or state.agent.policy.model_dim <= _SMALL_DIM
 
     def are_quick(self, commands: Sequence[Command]) -> bool:
         """Return True if none of the commands takes long; for the thread that uses the states."""
@@ -386,9 +391,9 @@ class Transactions:
         )
 
     def _needs_large_snapshot(self, policy: str, more: int) -> bool:
-        fold = self.folds[policy]
-        is_due = fold.seq + more - fold.snapshot_seq >= self._snapshot_every
-        return is_due and (fold.snapshot_bytes is None or fold.snapshot_bytes > _LARGE_SNAPSHOT)
+        state = self.states[policy]
+        is_due = state.seq + more - state.snapshot_seq >= self._snapshot_every
+        return is_due and (state.snapshot_bytes is None or state.snapshot_bytes > _LARGE_SNAPSHOT)
 
     def perform(self, commands: Sequence[Command], *, at_once: bool = False) -> list[Any]:
         """Answers that are on disk; a refusal is one, and so is what has to go on later.
@@ -398,11 +403,11 @@ class Transactions:
         if not at_once:
             self._load_missing(commands)
         writing = any(command.writes for command in commands)
-        touched: set[str] = set()
+        locked: set[str] = set()
         try:
             with self._transaction(writing=writing, at_once=at_once) as session:
                 work = self._unit_of_work(session)
-                touched = work.touched
+                locked = work.locked
                 wanted: dict[str, list[str]] = {}
                 for command in commands:
                     if command.policy:
@@ -415,25 +420,25 @@ class Transactions:
                 work.finish()
                 finished = time.perf_counter()
         except BaseException:
-            for name in touched:  # what memory knows of them is not what the log says
-                self.folds.pop(name, None)
+            for name in locked:  # what memory knows of them is not what the log says
+                self.states.pop(name, None)
             raise
         if writing:
             self._metrics.committed(work.done, time.perf_counter() - finished)
-            self._log_warnings(touched)
+            self._log_warnings(locked)
         return results
 
     def _log_warnings(self, policies: Iterable[str]) -> None:
         """Log the first value of each column that was limited or clipped."""
         for name in policies:
-            fold = self.folds.get(name)
-            if fold is not None and fold.agent is not None:
-                for text in fold.agent.take_warnings():
+            state = self.states.get(name)
+            if state is not None and state.agent is not None:
+                for text in state.agent.take_warnings():
                     logger.warning("policy %s: %s", name, text, extra={"policy": name})
 
     def _load_missing(self, commands: Sequence[Command]) -> None:
         """Fold missing logs before the lock is asked for: a transaction must not stand still."""
-        missing = {command.policy for command in commands} - self.folds.keys() - {""}
+        missing = {command.policy for command in commands} - self.states.keys() - {""}
         if missing:
             with self.store.read() as session:
                 self._unit_of_work(session).begin_reading(sorted(missing))
@@ -449,7 +454,7 @@ class Transactions:
     def _unit_of_work(self, session: Session) -> UnitOfWork:
         return UnitOfWork(
             session,
-            self.folds,
+            self.states,
             followers=self.followers,
             now_ns=self.clock(),
             snapshot_every=self._snapshot_every,

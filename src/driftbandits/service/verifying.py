@@ -25,7 +25,7 @@ from driftbandits.store import (
 _SAY_EVERY = 1000
 
 
-class Verdict(NamedTuple):
+class Replayed(NamedTuple):
     """The result of replaying one policy."""
 
     policy: str
@@ -42,23 +42,23 @@ def _say_nothing(policy: str, done: int, total: int) -> None:
     return
 
 
-def verify(store: Store, *, say: Say = _say_nothing) -> list[Verdict]:
+def verify(store: Store, *, say: Say = _say_nothing) -> list[Replayed]:
     """Replay every log from its beginning, or from the last erasure; and look at the database."""
     with store.read() as session:
         verdicts = [_verdict(session, policy, say) for policy in session.policies()]
     damage = store.damage()
-    return [*verdicts, Verdict("the database", 0, "", damage)] if damage else verdicts
+    return [*verdicts, Replayed("the database", 0, "", damage)] if damage else verdicts
 
 
-def _verdict(session: Session, policy: str, say: Say) -> Verdict:
+def _verdict(session: Session, policy: str, say: Say) -> Replayed:
     replay = _Replay(session, policy)
     try:
         replay.run(say)
     except (StoreError, msgspec.DecodeError, snapshots.BadSnapshot) as error:
         replay.faults.append(str(error))
-    fold = replay.fold
-    digest = snapshots.digest(fold) if fold.versions and not replay.faults else ""
-    return Verdict(policy, replay.seen, digest, replay.faults)
+    state = replay.state
+    digest = snapshots.digest(state) if state.versions and not replay.faults else ""
+    return Replayed(policy, replay.seen, digest, replay.faults)
 
 
 class _Replay:
@@ -68,7 +68,7 @@ class _Replay:
         self._snapshots = {snapshot.seq: snapshot for snapshot in session.snapshots(policy)}
         kept = self._snapshots.values()
         self._start = max((s.seq for s in kept if s.is_foundation), default=0)
-        self.fold = State(policy)
+        self.state = State(policy)
         self._candidates: dict[Name, Candidate] = {}  # as snapshots have them, the last of each
         self.seen = 0
         self.faults: list[str] = []
@@ -87,8 +87,8 @@ class _Replay:
         self._check_candidates()
         if end != head:
             raise Corrupt(f"the log ends at event {head.seq}, which is not where its head is")
-        if self.fold.differences:
-            self.faults.append(f"{self.fold.differences} events come out otherwise when replayed")
+        if self.state.differences:
+            self.faults.append(f"{self.state.differences} events come out otherwise when replayed")
 
     def _events_after(self, seq: int) -> Iterable[Event]:
         return self._session.all_events(self._policy, after=seq)
@@ -104,9 +104,9 @@ class _Replay:
         if event.seq > self._start:
             if event.is_erased:
                 raise Corrupt(f"event {event.seq} was erased after the last snapshot of an erasure")
-            fold = self.fold
-            fold.relearn = lambda name: self._relearned(fold.candidates[name], fold.seq)
-            fold.replay([event])
+            state = self.state
+            state.relearn = lambda name: self._relearned(state.candidates[name], state.seq)
+            state.replay([event])
         snapshot = self._snapshots.get(event.seq)
         if snapshot is not None:
             self._take_snapshot(event, snapshot)
@@ -118,8 +118,8 @@ class _Replay:
         if kept.checksum != event.checksum:
             raise Corrupt(f"the snapshot at event {event.seq} belongs to another log")
         if event.seq == self._start:
-            self.fold = kept
-        elif snapshots.digest(kept) != snapshots.digest(self.fold):
+            self.state = kept
+        elif snapshots.digest(kept) != snapshots.digest(self.state):
             self.faults.append(f"the snapshot at event {event.seq} is not what its log gives")
         self._candidates.update(kept.candidates)
 
@@ -129,7 +129,7 @@ class _Replay:
         What was kept before an erasure is no longer told from.
         """
         for name, candidate in self._candidates.items():
-            now = self.fold.candidates.get(name)
+            now = self.state.candidates.get(name)
             if not candidate.kept or now is None or now.since != candidate.since:
                 continue
             told = unpacked_follower(self._policy, candidate)

@@ -71,41 +71,41 @@ class Configure(Command):
 
     def run(self, work: UnitOfWork) -> tuple[str | None, api.PolicyAnswer]:
         """Return how the policy goes on, None if nothing changes, and its state."""
-        fold = work.fold(self.policy) if self._wanted.dry_run else work.create(self.policy)
-        if not fold.versions:
-            self._configure(work, fold, self._first())
-            return FRESH, policy_answer(fold, work.followers)
-        record, how, changes = self._following(fold)
+        state = work.state(self.policy) if self._wanted.dry_run else work.create(self.policy)
+        if not state.versions:
+            work.write(state, CONFIGURED, "", self._first())
+            return FRESH, policy_answer(state, work.followers)
+        record, how, changes = self._following(state)
         if how == RELEARNED:
-            _check_readable(work, fold, record)
+            _check_readable(work, state, record)
         if not self._wanted.dry_run:
-            self._go_on(work, fold, record, how)
-        return how, self._answer(work, fold, how, changes)
+            self._go_on(work, state, record, how)
+        return how, self._answer(work, state, how, changes)
 
-    def _go_on(self, work: UnitOfWork, fold: State, record: Configured, how: str | None) -> None:
-        under_way = fold.candidates.get(CHANGE)
+    def _go_on(self, work: UnitOfWork, state: State, record: Configured, how: str | None) -> None:
+        under_way = state.candidates.get(CHANGE)
         if how is None:
             if under_way is not None:  # it has been thought better of
-                _drop(work, fold, CHANGE, self._wanted.record.key)
+                work.write(state, DROPPED, "", Dropped(CHANGE, self._wanted.record.key))
         elif how == RELEARNED:
             if under_way is None or not _same(under_way.record, record):
-                _begin(work, fold, CHANGE, record)
+                _begin(work, state, CHANGE, record)
         else:
-            self._configure(work, fold, record)
+            work.write(state, CONFIGURED, "", record)
 
     def _first(self) -> Configured:
         seed = secrets.randbits(62) if self._wanted.seed is None else self._wanted.seed
         return msgspec.structs.replace(self._wanted.record, version=1, seed=seed, fresh=True)
 
-    def _following(self, fold: State) -> tuple[Configured, str | None, list[str]]:
+    def _following(self, state: State) -> tuple[Configured, str | None, list[str]]:
         """The version after this one, how it goes on, and by what its estimate differs."""
-        before, wanted = fold.version.record, self._wanted
+        before, wanted = state.version.record, self._wanted
         seed = before.seed if wanted.seed is None else wanted.seed
         record = msgspec.structs.replace(
             wanted.record, version=before.version + 1, seed=seed, keeps_change=False
         )
         if wanted.fresh:
-            how = FRESH if fold.has_begun or not _same(before, record) else None
+            how = FRESH if state.has_begun or not _same(before, record) else None
             return msgspec.structs.replace(record, fresh=True), how, []
         record = msgspec.structs.replace(record, fresh=False)
         if _same(before, record):
@@ -113,26 +113,21 @@ class Configure(Command):
         changes = changes_of_model(before, record)
         if not changes:
             return record, CARRIED, []
-        if not fold.counts[DECISION]:
+        if not state.counts[DECISION]:
             return msgspec.structs.replace(record, fresh=True), FRESH, changes
         return record, RELEARNED, changes
 
-    def _configure(self, work: UnitOfWork, fold: State, record: Configured) -> None:
-        work.touched.add(self.policy)
-        fold.configure(record, work.time_for(fold))
-        work.append(fold, CONFIGURED, "", record)
-
     def _answer(
-        self, work: UnitOfWork, fold: State, how: str | None, changes: list[str]
+        self, work: UnitOfWork, state: State, how: str | None, changes: list[str]
     ) -> api.PolicyAnswer:
-        answer = policy_answer(fold, work.followers)
+        answer = policy_answer(state, work.followers)
         if self._wanted.dry_run:
             answer.change = api.Change(
                 how=how or "none",
-                version=fold.version.record.version + (how is not None),
+                version=state.version.record.version + (how is not None),
                 arguments=changes,
-                of=fold.seq,
-                learned_from=fold.learned if how == CARRIED else 0,
+                of=state.seq,
+                learned_from=state.learned if how == CARRIED else 0,
                 dry_run=True,
             )
         return answer
@@ -147,11 +142,11 @@ def _same(one: Configured, other: Configured) -> bool:
     return one == other
 
 
-def _check_readable(work: UnitOfWork, fold: State, record: Configured) -> None:
+def _check_readable(work: UnitOfWork, state: State, record: Configured) -> None:
     """Refuse what could learn nothing from what the log says last."""
-    work.flush(fold.policy)
+    work.flush(state.policy)
     last = work.session.page(
-        fold.policy, after=max(0, fold.seq - _LOOKED_AT), limit=_LOOKED_AT, most_bytes=2**22
+        state.policy, after=max(0, state.seq - _LOOKED_AT), limit=_LOOKED_AT, most_bytes=2**22
     )
     why = None
     for event in last:
@@ -167,17 +162,9 @@ def _check_readable(work: UnitOfWork, fold: State, record: Configured) -> None:
         )
 
 
-def _begin(work: UnitOfWork, fold: State, name: Name, record: Configured) -> None:
-    work.touched.add(fold.policy)
-    fold.begin(name, record, work.time_for(fold))
-    work.append(fold, BEGUN, "", Begun(name, record, record.key))
-    work.followers.of(fold.policy, name, fold.candidates[name])
-
-
-def _drop(work: UnitOfWork, fold: State, name: Name, key: str) -> None:
-    work.touched.add(fold.policy)
-    fold.drop(name, work.time_for(fold))
-    work.append(fold, DROPPED, "", Dropped(name, key))
+def _begin(work: UnitOfWork, state: State, name: Name, record: Configured) -> None:
+    work.write(state, BEGUN, "", Begun(name, record, record.key))
+    work.followers.of(state.policy, name, state.candidates[name])
 
 
 class Promote(Command):
@@ -190,42 +177,41 @@ class Promote(Command):
         self._begun = begun  # None: whichever has the name
 
     def run(self, work: UnitOfWork) -> api.PolicyAnswer | Unfinished | None:
-        fold = work.fold(self.policy)
-        candidate = fold.candidates.get(self._name)
+        state = work.state(self.policy)
+        candidate = state.candidates.get(self._name)
         if candidate is None:
             if self._name is None:
                 return None
-            if self._name == fold.promoted:  # the answer to the same request may have been lost
-                return policy_answer(fold, work.followers)
+            if self._name == state.promoted:  # the answer to the same request may have been lost
+                return policy_answer(state, work.followers)
             raise unknown_shadow(self.policy, self._name)
-        if self._begun not in (None, candidate.seq) or self._is_held(fold):
+        if self._begun not in (None, candidate.seq) or self._is_held(state):
             return None
         work.flush(self.policy)
-        place = work.followers.of(fold.policy, self._name, candidate)
+        place = work.followers.of(state.policy, self._name, candidate)
         with place.lock:
             try:
-                has_learned = place.advance(work.session, until=fold.seq, seconds=PORTION_S)
+                has_learned = place.advance(work.session, until=state.seq, seconds=PORTION_S)
             except CandidateFailed as error:
                 raise Refused(409, "failed", f"this configuration failed: {error}") from None
             if not has_learned:
                 return Unfinished(self)
             place.is_taken = True
-        work.followers.forget(fold.policy, self._name, candidate)
+        work.followers.forget(state.policy, self._name, candidate)
         follower = place.follower
-        work.touched.add(self.policy)
         record = msgspec.structs.replace(
-            candidate.record, version=fold.version.record.version + 1, fresh=False
+            candidate.record, version=state.version.record.version + 1, fresh=False
         )
-        fold.promote(self._name, follower, record, work.time_for(fold))
-        work.append(fold, PROMOTED, "", Promoted(self._name, record))
+        state.promote(self._name, follower, record, work.time_for(state))
+        work.append(state, PROMOTED, "", Promoted(self._name, record))
         work.flush(self.policy)
         # Where events were erased, or are about to be, the log alone does not tell it again.
-        has_erased = fold.counts[ERASED] > 0
-        work.keep_snapshot(fold, is_foundation=has_erased)
-        return policy_answer(fold, work.followers)
+        has_erased = state.counts[ERASED] > 0
+        work.keep_snapshot(state, is_foundation=has_erased)
+        return policy_answer(state, work.followers)
 
-    def _is_held(self, fold: State) -> bool:
-        return self._name is None and fold.is_change_held
+    def _is_held(self, state: State) -> bool:
+        return self._name is None and state.is_change_held
 
 
 # -- shadows -------------------------------------------------------------------------------------
@@ -244,24 +230,24 @@ class BeginShadow(Command):
         self._wanted = wanted
 
     def run(self, work: UnitOfWork) -> tuple[bool, api.ShadowsAnswer]:
-        fold = work.fold(self.policy)
-        before = fold.candidates.get(self._name)
-        record = self._record(fold, before)
-        _check_readable(work, fold, record)
-        others = fold.candidates.keys() - {CHANGE, self._name}
+        state = work.state(self.policy)
+        before = state.candidates.get(self._name)
+        record = self._record(state, before)
+        _check_readable(work, state, record)
+        others = state.candidates.keys() - {CHANGE, self._name}
         if len(others) >= MOST_SHADOWS:
             raise Refused(409, "too_many_shadows", f"a policy has at most {MOST_SHADOWS} shadows")
         changed = before is None or not _same(before.record, record)
         if changed and not self._wanted.dry_run:
-            _begin(work, fold, self._name, record)
-        return changed, shadows_answer(fold, work)
+            _begin(work, state, self._name, record)
+        return changed, shadows_answer(state, work)
 
-    def _record(self, fold: State, before: Candidate | None) -> Configured:
+    def _record(self, state: State, before: Candidate | None) -> Configured:
         """Its draws must be its own: what it would have played is compared with what was."""
         seed = self._wanted.seed
         if seed is None:
             seed = secrets.randbits(62) if before is None else before.record.seed
-        elif any(seed == version.record.seed for version in fold.versions):
+        elif any(seed == version.record.seed for version in state.versions):
             raise invalid("seed must differ from those of the versions; or leave it out", "$.seed")
         return msgspec.structs.replace(self._wanted.record, version=0, seed=seed, fresh=False)
 
@@ -275,11 +261,11 @@ class DropShadow(Command):
         self._key = key
 
     def run(self, work: UnitOfWork) -> api.ShadowsAnswer:
-        fold = work.fold(self.policy)
-        if self._name not in fold.candidates:
+        state = work.state(self.policy)
+        if self._name not in state.candidates:
             raise unknown_shadow(self.policy, self._name)
-        _drop(work, fold, self._name, self._key)
-        return shadows_answer(fold, work)
+        work.write(state, DROPPED, "", Dropped(self._name, self._key))
+        return shadows_answer(state, work)
 
 
 class Shadows(Command):
@@ -288,11 +274,11 @@ class Shadows(Command):
     writes = False
 
     def run(self, work: UnitOfWork) -> api.ShadowsAnswer:
-        return shadows_answer(work.fold(self.policy), work)
+        return shadows_answer(work.state(self.policy), work)
 
 
-def shadows_answer(fold: State, work: UnitOfWork) -> api.ShadowsAnswer:
-    return api.ShadowsAnswer(shadow_answers(fold, work.followers))
+def shadows_answer(state: State, work: UnitOfWork) -> api.ShadowsAnswer:
+    return api.ShadowsAnswer(shadow_answers(state, work.followers))
 
 
 # -- versions and policies -----------------------------------------------------------------------
@@ -309,8 +295,8 @@ class Restore(Command):
         self._dry_run = dry_run
 
     def run(self, work: UnitOfWork) -> tuple[str | None, api.PolicyAnswer]:
-        fold = work.fold(self.policy)
-        found = [v.record for v in fold.versions if v.record.version == self._version]
+        state = work.state(self.policy)
+        found = [v.record for v in state.versions if v.record.version == self._version]
         if not found:
             raise Refused(
                 404, "unknown_version", f"policy {self.policy!r} has no version {self._version}"
@@ -329,12 +315,10 @@ class Retire(Command):
         self._key = key
 
     def run(self, work: UnitOfWork) -> api.PolicyAnswer:
-        fold = work.fold(self.policy)
-        if fold.retired != self._retired:
-            work.touched.add(self.policy)
-            fold.retire(self._retired, work.time_for(fold))
-            work.append(fold, RETIRED, "", Retired(self._retired, self._key))
-        return policy_answer(fold, work.followers)
+        state = work.state(self.policy)
+        if state.retired != self._retired:
+            work.write(state, RETIRED, "", Retired(self._retired, self._key))
+        return policy_answer(state, work.followers)
 
 
 FROZEN = "frozen"
@@ -352,10 +336,10 @@ class Freeze(Command):
         self._key = key
 
     def run(self, work: UnitOfWork) -> api.PolicyAnswer:
-        fold = work.fold(self.policy)
-        before = fold.version.record
-        if (before.mode == FROZEN) != self._is_frozen or self._must_hold(fold):
-            modes = [version.record.mode for version in fold.versions]
+        state = work.state(self.policy)
+        before = state.version.record
+        if (before.mode == FROZEN) != self._is_frozen or self._must_hold(state):
+            modes = [version.record.mode for version in state.versions]
             thawed = next((mode for mode in reversed(modes) if mode != FROZEN), "online")
             record = msgspec.structs.replace(
                 before,
@@ -363,13 +347,11 @@ class Freeze(Command):
                 mode=FROZEN if self._is_frozen else thawed,
                 fresh=False,
                 key=self._key,
-                keeps_change=CHANGE in fold.candidates,
+                keeps_change=CHANGE in state.candidates,
             )
-            work.touched.add(self.policy)
-            fold.configure(record, work.time_for(fold))
-            work.append(fold, CONFIGURED, "", record)
-        return policy_answer(fold, work.followers)
+            work.write(state, CONFIGURED, "", record)
+        return policy_answer(state, work.followers)
 
-    def _must_hold(self, fold: State) -> bool:
+    def _must_hold(self, state: State) -> bool:
         """Return True if a change that was asked for meanwhile would end the freeze by itself."""
-        return self._is_frozen and CHANGE in fold.candidates and not fold.is_change_held
+        return self._is_frozen and CHANGE in state.candidates and not state.is_change_held

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -21,8 +20,20 @@ from driftbandits.service.offers import Offer, offer_of
 from driftbandits.service.refusals import gone, unknown_decision, unknown_policy
 from driftbandits.service.relearning import Followers
 from driftbandits.service.state import CHANGE, RELEARNED, State, Version, changes_of_model
-from driftbandits.store import CORRECTED, DECISION, WITHDRAWN, Event, Known, Session, Store
-from driftbandits.store.records import Decided, unpacked
+from driftbandits.store import (
+    CONFLICT,
+    CORRECTED,
+    DECISION,
+    DEFAULT,
+    DUPLICATE,
+    REWARD,
+    WITHDRAWN,
+    Event,
+    Known,
+    Session,
+    Store,
+)
+from driftbandits.store.records import Configured, Decided, unpacked
 
 MOST_MOVED = 3
 FEWEST_REWARDS = 10
@@ -30,29 +41,31 @@ FEWEST_REWARDS = 10
 _MINUTE_NS = 60_000_000_000
 
 
-def minute_of_change(fold: State, change: int) -> int | None:
+def minute_of_change(state: State, change: int) -> int | None:
     """The minute in which the clock stood there; None where that is no longer known."""
-    record = fold.version.record
+    record = state.version.record
     seconds = record.half_life_s or record.window_s
     if seconds is not None:
-        minute = (fold.began_ns + round(change * seconds * 1e9 / TICKS)) // _MINUTE_NS
-        return minute if minute in fold.observers.history.minutes else None
-    for minute, row in reversed(fold.observers.history.minutes.items()):
-        if (minute + 1) * _MINUTE_NS <= fold.began_ns:
+        minute = (state.began_ns + round(change * seconds * 1e9 / TICKS)) // _MINUTE_NS
+        return minute if minute in state.observers.history.minutes else None
+    for minute, row in reversed(state.observers.history.minutes.items()):
+        if (minute + 1) * _MINUTE_NS <= state.began_ns:
             return None
         if row.round <= change:
             return minute
     return None
 
 
-def moved(fold: State, minute: int, until: int | None) -> list[api.Moved]:
+def moved(state: State, minute: int, until: int | None) -> list[api.Moved]:
     """The coefficients that differ most between that minute and a later one, or now."""
-    before = fold.observers.history.minutes[minute].theta
-    after = in_a_row(fold.playing) if until is None else fold.observers.history.minutes[until].theta
-    labels = _labels(fold)
+    before = state.observers.history.minutes[minute].theta
+    after = (
+        in_a_row(state.playing) if until is None else state.observers.history.minutes[until].theta
+    )
+    labels = _labels(state)
     if not before or len(before) > len(after) or len(after) > len(labels):
         return []
-    if len(before) < len(after) and fold.playing.policy.separate:
+    if len(before) < len(after) and state.playing.policy.separate:
         return []  # arms came between
     padded = [*before, *[0.0] * (len(after) - len(before))]
     found = [
@@ -63,8 +76,8 @@ def moved(fold: State, minute: int, until: int | None) -> list[api.Moved]:
     return sorted(found, key=lambda one: -abs(one.after - one.before))[:MOST_MOVED]
 
 
-def _labels(fold: State) -> list[str]:
-    agent = fold.playing
+def _labels(state: State) -> list[str]:
+    agent = state.playing
     theta, known = agent.theta_hat, names(agent)
     if isinstance(theta, dict):
         return [
@@ -86,12 +99,12 @@ class Earned(NamedTuple):
     total: float
 
 
-def arms_changed(fold: State, minute: int, until: int | None) -> list[api.Moved]:
+def arms_changed(state: State, minute: int, until: int | None) -> list[api.Moved]:
     """The arms whose mean reward differs most before and after."""
-    record = fold.version.record
+    record = state.version.record
     default = None if record.reward_wait_s is None else record.default_reward
     old, new = dict[str, Earned](), dict[str, Earned]()
-    for begin, length, part in fold.observers.history.parts():
+    for begin, length, part in state.observers.history.parts():
         if begin + length <= minute:
             _gather(old, part, default)
         elif begin > minute and (until is None or begin + length <= until):
@@ -129,121 +142,106 @@ def clock_text(at_ns: int) -> str:
     return f"{moment}.{rest // 1000:06d}Z"
 
 
+_SHOWN = set(api.Configuration.__struct_fields__) & set(Configured.__struct_fields__)
+
+
 def configuration(version: Version) -> api.Configuration:
     record = version.record
+    told = {name: getattr(record, name) for name in _SHOWN}
+    if record.reward_wait_s is None:
+        told["default_reward"] = None
     return api.Configuration(
-        version=record.version,
+        **told,
         since_seq=version.seq,
         since=clock_text(version.at_ns),
-        arguments=record.arguments,
-        seed=record.seed,
-        mode=record.mode,
-        reward_wait_s=record.reward_wait_s,
-        default_reward=None if record.reward_wait_s is None else record.default_reward,
-        half_life_s=record.half_life_s,
-        window_s=record.window_s,
-        fresh=record.fresh,
         how=version.how,
         learned_from=version.learned_from,
-        control=record.control,
-        shares=_pairs(record.shares),
-        budget=record.budget,
-        limit_window=record.limit_window,
     )
 
 
-def counts(fold: State) -> api.Counts:
-    count = fold.counts
-    return api.Counts(
-        decisions=count["decision"],
-        rewards=count["reward"],
-        defaults=count["default"],
-        late=count["late"],
-        duplicates=count["duplicate"],
-        conflicts=count["conflict"],
-        erased=count["erased"],
-        refused=count["refused"],
-        clipped=count["clipped"],
-        told=count["told"],
-        corrected=count["corrected"],
-        withdrawn=count["withdrawn"],
-    )
+_SINGULAR = {"decisions": DECISION, "rewards": REWARD, "defaults": DEFAULT}
+_SINGULAR |= {"duplicates": DUPLICATE, "conflicts": CONFLICT}
 
 
-def summary(fold: State) -> api.PolicySummary:
-    record = fold.version.record
+def counts(state: State) -> api.Counts:
+    fields = api.Counts.__struct_fields__
+    return api.Counts(**{name: state.counts[_SINGULAR.get(name, name)] for name in fields})
+
+
+def summary(state: State) -> api.PolicySummary:
+    record = state.version.record
     return api.PolicySummary(
-        policy=fold.policy,
+        policy=state.policy,
         name=record.arguments["name"],
         version=record.version,
         mode=record.mode,
-        seq=fold.seq,
-        pending=len(fold.pending),
-        counts=counts(fold),
-        retired=fold.retired,
+        seq=state.seq,
+        pending=len(state.pending),
+        counts=counts(state),
+        retired=state.retired,
     )
 
 
-def policy_answer(fold: State, followers: Followers) -> api.PolicyAnswer:
-    agent = fold.playing
+def policy_answer(state: State, followers: Followers) -> api.PolicyAnswer:
+    agent = state.playing
     few = len(agent.arms) <= MOST_SHOWN_ARMS  # the estimate of each has to be made
     radius = agent.radius if few else math.inf
     return api.PolicyAnswer(
-        policy=fold.policy,
-        version=fold.version.record.version,
-        seq=fold.seq,
-        at=clock_text(fold.at_ns),
-        configuration=configuration(fold.version),
+        policy=state.policy,
+        version=state.version.record.version,
+        seq=state.seq,
+        at=clock_text(state.at_ns),
+        configuration=configuration(state.version),
         round=agent.issued,
         theta_hat=_plain(agent, agent.theta_hat) if few else {},
         theta=_plain(agent, agent.theta) if few else {},
         radius=radius if math.isfinite(radius) else 0.0,
-        effective_sample_size=fold.effective_sample_size,
-        detections=_detections(fold),
-        pending=len(fold.pending),
-        counts=counts(fold),
+        effective_sample_size=state.effective_sample_size,
+        detections=_detections(state),
+        pending=len(state.pending),
+        counts=counts(state),
         names=names(agent),
         beliefs=[api.Hypothesis(**found._asdict()) for found in agent.beliefs],
         limited=[api.LimitedColumn(**found._asdict()) for found in agent.limited],
-        accounts=_accounts(fold),
-        lift=lift_of(fold),
+        accounts=_accounts(state),
+        lift=lift_of(state),
         notes=notes(agent.policy),
-        change=_change(fold, followers),
-        retired=fold.retired,
-        shadows=shadow_answers(fold, followers),
+        change=_change(state, followers),
+        retired=state.retired,
+        shadows=shadow_answers(state, followers),
     )
 
 
-def _change(fold: State, followers: Followers) -> api.Change | None:
+def _change(state: State, followers: Followers) -> api.Change | None:
     """That is under way."""
-    candidate = fold.candidates.get(CHANGE)
+    candidate = state.candidates.get(CHANGE)
     if candidate is None:
         return None
-    place = followers.of(fold.policy, CHANGE, candidate)
+    place = followers.of(state.policy, CHANGE, candidate)
     follower = place.follower
     return api.Change(
         how=RELEARNED,
-        version=fold.version.record.version + 1,
-        arguments=changes_of_model(fold.version.record, candidate.record),
+        version=state.version.record.version + 1,
+        arguments=changes_of_model(state.version.record, candidate.record),
         seq=follower.read.seq,
-        of=fold.seq,
+        of=state.seq,
         learned_from=follower.learned,
         skipped=follower.skipped,
-        held=fold.is_change_held,
+        held=state.is_change_held,
         failed=place.failure,
     )
 
 
-def shadow_answers(fold: State, followers: Followers) -> list[api.ShadowAnswer]:
+def shadow_answers(state: State, followers: Followers) -> list[api.ShadowAnswer]:
     """By name."""
-    names = sorted(name for name in fold.candidates if name is not None)
-    return [_shadow(fold, name, followers) for name in names]
+    names = sorted(name for name in state.candidates if name is not None)
+    return [_shadow(state, name, followers) for name in names]
 
 
-def _shadow(fold: State, name: str, followers: Followers) -> api.ShadowAnswer:
+def _shadow(state: State, name: str, followers: Followers) -> api.ShadowAnswer:
     """Without waiting for its turn: it may be an event further here than there."""
-    candidate = fold.candidates[name]
-    place = followers.of(fold.policy, name, candidate)
+    candidate = state.candidates[name]
+    place = followers.of(state.policy, name, candidate)
     record, follower = candidate.record, place.follower
     seen = follower.agreement
     played = seen.played_value
@@ -255,7 +253,7 @@ def _shadow(fold: State, name: str, followers: Followers) -> api.ShadowAnswer:
         half_life_s=record.half_life_s,
         window_s=record.window_s,
         seq=follower.read.seq,
-        of=fold.seq,
+        of=state.seq,
         learned_from=follower.learned,
         skipped=follower.skipped,
         decisions=seen.decisions,
@@ -265,21 +263,15 @@ def _shadow(fold: State, name: str, followers: Followers) -> api.ShadowAnswer:
         value=_interval(seen.value()),
         played_value=played,
         difference=_interval(seen.difference()),
-        modelled_value=_interval(seen.modelled_value()),
-        modelled_difference=_interval(seen.modelled_difference()),
         failed=UNSET if place.failure is None else place.failure,
     )
 
 
-def _accounts(fold: State) -> api.Accounts | None:
-    accounts = fold.accounts
+def _accounts(state: State) -> api.Accounts | None:
+    accounts = state.accounts
     if not accounts.is_used:
         return None
-    return api.Accounts(accounts.balance, _pairs(accounts.credits) or {})
-
-
-def _pairs(found: Mapping[str, tuple[float, float]] | None) -> dict[str, list[float]] | None:
-    return None if found is None else {arm: list(pair) for arm, pair in found.items()}
+    return api.Accounts(accounts.balance, accounts.credits)
 
 
 def _plain(agent: Agent, theta: Any) -> list[float] | dict[str, list[float]]:
@@ -288,36 +280,36 @@ def _plain(agent: Agent, theta: Any) -> list[float] | dict[str, list[float]]:
     return coordinates(agent, theta)
 
 
-def _detections(fold: State) -> list[api.Detection]:
-    times = dict(fold.observers.history.detected)
+def _detections(state: State) -> list[api.Detection]:
+    times = dict(state.observers.history.detected)
     told: list[api.Detection] = []
     until = None  # where the next one begins
-    for place, found in enumerate(reversed(fold.playing.detections)):
+    for place, found in enumerate(reversed(state.playing.detections)):
         one = api.Detection(
             round=found.round,
-            at=clock_text(times.get(found.round, fold.at_ns)),
+            at=clock_text(times.get(found.round, state.at_ns)),
             statistic=found.statistic,
             threshold=found.threshold,
             change=found.change,
             size=found.size,
         )
-        minute = None if found.change is None else minute_of_change(fold, found.change)
+        minute = None if found.change is None else minute_of_change(state, found.change)
         if minute is not None and place < MOST_TOLD_CHANGES:
             one.since = _minute_text(minute)
-            one.moved = moved(fold, minute, until)
-            one.arms = arms_changed(fold, minute, until)
+            one.moved = moved(state, minute, until)
+            one.arms = arms_changed(state, minute, until)
             until = minute
         told.append(one)
     return told[::-1]
 
 
-def lift_of(fold: State) -> api.Lift | None:
+def lift_of(state: State) -> api.Lift | None:
     """The policy beside its control; None where there never was one."""
-    lift = fold.observers.lift
+    lift = state.observers.lift
     if lift is None:
         return None
     known, until = lift.total, lift.until_ns
-    reward = fold.playing.policy.reward
+    reward = state.playing.policy.reward
     return api.Lift(
         since=clock_text(lift.at_ns),
         since_seq=lift.seq,
@@ -335,8 +327,8 @@ def lift_of(fold: State) -> api.Lift | None:
     )
 
 
-def lift_answer(fold: State) -> api.LiftAnswer:
-    days = {} if fold.observers.lift is None else fold.observers.lift.days
+def lift_answer(state: State) -> api.LiftAnswer:
+    days = {} if state.observers.lift is None else state.observers.lift.days
     told = [
         api.LiftOfDay(
             day=clock_text(day * 86_400_000_000_000)[:10],
@@ -346,7 +338,7 @@ def lift_answer(fold: State) -> api.LiftAnswer:
         )
         for day, known in sorted(days.items())
     ]
-    return api.LiftAnswer(fold.policy, fold.seq, lift_of(fold), told)
+    return api.LiftAnswer(state.policy, state.seq, lift_of(state), told)
 
 
 def _side(known: Comparison, *, of_control: bool, decisions: int | None = None) -> api.Side:
@@ -359,28 +351,28 @@ def _interval(found: Interval | None) -> api.Interval | None:
     return None if found is None else api.Interval(*found)
 
 
-def digest_answer(fold: State) -> api.DigestAnswer:
-    return api.DigestAnswer(fold.policy, fold.seq, snapshots.digest(fold))
+def digest_answer(state: State) -> api.DigestAnswer:
+    return api.DigestAnswer(state.policy, state.seq, snapshots.digest(state))
 
 
-def versions_answer(fold: State) -> api.VersionsAnswer:
-    return api.VersionsAnswer([configuration(version) for version in fold.versions])
+def versions_answer(state: State) -> api.VersionsAnswer:
+    return api.VersionsAnswer([configuration(version) for version in state.versions])
 
 
-def history_answer(fold: State, *, after_s: int, since: int) -> api.HistoryAnswer:
+def history_answer(state: State, *, after_s: int, since: int) -> api.HistoryAnswer:
     """Minutes after a time that have changed since an event; all have since none."""
     rows = {
         minute: row
-        for minute, row in fold.observers.history.minutes.items()
+        for minute, row in state.observers.history.minutes.items()
         if minute * 60 > after_s and (not since or row.changed > since)
     }
     parts = [
         _arms_part(begin, length, part)
-        for begin, length, part in fold.observers.history.parts()
+        for begin, length, part in state.observers.history.parts()
         if part and any(minute in rows for minute in range(begin, begin + length))
     ]
     minutes = [_minute(minute, row) for minute, row in rows.items()]
-    return api.HistoryAnswer(fold.policy, minutes, fold.seq, parts)
+    return api.HistoryAnswer(state.policy, minutes, state.seq, parts)
 
 
 def _minute(minute: int, row: Minute) -> api.Minute:
@@ -469,15 +461,17 @@ def one_decision(store: Store, policy: str, event_id: str) -> Logged:
         return _with_outcomes(session, policy, [known.decision])[0]
 
 
-def one_explained(fold: State, logged: Logged) -> api.ExplanationAnswer:
-    return api.ExplanationAnswer(fold.policy, fold.seq, _decision(fold, logged))
+def one_explained(state: State, logged: Logged) -> api.ExplanationAnswer:
+    return api.ExplanationAnswer(state.policy, state.seq, _decision(state, logged))
 
 
-def explained(fold: State, logged: list[Logged]) -> api.ExplanationsAnswer:
-    return api.ExplanationsAnswer(fold.policy, fold.seq, [_decision(fold, one) for one in logged])
+def explained(state: State, logged: list[Logged]) -> api.ExplanationsAnswer:
+    return api.ExplanationsAnswer(
+        state.policy, state.seq, [_decision(state, one) for one in logged]
+    )
 
 
-def _decision(fold: State, logged: Logged) -> api.ExplainedDecision:
+def _decision(state: State, logged: Logged) -> api.ExplainedDecision:
     event = logged.event
     record: Decided = unpacked(event.kind, event.body)
     offer = offer_of(record)
@@ -493,10 +487,10 @@ def _decision(fold: State, logged: Logged) -> api.ExplainedDecision:
         suggested=record.suggested,
         baseline=record.baseline if record.baseline >= 0 else None,
         propensity=record.propensity,
-        arms=_arms(fold, record, offer),
+        arms=_arms(state, record, offer),
         outcome=_outcome(logged.known),
         context=_context(offer),
-        told=record.told,
+        caller_decided=record.caller_decided,
         control=record.control,
         conditional=record.conditional or None,
         reason=record.reason or None,
@@ -509,7 +503,7 @@ def why(record: Decided) -> str:
     """In words, by what this arm was played."""
     played, wanted = repr(record.arms[record.index]), repr(record.arms[record.suggested])
     by_itself = f"By itself the policy would have played {wanted}."
-    if record.told:
+    if record.caller_decided:
         return f"The caller had played {played} by itself. {by_itself}"
     if record.control:
         whose = "the caller's baseline" if record.index == record.baseline else "drawn evenly"
@@ -539,7 +533,7 @@ def _context(offer: Offer) -> list[float] | dict[str, Any] | UnsetType:
     return UNSET if columns is None else columns
 
 
-def _arms(fold: State, record: Decided, offer: Offer) -> list[api.ScoredArm]:
+def _arms(state: State, record: Decided, offer: Offer) -> list[api.ScoredArm]:
     scores = np.frombuffer(record.scores, dtype="<f8").tolist()
     means: list[float | None] = [None] * len(scores)
     if record.means:
@@ -556,7 +550,7 @@ def _arms(fold: State, record: Decided, offer: Offer) -> list[api.ScoredArm]:
         for id, score, mean, row in zip(record.arms, scores, means, rows, strict=True)
     ]
     try:
-        made = fold.playing.explain(record.number)
+        made = state.playing.explain(record.number)
     except UnknownDecision:
         return arms
     # Numbers start again with a version and while frozen: the same bits tell that it is the one.

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
+from typing import Any
 
 import psycopg
 from psycopg import errors
@@ -30,6 +32,10 @@ LONGEST_PAUSE_MS = 5000
 """Milliseconds that a transaction may stand still before the server ends it."""
 LOCK_WAIT_MS = 4000
 """Milliseconds that a writer waits for another one."""
+STATEMENT_S = 60
+"""Seconds that a statement may take; the server counts them."""
+ANSWER_S = 70.0
+"""Seconds to wait for a server that takes a statement and does not answer at all."""
 
 _TYPES = {
     "bytes": "BYTEA",
@@ -98,14 +104,36 @@ def _with_psycopg_marks(sql: str) -> bytes:
     return sql.replace("?", "%s").encode()
 
 
+class _Connection(psycopg.Connection[Any]):
+    """A connection that gives up on a server which has stopped answering."""
+
+    has_deadline = True
+
+    def wait(self, gen: Generator[Any, Any, Any], *given: Any, **more: Any) -> Any:
+        return super().wait(self._bounded(gen), *given, **more)
+
+    def _bounded(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        deadline = time.monotonic() + ANSWER_S
+        try:
+            state = next(gen)
+            while True:
+                ready = yield state
+                if self.has_deadline and not ready and time.monotonic() > deadline:
+                    self.pgconn.finish()  # a rollback would wait as long again
+                    raise psycopg.OperationalError(f"no answer within {ANSWER_S:g} s")
+                state = gen.send(ready)
+        except StopIteration as done:
+            return done.value
+
+
 class PostgresStore(Store):
     """One database."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._writer: psycopg.Connection | None = None
+        self._writer: _Connection | None = None
         self._has_traces = False
-        self._readers: list[psycopg.Connection] = []
+        self._readers: list[_Connection] = []
         self._guard = threading.Lock()
         try:
             self._prepare()
@@ -120,13 +148,13 @@ class PostgresStore(Store):
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
                 self.secret = prepare_tables(PostgresSession(connection, b""), _TYPES)
 
-    def _connect(self) -> psycopg.Connection:
-        connection = psycopg.connect(self.url, autocommit=True, connect_timeout=5)
+    def _connect(self) -> _Connection:
+        connection = _Connection.connect(self.url, autocommit=True, connect_timeout=5)
         for name, value in (
             ("synchronous_commit", "on"),
             ("idle_in_transaction_session_timeout", f"{LONGEST_PAUSE_MS}ms"),
             ("lock_timeout", f"{LOCK_WAIT_MS}ms"),
-            ("statement_timeout", "60s"),
+            ("statement_timeout", f"{STATEMENT_S}s"),
             ("tcp_user_timeout", "10s"),
             ("client_min_messages", "warning"),
             ("application_name", f"driftbandits {os.getpid()}"),
@@ -182,6 +210,7 @@ class PostgresStore(Store):
         self._has_traces = False
         with self._translated(), self._connect() as connection:
             connection.execute("SET statement_timeout = 0")
+            connection.has_deadline = False
             try:
                 for table in ("event", "snapshot"):
                     connection.execute(f"VACUUM {table}".encode())

@@ -13,7 +13,7 @@ export function showDetections(detections) {
   box.dataset.shown = text;
   if (detections.length === 0) {
     box.replaceChildren(element("p", { class: "none" },
-      "None. A policy that looks for changes lists here those that it found, and the charts mark them."));
+      "None so far. Policies that look for changes list them here, and the charts mark them."));
     return;
   }
   const told = detections.toReversed().slice(0, MOST_TOLD);
@@ -27,7 +27,7 @@ function inSentences({ at, since, size, moved = [], arms = [] }) {
   const since_ = since === null || since === undefined ? "" : ` Probably since ${hourMinute(new Date(since))}.`;
   const sized = size === null ? "" : ` Mean rewards changed by about ${short(size)}.`;
   const parts = [
-    ...(moved.length ? [`What moved most in the estimate: ${moved.map(arrow).join(", ")}.`] : []),
+    ...(moved.length ? [`What changed most in the estimate: ${moved.map(arrow).join(", ")}.`] : []),
     ...(arms.length ? [`What arms earned before and since: ${arms.map(arrow).join(", ")}.`] : []),
   ];
   return element("li", {},
@@ -59,9 +59,11 @@ function table(detections) {
   ];
 }
 
+const DRIFTS = { wandering: "drifting", turning: "drifting smoothly" };
+
 const inWords = ({ path, since, rounds }) => {
-  if (path !== "constant") return `${path}, within ${count(rounds)} rounds`;
-  return since === undefined ? "always been the same" : `constant since round ${count(since)}`;
+  if (path !== "constant") return `${DRIFTS[path] ?? path}, within ${count(rounds)} rounds`;
+  return since === undefined ? "always been the same" : `the same since round ${count(since)}`;
 };
 
 /** What reads the same is one line: that the prior was tighter or wider is of no interest here. */

@@ -11,6 +11,7 @@ const words = {
 /** `lift` and `days` as the service tells them; null where there never was a control. */
 export function showLift(lift, days) {
   byId("comparing").hidden = lift === null;
+  byId("no-control").hidden = lift !== null;
   if (lift === null) return;
   const { tone, text } = verdict(lift);
   const said = byId("verdict");
@@ -23,19 +24,19 @@ export function showLift(lift, days) {
 
 function verdict({ difference, relative, better, policy, control }) {
   if (difference === null)
-    return { tone: "open", text: "Nothing can be told yet: both sides need rewards that count." };
+    return { tone: "open", text: "It is too early to say: both sides need rewards." };
   const share = relative === null ? "" : ` (${signed(100 * relative.value)} %)`;
   const found = `${signed(difference.value)} a decision${share}`;
   if (difference.low === null)
-    return { tone: "open", text: `So far ${found}. An interval is told when both sides have some hundred rewards, of as many units; ` +
-      `there are ${count(policy.rewards)} and ${count(control.rewards)}.` };
+    return { tone: "open", text: `So far ${found}. The 95 % interval follows when both sides have some hundred rewards, from as many units; ` +
+      `they have ${count(policy.rewards)} and ${count(control.rewards)}.` };
   const bounds = `95 %: ${signed(difference.low)} to ${signed(difference.high)}${relativeBounds(relative)}`;
   const [more, less] = better === "lower" ? words.lower.toReversed() : words.higher;
   if (difference.low > 0)
-    return { tone: better === "lower" ? "bad" : "good", text: `The policy ${more} its control: ${found}. ${bounds}.` };
+    return { tone: better === "lower" ? "bad" : "good", text: `The policy ${more} the control: ${found}. ${bounds}.` };
   if (difference.high < 0)
-    return { tone: better === "lower" ? "good" : "bad", text: `The policy ${less} its control: ${found}. ${bounds}.` };
-  return { tone: "open", text: `No difference can be told so far: ${found}. ${bounds}.` };
+    return { tone: better === "lower" ? "good" : "bad", text: `The policy ${less} the control: ${found}. ${bounds}.` };
+  return { tone: "open", text: `No difference is certain so far: ${found}. ${bounds}.` };
 }
 
 function relativeBounds(relative) {
@@ -84,14 +85,14 @@ function bar(interval, { place, zero }, tone) {
 
 function notes({ since, until, share, method, pending, unknown }) {
   const told = [
-    `${percent(share)} of the decisions are controls since ${dayMinute(new Date(since))}: the caller's baseline is played, or an arm drawn evenly.`,
-    "Averages over that time, whatever drifted in it. Each interval holds at all times at once: look as often as you like.",
+    `Since ${dayMinute(new Date(since))}, ${percent(share)} of the decisions are controls. They play your old rule, the baseline of the request; where there is none, an arm at random.`,
+    "Means are over all that time, whatever changed in it. You may look as often as you like: the intervals stay valid.",
   ];
   if (until !== null)
-    told.push(`Counted are decisions before ${dayMinute(new Date(until))}, whose outcomes are all known.`);
-  if (pending > 0) told.push(`${count(pending)} decisions are still waited for.`);
-  if (unknown > 0) told.push(`The outcome of ${count(unknown)} will not be known; they count nowhere.`);
-  if (method === "asymptotic") told.push("The intervals rest on many rewards; with few they are a little too narrow.");
+    told.push(`Only decisions before ${dayMinute(new Date(until))} count so far: the outcomes of later ones are not all known.`);
+  if (pending > 0) told.push(`${count(pending)} decisions wait for their outcome.`);
+  if (unknown > 0) told.push(`${count(unknown)} decisions will have no outcome; they count on neither side.`);
+  if (method === "asymptotic") told.push("The intervals need many rewards; with few they are a little too narrow.");
   return told;
 }
 

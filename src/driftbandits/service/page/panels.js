@@ -89,10 +89,17 @@ export function showPolicy({ detail, minutes, arms, lift, versions, range, now, 
   showBeliefs(detail.beliefs ?? []);
 }
 
+/** What the policy decides by: columns as people count them, or the numbers of a vector. */
+function inputs({ features, dim }) {
+  if (!features) return `${count(dim)} numbers`;
+  const columns = [features.context, features.arm].reduce((sum, part) => sum + Object.keys(part ?? {}).length, 0);
+  return `${count(columns)} column${columns === 1 ? "" : "s"}`;
+}
+
 function showTitle(detail) {
   byId("name").textContent = detail.policy;
   const { arguments: given, mode } = detail.configuration;
-  const told = [given.name, `${given.dim} features`, mode, `version ${detail.version}`];
+  const told = [given.name, inputs(given), mode, `version ${detail.version}`];
   if (detail.retired) told.push("retired");
   byId("kind").textContent = `${told.join(" · ")} · round ${count(detail.round)} · event ${count(detail.seq)}`;
   const { arguments: _, ...served } = detail.configuration;
@@ -106,15 +113,15 @@ function showTitle(detail) {
 }
 
 function forgetting({ arguments: given, half_life_s: half, window_s: span }) {
-  if (half !== null) return `half-life ${duration(half)}`;
-  if (span !== null) return `window of ${duration(span)}`;
-  if (given.discount) return `discount ${given.discount}`;
-  if (given.window) return `window of ${count(given.window)} rounds`;
-  return "rewards still remembered";
+  if (half !== null) return `half as much after ${duration(half)}`;
+  if (span !== null) return `those of the last ${duration(span)}`;
+  if (given.discount) return `older ones count less: discount ${given.discount}`;
+  if (given.window) return `those of the last ${count(given.window)} rounds`;
+  return "what the estimate rests on now";
 }
 
 function waiting({ reward_wait_s: wait, default_reward: value }) {
-  return wait === null ? "no time limit" : `after ${duration(wait)} learns ${plain(value)}`;
+  return wait === null ? "no time limit" : `${plain(value)} is learned after ${duration(wait)}`;
 }
 
 function showTiles(detail, { rates, samples, earned, since }) {
@@ -127,14 +134,14 @@ function showTiles(detail, { rates, samples, earned, since }) {
       `${count(counts.decisions)} in all`],
     ["Rewards per min", rates === null ? "…" : plain(rates.rewards),
       `${count(counts.rewards)} reported, ${count(counts.defaults)} by default`],
-    ["Reward rate", earned === null ? "–" : short(earned.mean),
+    ["Mean reward", earned === null ? "–" : short(earned.mean),
       bounds === null ? since : `95 %: ${bounds}, ${since}`],
-    ["Effective memory", plain(detail.effective_sample_size), forgetting(configuration),
+    ["Rewards that count", plain(detail.effective_sample_size), forgetting(configuration),
       sparkline(samples.map(({ memory }) => memory))],
-    ["Pending joins", count(detail.pending), waiting(configuration),
+    ["Waiting for a reward", count(detail.pending), waiting(configuration),
       sparkline(samples.map(({ pending }) => pending))],
-    ["Set aside", count(odd.reduce((sum, name) => sum + counts[name], 0)),
-      odd.length ? odd.map((name) => `${count(counts[name])} ${name}`).join(", ") : "nothing late, twice or in conflict"],
+    ["Rewards not learned", count(odd.reduce((sum, name) => sum + counts[name], 0)),
+      odd.length ? odd.map((name) => `${count(counts[name])} ${name}`).join(", ") : "none late, repeated or contradictory"],
   ];
   byId("tiles").replaceChildren(...tiles.map(([name, value, note, picture = null]) =>
     element("div", { class: "tile" },
