@@ -14,6 +14,7 @@ P  (n, K)  softmax of X W over the arms that were offered
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,7 +26,15 @@ from numpy.typing import NDArray
 from driftbandits import checks
 from driftbandits.environments import TableRows
 from driftbandits.evaluate.log import ESTIMATED, KNOWN, UNKNOWN, Log, LoggedDecision, log_of_tables
-from driftbandits.features import Encoding, Features, Offered, arm_id, offers_of, records_of
+from driftbandits.features import (
+    Encoding,
+    Features,
+    Offered,
+    arm_id,
+    is_outcome,
+    offers_of,
+    records_of,
+)
 
 Floats = NDArray[np.float64]
 
@@ -128,6 +137,13 @@ def log_from_frame(
                 f"context must be what was known before the decision; got {name!r}, which is the "
                 f"column of {label}. Leave it out of context"
             )
+    if outcomes := [name for name in context if is_outcome(name)]:
+        warnings.warn(
+            f"context has {', '.join(outcomes)}, named like an outcome: leave out what was not "
+            "known before the decision",
+            UserWarning,
+            stacklevel=2,
+        )
     everything = sorted(set(chosen))
     offers: Any = everything
     if offered is not None:
@@ -159,6 +175,8 @@ def log_from_frame(
 def _ids(value: Any) -> list[str]:
     if isinstance(value, str):
         value = value.split("|")
+    if not isinstance(value, Iterable):
+        raise ValueError(f"offered must be a column of lists or texts such as a|b|c; got {value!r}")
     return [str(id).strip() for id in value]
 
 
@@ -185,8 +203,8 @@ def _nanoseconds(value: Any, column: str) -> int:
             value = datetime.fromisoformat(value.strip())
         except ValueError:
             raise ValueError(
-                f"time: column {column!r} must hold times such as 2025-03-31 16:30:00, or seconds "
-                f"since 1970; got {value!r}"
+                f"time: column {column!r} must hold times such as 2025-03-31 16:30:00, with the "
+                f"year first, or seconds since 1970; got {value!r}"
             ) from None
     if isinstance(value, datetime):
         moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value
