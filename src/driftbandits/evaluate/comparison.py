@@ -151,7 +151,7 @@ def evaluate(
     if isinstance(target, Policy):
         accepted, share = replay(log, policy, seed=seed)
         found.add(REPLAY, np.where(accepted, log.reward, np.nan), level)
-        found.check("numbers of accepted rounds", accepted / share, REPLAY)
+        found.check("accepted rounds", accepted / share, REPLAY)
     if log.propensities != UNKNOWN:
         _add_frozen(log, target, found, level=level, seed=seed)
     outside = rewards_outside(log, policy)
