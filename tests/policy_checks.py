@@ -605,7 +605,10 @@ REACH: dict[str, list[tuple[dict, dict, kinds.Kind]]] = {
         (
             {"window": None, "discount": None, "horizon": 900},
             {"path_length": 90.0},
-            either(both(kinds.for_drift, kinds.discounted), kinds.forgets_by_schedule),
+            either(
+                both(either(kinds.for_drift, kinds.learns_in_one_pass), kinds.discounted),
+                kinds.forgets_by_schedule,
+            ),
         ),
     ],
     "lam": [({}, {"lam": 3.0}, informed)],

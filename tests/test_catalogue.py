@@ -32,6 +32,8 @@ PUBLISHED = {
     "M-UCB": {"linear", "for_fixed_arms", "tests_arms"},
     "GLR-klUCB": {"linear", "for_fixed_arms", "by_divergence", "tests_arms"},
     "GLOC": {"learns_in_one_pass"},
+    "GLB-OMD": {"learns_in_one_pass"},
+    "DOMD-GLB": {"discounted", "learns_in_one_pass"},
     "REXP3": {"linear", "windowed", "for_fixed_arms", "forgets_by_schedule", "weighted"},
     "Restart-GLUCB": {"windowed", "forgets_by_schedule"},
     "GLM-TSL": {"posterior"},

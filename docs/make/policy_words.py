@@ -43,6 +43,7 @@ _RADII = {
     "local": "a bound in the norm of the local curvature",
     "self-concordant": "a self-concordant bound, without the factor 1/c_mu",
     "predictor": "a bound of the linear predictor a·theta",
+    "mirror": "a bound in the norm of the curvature, of the order √(d log t) without 1/c_mu",
     "count": "by how often the arm was played: √(log n / N)",
 }
 _ADAPTATIONS = {
@@ -53,6 +54,8 @@ _ADAPTATIONS = {
     "arm tests": "Each arm has a test of its own rewards, and is forgotten when it fires.",
     "online Newton": "An online learner predicts every reward before it sees it; the estimate is a "
     "regression on these predictions. No row is kept, so the state does not grow.",
+    "mirror descent": "Each reward moves the estimate by one step, in the norm of the curvature "
+    "seen so far. No row is kept, so the state does not grow.",
     "exponential weights": "Weights of the arms grow with what they earned over their chance.",
     "belief": "A Bayesian belief over segments and drifts; see [what auto believes](auto.md).",
 }
@@ -62,6 +65,9 @@ _GOOD_FOR = {
     "random": "a yardstick, and collecting logs that can judge any policy",
     "LogisticUCB": "a world that is known to stay as it is",
     "GLOC": "a world that stays as it is, where memory must not grow; its bonus is wide",
+    "GLB-OMD": "a world that stays as it is, where memory must not grow",
+    "DOMD-GLB": "jumps and drifts whose pace is about known, where memory must be small; give "
+    "`lam` the dimension and scale the bonus down",
     "PG-TS": "studies of up to a few thousand rounds, with yes or no rewards or ratings: the "
     "posterior without an approximation, at a pass over all rows for every sample",
     "LinUCB": "the same, cheap, where rewards are nearly linear in the features",

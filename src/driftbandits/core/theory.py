@@ -14,6 +14,7 @@ gamma    discount                             D(gamma) rounds after which a chan
 k, c     largest and smallest slope           lam      penalty
 L, S     bounds of ||a|| and ||theta||        m        largest reward
 delta    probability that a bound fails       n        rows that count: min(t, tau), ...
+R        bound of |mu''|/mu'
 P_T      path length: sum of ||theta_t - theta_{t-1}|| up to T
 
 S and lam of a `Confidence` are what they are for actions of length 1: S L and lam/L^2.
@@ -43,6 +44,7 @@ class Problem(NamedTuple):
     S: float = 1.0
     m: float = 1.0
     delta: float = 0.01
+    R: float = 1.0
 
 
 class Confidence(NamedTuple):
@@ -175,6 +177,29 @@ def _count_radius(r: Confidence, t: float, n: float, inside: bool) -> float:
     return r.m * math.sqrt(weight * math.log(max(n, 2.0)))
 
 
+@internal
+def _mirror_radius(r: Confidence, t: float, n: float, inside: bool) -> float:
+    """Radius of GLB-OMD and DOMD-GLB from t-1 rows: k times a bound of ||theta - truth||_H.
+
+    Zhang, Xu, Zhao, Sugiyama (2025), Theorem 1, whose bound holds at all rounds at once. The proof
+    ends in eta (6 eta + 1) log det(H/lam), and the determinant follows from the trace. Theorem 1
+    prints log(1 + k/lam), without the number of rows that the proof has.
+
+    Discounted it is derived, and holds at each round, not at all at once. H of the next round is
+    gamma H + (1 - gamma) lam I before a row comes, and log det is concave. So the discounted sum of
+    what each row adds to log det(H/lam) is at most log det(H/lam) as it stands. Discounted
+    likelihood ratios are powers of at most 1 of ratios, so by Jensen their product is still a
+    supermartingale. Where the last change is D(gamma) rounds old, what came before it adds no more
+    than the second term of `offset`.
+    """
+    rows = t - 1.0
+    if r.gamma < 1.0:
+        rows = -math.expm1(rows * math.log(r.gamma)) / (1.0 - r.gamma)
+    spread = r.d * math.log1p(r.coefficient * rows)
+    noise = 2.0 * math.log(1.0 / r.delta) + (6.0 * r.scale + 1.0) * spread
+    return r.k * math.sqrt(r.offset * r.offset + r.scale * noise)
+
+
 @inlined
 def _posterior_radius(r: Confidence, t: float, n: float, inside: bool) -> float:
     """k: the width is the standard deviation of a posterior, not a bound of the theory."""
@@ -187,6 +212,7 @@ RADII: Mapping[str, Callable[[Confidence, float, float, bool], float]] = {
     "local": _local_radius,
     "predictor": _predictor_radius,
     "count": _count_radius,
+    "mirror": _mirror_radius,
     "posterior": _posterior_radius,
 }
 
@@ -252,9 +278,16 @@ def confidence_of(
     if radius not in RADII:
         raise ValueError(f"radius must be one of {', '.join(RADII)}; got {radius!r}")
     p = problem
-    offset = math.sqrt(p.c * p.lam) * p.S  # eq_rho_SW, eq_rho_D
-    if discount is not None and biased and not linear:
-        offset += discount_bias(p, discount)
+    coefficient = p.c * p.L**2 / (p.d * p.lam)
+    if radius == "mirror":
+        scale, slope = mirror_step(p), p.k * p.L**2 / relative_variance(p)
+        coefficient = slope / (p.d * p.lam)
+        weight = 0.0 if discount is None else _weight_before_change(discount)
+        offset = 2.0 * p.S * math.sqrt(p.lam + slope * weight)
+    else:
+        offset = math.sqrt(p.c * p.lam) * p.S  # eq_rho_SW, eq_rho_D
+        if discount is not None and biased and not linear:
+            offset += discount_bias(p, discount)
     if scale is None:
         scale = 1.0 if linear else 2.0 * p.k / p.c  # eq_rho_SW, eq_rho_D
     return Confidence(
@@ -272,7 +305,7 @@ def confidence_of(
         horizon=float(horizon or 0),
         lag=int(linear),
         sigma=p.m / 2.0,  # lemma:hoeffding_conditional
-        coefficient=p.c * p.L**2 / (p.d * p.lam),
+        coefficient=coefficient,
         scale=scale,
         offset=offset,
     )
@@ -302,9 +335,14 @@ def discount_bias(problem: Problem, gamma: float, lag: float | None = None) -> f
     another exponent.
     """
     p = problem
-    exponent = forgetting_time(gamma) if lag is None else lag
-    tail = math.pow(gamma, exponent) / (1.0 - gamma)
+    tail = _weight_before_change(gamma, lag)
     return 2.0 * p.L**2 * p.S * p.k * math.sqrt(p.c / p.lam) * tail
+
+
+def _weight_before_change(gamma: float, lag: float | None = None) -> float:
+    """gamma^D/(1-gamma), what all rounds older than D(gamma), or than `lag`, weigh together."""
+    exponent = forgetting_time(gamma) if lag is None else lag
+    return math.pow(gamma, exponent) / (1.0 - gamma)
 
 
 def rho_window(problem: Problem, *, t: int, tau: int, horizon: int | None = None) -> float:
@@ -460,6 +498,29 @@ def self_concordant_penalty(*, dim: int, horizon: int) -> float:
     if horizon < 2:
         raise ValueError(f"horizon must be at least 2 for the penalty d log T; got {horizon!r}")
     return dim * math.log(horizon)
+
+
+def relative_variance(problem: Problem) -> float:
+    """The variance of a reward over mu': 1, or m^2/4 where R = 0 says that mu is the identity."""
+    return 1.0 if problem.R else problem.m**2 / 4.0
+
+
+def mirror_step(problem: Problem) -> float:
+    """eta = 1 + R S L of GLB-OMD (Zhang, Xu, Zhao, Sugiyama 2025, Theorem 1)."""
+    return 1.0 + problem.R * problem.S * problem.L
+
+
+def mirror_penalty(problem: Problem) -> float:
+    """lam = L^2 eta max(14 d R^2, 6 R S L k), as the same theorem asks; 1 for the identity.
+
+    In its experiments lam is d.
+
+    >>> mirror_penalty(Problem(d=2, k=0.25, c=0.2))
+    56.0
+    """
+    p = problem
+    least = max(14.0 * p.d * p.R**2, 6.0 * p.R * p.S * p.L * p.k)
+    return p.L**2 * mirror_step(p) * least if p.R else 1.0
 
 
 # -- regret bounds, and the rounds in which confidence bounds hold ---------------------------------

@@ -27,6 +27,7 @@ from driftbandits.policies.catalogue import (
     Row,
     Setting,
     policy_names,
+    problem_of,
     tuned_memory,
     tuned_penalty,
 )
@@ -72,7 +73,8 @@ def _window_given(row: Row) -> bool:
 
 
 def _path_given(row: Row) -> bool:
-    return row.periodic or (row.one_matrix and row.memory == DISCOUNT and row.radius != "count")
+    drifts = row.one_matrix and row.radius != "count"
+    return row.periodic or (row.memory == DISCOUNT and (drifts or row.radius == "mirror"))
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -185,7 +187,9 @@ class Given(TypedDict, total=False):
         Argument(
             "number of changes within the horizon, if known",
             partial(checks.integer, least=0),
-            used_by=lambda row: (_tuned(row) and row.adaptation == "none") or _tests_arms(row),
+            used_by=lambda row: (
+                (_tuned(row) and row.adaptation in ("none", "mirror descent")) or _tests_arms(row)
+            ),
         ),
     ]
     window: Annotated[
@@ -200,7 +204,7 @@ class Given(TypedDict, total=False):
     discount: Annotated[
         float | None,
         Argument(
-            "instead of horizon: weight that D-* and *-Weight* keep from round to round",
+            "instead of horizon: weight that D-*, DOMD-GLB and *-Weight* keep from round to round",
             _within_0_and_1,
             used_by=lambda row: row.memory in (DISCOUNT, None),
         ),
@@ -284,8 +288,9 @@ class Given(TypedDict, total=False):
     path_length: Annotated[
         float | None,
         _theory(
-            "sum of ||theta_t - theta_{t-1}|| over the horizon, for *-Weight* and Restart-*; "
-            "unless given 2 S changes, or 1 where changes are unknown too",
+            "sum of ||theta_t - theta_{t-1}|| over the horizon, for *-Weight* and Restart-*, and "
+            "instead of changes for DOMD-GLB; unless given 2 S changes, or 1 where changes are "
+            "unknown too",
             _not_negative,
             used_by=_path_given,
         ),
@@ -510,10 +515,7 @@ def _made(values: Mapping[str, Any]) -> Policy:
         link = reward.link
     model_L = math.sqrt(L**2 + 1.0) if values["intercept"] else L
     setting = Setting(
-        d=values["dim"] + values["intercept"],
-        k=link.k_mu(L=model_L, S=S),
-        c=link.c_mu(L=model_L, S=S),  # refuses an L * S where it vanishes
-        S=S,
+        problem_of(link, dim=values["dim"] + values["intercept"], S=S, L=model_L),
         horizon=horizon,
         changes=values["changes"],
         path_length=values["path_length"],

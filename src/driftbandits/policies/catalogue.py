@@ -33,6 +33,7 @@ from driftbandits.policies.adaptations import (
     dlinucb,
     exponential,
     fixed,
+    mirror,
     online,
     windows,
 )
@@ -60,8 +61,11 @@ ADAPTATIONS: Mapping[str, ModuleType] = {
     "belief": auto,
     "online Newton": online,
     "exponential weights": exponential,
+    "mirror descent": mirror,
 }
 """Modules that adapt a memory, see policies/adaptations; `auto` is an engine of its own."""
+ONE_PASS = ("online Newton", "mirror descent")
+"""Adaptations that learn a row and do not keep it."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,7 @@ class Row:
     def projected(self) -> bool:
         """Theta-hat is projected, unless the theory does without or samples."""
         deterministic = self.score in (UCB, GREEDY)
-        without = self.radius == "self-concordant" or self.adaptation == "online Newton"
+        without = self.radius == "self-concordant" or self.adaptation in ONE_PASS
         return not self.linear and deterministic and not without
 
 
@@ -186,6 +190,25 @@ ROWS: Mapping[str, Row] = {
         "Jun, Bhargava, Nowak, Willett (2017), Scalable Generalized Linear Bandits: Online "
         "Computation and Hashing; one pass, and memory that does not grow",
         adaptation="online Newton",
+    ),
+    "GLB-OMD": Row(
+        EVERYTHING,
+        False,
+        UCB,
+        "Zhang, Xu, Zhao, Sugiyama (2025), Generalized Linear Bandits: Almost Optimal Regret with "
+        "One-Pass Update; arXiv 2507.11847",
+        "mirror",
+        adaptation="mirror descent",
+    ),
+    "DOMD-GLB": Row(
+        DISCOUNT,
+        False,
+        UCB,
+        "Lee, Oh (2026), Nonstationary Generalized Linear Bandits with Discounted Online Mirror "
+        "Descent; arXiv 2605.25590, from its abstract: recursion, radius and tuning are derived, "
+        "see core/theory.py",
+        "mirror",
+        adaptation="mirror descent",
     ),
     "UCB1": Row(
         EVERYTHING,
@@ -346,13 +369,23 @@ def policy_names() -> tuple[str, ...]:
 # -- the rules of the sources ---------------------------------------------------------------------
 
 
+def problem_of(link: links.Link, *, dim: int, S: float, L: float) -> theory.Problem:
+    """The constants of a reward model; refused where the smallest slope vanishes."""
+    return theory.Problem(
+        d=dim,
+        k=link.k_mu(L=L, S=S),
+        c=link.c_mu(L=L, S=S),
+        L=L,
+        S=S,
+        m=link.m,
+        R=0.0 if link.linear else 1.0,
+    )
+
+
 class Setting(NamedTuple):
     """Problem and world, as far as the rules of the sources need them."""
 
-    d: int
-    k: float
-    c: float
-    S: float
+    problem: theory.Problem
     horizon: int | None
     changes: int | None
     path_length: float | None
@@ -362,7 +395,7 @@ class Setting(NamedTuple):
         """P_T as given, or the longest path of so many changes; 1 where nothing is known."""
         if self.path_length is not None:
             return float(self.path_length)
-        return 1.0 if self.changes is None else 2.0 * self.S * self.changes
+        return 1.0 if self.changes is None else 2.0 * self.problem.S * self.changes
 
 
 FIXED_ARMS_PENALTY = 1e-3
@@ -373,10 +406,13 @@ def tuned_penalty(row: Row, setting: Setting) -> float:
     """The penalty that the source of a row asks for; 1 where it does not, or not without T."""
     if row.radius == "count":
         return FIXED_ARMS_PENALTY
+    p = setting.problem
+    if row.radius == "mirror":
+        return theory.mirror_penalty(p)
     if row.radius in ("local", "self-concordant"):
         T = setting.horizon
-        return 1.0 if T is None else theory.self_concordant_penalty(dim=setting.d, horizon=T)
-    return theory.drift_penalty(dim=setting.d, slope=setting.c) if row.one_matrix else 1.0
+        return 1.0 if T is None else theory.self_concordant_penalty(dim=p.d, horizon=T)
+    return theory.drift_penalty(dim=p.d, slope=p.c) if row.one_matrix else 1.0
 
 
 def tuned_memory(
@@ -402,30 +438,31 @@ def tuned_memory(
 
 
 def _window(name: str, row: Row, setting: Setting) -> int:
+    p = setting.problem
     T = _horizon(name, "window", row, setting)
     if row.score == WEIGHTED:
         known = setting.changes if setting.path_length is None else setting.path_length
         variation = 1.0 if known is None else float(known)
-        return theory.restart_batch(arms=setting.d, horizon=T, variation=variation)
+        return theory.restart_batch(arms=p.d, horizon=T, variation=variation)
     if row.radius == "count":
         return theory.fixed_arms_window(horizon=T, changes=setting.changes)
     if row.periodic:
-        return theory.restart_period(dim=setting.d, horizon=T, path_length=setting.drift)
-    slope = setting.c if row.radius == "self-concordant" else 1.0
-    return theory.tuned_window(dim=setting.d, horizon=T, changes=setting.changes, slope=slope)
+        return theory.restart_period(dim=p.d, horizon=T, path_length=setting.drift)
+    slope = p.c if row.radius == "self-concordant" else 1.0
+    return theory.tuned_window(dim=p.d, horizon=T, changes=setting.changes, slope=slope)
 
 
 def _discount(name: str, row: Row, setting: Setting) -> float:
+    p = setting.problem
     T = _horizon(name, "discount", row, setting)
     if row.radius == "count":
         return theory.fixed_arms_discount(horizon=T, changes=setting.changes)
-    if row.one_matrix:
-        slope = setting.k if row.radius == "local" else setting.k * setting.c
-        return theory.drift_discount(
-            dim=setting.d, horizon=T, path_length=setting.drift, slope=slope
-        )
-    slope = setting.c if row.radius == "self-concordant" else 1.0
-    return theory.tuned_discount(dim=setting.d, horizon=T, changes=setting.changes, slope=slope)
+    drifts = row.one_matrix or (row.radius == "mirror" and setting.path_length is not None)
+    if drifts:
+        slope = {"local": p.k, "mirror": 1.0}.get(row.radius, p.k * p.c)
+        return theory.drift_discount(dim=p.d, horizon=T, path_length=setting.drift, slope=slope)
+    slope = p.c if row.radius in ("self-concordant", "mirror") else 1.0
+    return theory.tuned_discount(dim=p.d, horizon=T, changes=setting.changes, slope=slope)
 
 
 def _horizon(name: str, label: str, row: Row, setting: Setting) -> int:
@@ -511,17 +548,8 @@ class Policy:
     @cached_property
     def problem(self) -> theory.Problem:
         """The constants that the theory needs."""
-        L = self.model_L
-        return theory.Problem(
-            d=self.model_dim,
-            k=self.link.k_mu(L=L, S=self.S),
-            c=self.link.c_mu(L=L, S=self.S),
-            lam=self.lam,
-            L=L,
-            S=self.S,
-            m=self.link.m,
-            delta=self.delta,
-        )
+        p = problem_of(self.link, dim=self.model_dim, S=self.S, L=self.model_L)
+        return p._replace(lam=self.lam, delta=self.delta)
 
     @property
     def fast(self) -> bool:
@@ -547,7 +575,7 @@ class Policy:
             projection=self.projection if self.row.projected and not self._in_curvature else "none",
         )
         memory = self.row.memory if self.row.memory in (SINCE_RESTART, BELIEF) else made.memory
-        if self.row.adaptation == "online Newton":  # a ridge regression on what it predicts
+        if self.row.adaptation in ONE_PASS:  # sums are enough, and V has no factor 1/c
             made = made._replace(linear=1, c=1.0, order=1)
         order = 0 if self.fast and not made.linear else made.order
         return made._replace(memory=memory, order=order, fast=int(self.fast))

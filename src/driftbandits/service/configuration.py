@@ -118,8 +118,8 @@ def notes(policy: Policy) -> list[str]:
     until = "" if model.memory == EVERYTHING else " until it detects a change"
     return [
         f"{policy.name} keeps every row that it has learned from{until}: its memory, its snapshots "
-        "and the time of a decision grow with the log. GLOC learns in one pass and keeps no rows, "
-        "SW-* and D-* forget, and auto stays small."
+        "and the time of a decision grow with the log. GLOC and GLB-OMD learn in one pass and "
+        "keep no rows, SW-* and D-* forget, and auto stays small."
     ]
 
 

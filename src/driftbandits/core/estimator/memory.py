@@ -125,7 +125,7 @@ def _forget(model: Model, state: State) -> None:
         s = counters[HEAD]
         load_row(model, state, s)
         if model.memory == WINDOW:
-            _add_to_sums(model, state, rows[d, s], -1.0)
+            add_to_sums(model, state, rows[d, s], -1.0)
             counters[SUBTRACTIONS] += 1
         else:
             # b keeps the row for ever, the expansions only until their next anchor
@@ -144,7 +144,7 @@ def load_row(model: Model, state: State, s: int) -> None:
 
 
 @inlined
-def _add_to_sums(model: Model, state: State, reward: float, weight: float) -> None:
+def add_to_sums(model: Model, state: State, reward: float, weight: float) -> None:
     """Add scratch.row to every sum."""
     row = state.scratch.row
     add_scaled(state.b, weight * reward, row)
@@ -158,10 +158,17 @@ def _add_to_sums(model: Model, state: State, reward: float, weight: float) -> No
 
 
 @inlined
+def weight_in(model: Model, state: State, s: int) -> float:
+    """Return the weight of round s as the clock stands."""
+    weight: float = weight_of_age(model, float(state.counters[N] - s))
+    return weight
+
+
+@inlined
 def absorb(model: Model, state: State, reward: float, s: int) -> None:
     """Learn the reward of scratch.row, chosen in round s, which is younger than the span."""
     state.gauges[LONGEST] = max(state.gauges[LONGEST], norm(state.scratch.row))
-    _add_to_sums(model, state, reward, weight_of_age(model, float(state.counters[N] - s)))
+    add_to_sums(model, state, reward, weight_in(model, state, s))
     if keeps_rows(model):
         insert_row(model, state, reward, float(s))
     state.counters[FITTED] = 0

@@ -128,19 +128,19 @@ def _solve_large(model: Model, state: State, u: Floats) -> None:
     copy(room.solutions[0], u)
 
 
-_solve = for_large(_solve_large, _solve_small)
+solve = for_large(_solve_large, _solve_small)
 """u := V^-1 row."""
 
 
 @internal
-def _project(model: Model, state: State, point: Floats) -> None:
-    """The nearest point of the ball in the norm of V."""
+def project(A: Floats, S: float, state: State, point: Floats) -> None:
+    """The nearest point of the ball in the norm of A."""
     scratch = state.scratch
-    multiply(state.V, point, scratch.pull)
+    multiply(A, point, scratch.pull)
     minimise_in_ball(
-        state.V,
+        A,
         scratch.pull,
-        model.S,
+        S,
         0.0,
         _ROUNDING,
         point,
@@ -165,9 +165,9 @@ def learn(
     z = dot(row, point)
     g = links.mean(model.link, model.m, z) - (reward - scoring.centre)
     memory.absorb(model, state, z, s)
-    _solve(model, state, u)
+    solve(model, state, u)
     own.regret[0] += g * g * dot(row, u) / (2.0 * r.kappa)
     own.square[0] += z * z
     add_scaled(point, -g / r.kappa, u)
     if norm(point) > model.S:
-        _project(model, state, point)
+        project(state.V, model.S, state, point)
