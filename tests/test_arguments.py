@@ -72,10 +72,6 @@ CALLS = {
         lambda **given: db.environment("table", **given),
         {"frame": ROWS, "context": ["x"], "label": "arm", "arms": "shared", "shuffle": True},
     ),
-    "stream": (
-        lambda **given: db.environment("stream", **given),
-        {"source": "phishing", "scaling": "raw", "horizon": 10, "shuffle": True},
-    ),
     "shop": (lambda **given: db.environment("shop", **given), {"horizon": 10, "lifetime": 60}),
     "Log": (Log, LOG_OF),
     "evaluate": (
