@@ -422,7 +422,7 @@ class Server:
 
 
 def check_address(host: str, *, with_keys: bool) -> None:
-    """Without keys nobody but this machine may reach the service."""
+    """Without keys only this machine may reach the service."""
     if not with_keys and not is_loopback(host):
         raise ValueError(
             f"host must be a loopback address when there are no keys; got {host!r}. "
@@ -431,7 +431,7 @@ def check_address(host: str, *, with_keys: bool) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket that takes connections already, so that the address may be told."""
+    """Return a socket that listens already, so that its address can be printed."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
