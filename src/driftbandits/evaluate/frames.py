@@ -138,6 +138,7 @@ def log_from_frame(
                 f"context must be what was known before the decision; got {name!r}, which is the "
                 f"column of {label}. Leave it out of context"
             )
+    contexts = rows.records("context", context)
     if outcomes := [name for name in context if is_outcome(name)]:
         warnings.warn(
             f"context has {', '.join(outcomes)}, named like an outcome: leave out what was not "
@@ -161,7 +162,7 @@ def log_from_frame(
             f"{everything[0]!r}. Give offered, the column that lists what could be chosen"
         )
     return log_from_tables(
-        context=rows.records("context", context),
+        context=contexts,
         arms=offers,
         chosen=chosen,
         rewards=rows.numbers("reward", reward, complete=False),
