@@ -114,14 +114,14 @@ def with_best_settings(scores: Sequence[Score]) -> list[Score]:
     return merged
 
 
-def _telling(scores: Sequence[Score]) -> Sequence[Score]:
-    """The scores on tasks that tell entries apart; all, if there are none."""
+def _counting(scores: Sequence[Score]) -> Sequence[Score]:
+    """The scores on tasks that count for all; every score, if there are none."""
     return [score for score in scores if read_task(score.task).ranked] or scores
 
 
 def overall(scores: Sequence[Score]) -> list[Overall]:
-    """One row for each entry, the farthest first, over the tasks that tell entries apart."""
-    scores = _telling(scores)
+    """One row for each entry, the farthest first, over the tasks that count."""
+    scores = _counting(scores)
     tasks = list(dict.fromkeys(score.task for score in scores))
     rows = []
     for entry in dict.fromkeys(score.entry for score in scores):
@@ -165,7 +165,7 @@ def task_table(scores: Sequence[Score]) -> list[str]:
     shown = [row.entry for row in overall(merged) if row.entry not in (RANDOM, CEILING)]
     found = {(score.task, score.entry): score for score in merged}
     rows = []
-    for task in dict.fromkeys(score.task for score in _telling(scores)):
+    for task in dict.fromkeys(score.task for score in _counting(scores)):
         own = [found.get((task, entry)) for entry in shown]
         best = max((s.share for s in own if s and not math.isnan(s.share)), default=math.nan)
         cells = [
