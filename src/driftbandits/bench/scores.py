@@ -168,15 +168,16 @@ def task_table(scores: Sequence[Score]) -> list[str]:
     for task in dict.fromkeys(score.task for score in _counting(scores)):
         own = [found.get((task, entry)) for entry in shown]
         best = max((s.share for s in own if s and not math.isnan(s.share)), default=math.nan)
+        texts = [share_text(s.share if s else math.nan, math.nan) for s in own]
         cells = [
-            "–" if s is None else share_text(s.share, s.half_width, bold=s.share == best)
-            for s in own
+            f"**{text}**" if s is not None and s.share == best else text
+            for s, text in zip(own, texts, strict=True)
         ]
         rows.append([task, *cells])
     return table(["share of the way", *shown], rows)
 
 
-def share_text(share: float, width: float, *, bold: bool = False) -> str:
+def share_text(share: float, width: float) -> str:
     """
     >>> share_text(0.8123, 0.021), share_text(1.02, float("nan")), share_text(float("nan"), 0.0)
     ('.81 ± .02', '1.02', '–')
@@ -184,8 +185,7 @@ def share_text(share: float, width: float, *, bold: bool = False) -> str:
     if math.isnan(share):
         return "–"
     cell = f"{share:.2f}" if math.isnan(width) else f"{share:.2f} ± {width:.2f}"
-    cell = re.sub(r"\b0\.", ".", cell)
-    return f"**{cell}**" if bold else cell
+    return re.sub(r"\b0\.", ".", cell)
 
 
 def _number(value: float, form: str) -> str:
