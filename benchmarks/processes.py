@@ -49,7 +49,12 @@ SETTINGS = [
 
 def measured(setting: Setting, seconds: float) -> dict[str, float]:
     options = argparse.Namespace(
-        **{"pairs_per_second": 0.0, "seconds": seconds, "runs": 1, "callers": 64},
+        **{
+            "pairs_per_second": 0.0,
+            "seconds": seconds,
+            "runs": 1,
+            "callers": 64 * setting.processes,
+        },
         **{"policy": "auto", "processes": setting.processes, "policies": setting.policies},
         **{"affinity": setting.affinity and setting.processes > 1},
         store="postgresql",

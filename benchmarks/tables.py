@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 from xml.etree import ElementTree
 
@@ -104,25 +103,6 @@ def torture_table(file: str) -> list[str]:
     return table(["test", "counted, without a failure"], rows)
 
 
-def streams_table() -> list[str]:
-    """Streams in columns, players in rows; what was not played is a dash."""
-    found = result("peers-streams.json")["rows"] + result("streams.json")["rows"]
-    shares = {(row["player"], row["stream"]): row["shares"] for row in found}
-    streams = list(dict.fromkeys(row["stream"] for row in found))
-    rows = [
-        [player, *(_share_cell(shares.get((player, stream))) for stream in streams)]
-        for player in dict.fromkeys(row["player"] for row in found)
-    ]
-    return table(["share correct", *(name.replace("-", " ") for name in streams)], rows)
-
-
-def _share_cell(shares: list[float] | None) -> str:
-    if shares is None:
-        return "–"
-    error = stdev(shares) / len(shares) ** 0.5
-    return f"{mean(shares):.3f} ± {error:.3f}".replace("0.", ".")
-
-
 def service_table(files: list[str]) -> list[str]:
     rows = []
     for file in files:
@@ -164,7 +144,6 @@ TABLES = {
     "dimensions": lambda: dimensions_table("dimensions.json"),
     "other-dimensions": lambda: dimensions_table("other-dimensions.json"),
     "peers": peers_table,
-    "streams": streams_table,
     "outages": outages_table,
     "torture": lambda: torture_table("torture.xml"),
     "thousand-kills": lambda: torture_table("kills.xml"),

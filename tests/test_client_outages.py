@@ -97,7 +97,7 @@ def test_what_an_ended_process_could_not_send_the_next_one_sends(
     spool, event = tmp_path / "spool", f"spooled-{make.__name__}"
     with make(AWAY, spool=spool) as client:
         shown = client.decide(outages.POLICY, outages.ARMS, event_id=event, fallback="b")
-        assert (shown.arm, shown.index, shown.told) == ("b", 1, True)
+        assert (shown.arm, shown.index, shown.caller_decided) == ("b", 1, True)
         assert client.reward(outages.POLICY, event, 1.0).status == "queued"
         with pytest.raises(ValueError, match="no other client"):
             make(AWAY, spool=spool)
@@ -107,7 +107,7 @@ def test_what_an_ended_process_could_not_send_the_next_one_sends(
         client.health()
         assert client.flush() == 0
         explained = client.explanation(outages.POLICY, event)
-        assert (explained.index, explained.told) == (1, True)
+        assert (explained.index, explained.caller_decided) == (1, True)
         assert explained.outcome.value == 1.0
     assert spool.read_bytes() == b""
 
@@ -121,10 +121,10 @@ def test_a_process_that_was_forked_has_a_background_of_its_own(server: Any) -> N
         "def decide(event):\n"
         f"    return client.decide({outages.POLICY!r}, arms, event_id=event, fallback='b',\n"
         "                         budget=30.0)\n"
-        "assert not decide('before').told\n"
+        "assert not decide('before').caller_decided\n"
         "child = os.fork()\n"
         "if not child:\n"
-        "    os._exit(int(decide('child').told))\n"
+        "    os._exit(int(decide('child').caller_decided))\n"
         "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=100)
@@ -142,7 +142,7 @@ def test_after_some_failures_nobody_waits_any_more(
             answer = client.decide(
                 "news", ARMS, event_id=f"e{i}", baseline="a", fallback="baseline", budget=0.05
             )
-            assert (answer.event_id, answer.arm, answer.told) == (f"e{i}", "a", True)
+            assert (answer.event_id, answer.arm, answer.caller_decided) == (f"e{i}", "a", True)
         assert client.unsent == 8  # what there is room for
         said = [record.getMessage() for record in caplog.records]
         assert sum("not asked until it answers" in line for line in said) == 1
@@ -175,13 +175,19 @@ def test_the_queue_finds_out_that_the_service_is_back(make: Any) -> None:
     busy = (503, problem("overloaded", "overloaded"), {"retry-after": "99"})
     with scripted(busy) as script, make(script.url) as client:
         for i in range(FAILURES):
-            assert client.decide("news", ARMS, event_id=f"e{i}", fallback="b", budget=30.0).told
+            assert client.decide(
+                "news", ARMS, event_id=f"e{i}", fallback="b", budget=30.0
+            ).caller_decided
         before = len([r for r in script.requests if "played" not in str(r[2])])
         assert before == FAILURES
-        assert client.decide("news", ARMS, event_id="more", fallback="b", budget=30.0).told
+        assert client.decide(
+            "news", ARMS, event_id="more", fallback="b", budget=30.0
+        ).caller_decided
         script.answers[:] = [accepting()]
         assert client.flush() == 0
-        assert not client.decide("news", ARMS, event_id="e9", fallback="b", budget=30.0).told
+        assert not client.decide(
+            "news", ARMS, event_id="e9", fallback="b", budget=30.0
+        ).caller_decided
     asked = [body for _, _, body in script.requests if "decisions" not in body]
     assert [body["event_id"] for body in asked if "played" not in body] == ["e0", "e1", "e2", "e9"]
 
@@ -225,7 +231,7 @@ def test_a_request_that_is_refused_for_good_is_answered_and_not_queued(
 )
 def test_what_may_be_otherwise_later_is_queued(make: Any, strange: Any) -> None:
     with scripted(strange) as script, make(script.url) as client:
-        assert client.decide("news", ARMS, fallback="b").told
+        assert client.decide("news", ARMS, fallback="b").caller_decided
         assert client.reward("news", "other", 1.0, budget=0.2).status == "queued"
         assert client.unsent == 2
         script.answers[:] = [(200, {**DECISION, **LEARNED})]
@@ -261,7 +267,7 @@ def test_a_spool_that_cannot_be_written_stops_nobody(
             folder.rmdir()
             script.answers[:] = [(200, DECISION)]
             assert client.flush() == 0
-            assert not client.decide("news", ARMS, fallback="b").told
+            assert not client.decide("news", ARMS, fallback="b").caller_decided
     assert "the spool cannot be written" in caplog.text
 
 
@@ -322,4 +328,4 @@ def test_threads_share_a_client_and_its_queue(server: Any) -> None:
         for thread in threads:
             thread.join()
     assert len({one.event_id for one in made}) == 80
-    assert not any(one.told for one in made)
+    assert not any(one.caller_decided for one in made)

@@ -17,6 +17,7 @@ from driftbandits.core.estimator.large import largest_eigenvalue, least_curvatur
 from driftbandits.jit import compiled
 from plain import Witness
 from policy_checks import Case
+from test_simulation import EVERYTHING, assert_same_bits, draw_trace, play
 
 CLOSE = 1e-4
 ROUNDING = 1e-9
@@ -242,3 +243,21 @@ def test_large_models_keep_what_all_policies_promise(name, tmp_path):
     assert case.policy().model.fast
     for check in KEPT:
         check(case, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["SW-GLUCB", "D-GLUCB"])
+def test_a_short_simulation_reads_nothing_behind_its_rows(name, monkeypatch):
+    trace = draw_trace(db.environment("abrupt", dim=20, horizon=4, changes=1), 1, 0)
+    policy = db.policy(name, dim=20, horizon=100, changes=1)
+    expected = play(policy, trace, 5, EVERYTHING)
+    new_buffers = db.Policy.new_buffers
+
+    def between_numbers_that_are_none(policy, capacity):
+        buffers = new_buffers(policy, capacity)
+        memory = np.full(buffers.rows.size + 64, np.nan)
+        rows = memory[: buffers.rows.size].reshape(buffers.rows.shape)
+        rows[:] = 0.0
+        return buffers._replace(rows=rows)
+
+    monkeypatch.setattr(db.Policy, "new_buffers", between_numbers_that_are_none)
+    assert_same_bits(play(policy, trace, 5, EVERYTHING), expected._asdict())

@@ -29,7 +29,7 @@ KINDS = {
     "driftbandits_pending": "gauge",
     "driftbandits_rewards_clipped": "counter",
     "driftbandits_values_limited": "counter",
-    "driftbandits_decisions_told": "counter",
+    "driftbandits_caller_decisions": "counter",
     "driftbandits_replay_differences": "gauge",
 }
 
@@ -95,7 +95,7 @@ def test_what_was_played_and_earned(served):
         client.reward("news", "e0", 0.5)  # a duplicate earns nothing
         told = client.decide("news", ARMS, event_id="away", fallback="b", budget=60.0)
         text = httpx.get(f"{served.address}/metrics").text
-    assert not told.told
+    assert not told.caller_decided
     for arm in ARMS:
         count = (*shown, told.arm).count(arm)
         if count:

@@ -14,7 +14,7 @@ from driftbandits.store import (
     NewEvent,
     StoreBusy,
     StoreUnavailable,
-    backups,
+    opening,
     postgres,
     sqlite,
 )
@@ -81,7 +81,7 @@ def test_a_backup_is_whole_or_is_not(tmp_path, monkeypatch):
         store_checks.fill(log, count=50)
         copy = tmp_path / "copy.db"
         with monkeypatch.context() as broken:
-            broken.setattr(backups, "_sync", None)  # what comes before it was done
+            broken.setattr(opening, "_sync", None)  # what comes before it was done
             with pytest.raises(TypeError):
                 store.backup(log, f"sqlite:///{copy}")
         assert not copy.exists()

@@ -238,9 +238,10 @@ def test_what_is_erased_or_told_is_on_no_side(store_url):
         ok(client.post(f"{NEWS}/erasures", json={"event_ids": ["e0"]}))
         told = lift(client)["lift"]
         assert (told["unknown"], told["pending"]) == (1, 3)
-        assert ok(decide(client, "own", played="left"))["told"]
+        assert ok(decide(client, "own", played="left"))["caller_decided"]
         assert ok(reward(client, "own", 1))["status"] == "learned"
-        assert ok(decide(client, "e1", 1, played="left"))["told"]  # as the caller had shown it
+        shown = decide(client, "e1", 1, played="left")  # as the caller had shown it
+        assert ok(shown)["caller_decided"]
         told = lift(client)["lift"]
         assert (told["unknown"], told["pending"]) == (2, 2)
         ok(reward(client, "e2", 1))

@@ -82,8 +82,8 @@ export interface Configuration {
  * Events of all versions, by kind; `rewards` are those that were learned or recorded.
  *
  * `refused` are decisions with a reward out of range, `clipped` rewards learned from its end.
- * `told` are decisions that callers had made by themselves, `corrected` those among them that the
- * service had made as well, `withdrawn` those that were never shown.
+ * `caller_decided` are decisions that callers had made by themselves, `corrected` those among them
+ * that the service had made as well, `withdrawn` those that were never shown.
  */
 export interface Counts {
   decisions: number;
@@ -95,7 +95,7 @@ export interface Counts {
   erased: number;
   refused?: number;
   clipped?: number;
-  told?: number;
+  caller_decided?: number;
   corrected?: number;
   withdrawn?: number;
 }
@@ -103,9 +103,9 @@ export interface Counts {
 /**
  * `propensity` is the probability the choice had, `model_seq` the last event it knew of.
  *
- * Where `n` was given there is a `ranking`, whose first place is the decision itself. `told`: it
- * is what the caller has played by itself. In a `control` the policy has no say. `reason` says by
- * what another arm was played than the policy would have played by itself.
+ * Where `n` was given there is a `ranking`, whose first place is the decision itself. Where
+ * `caller_decided`, it is what the caller has played by itself. In a `control` the policy has no
+ * say. `reason` says by what another arm was played than the policy would have played by itself.
  */
 export interface DecisionAnswer {
   event_id: string;
@@ -116,7 +116,7 @@ export interface DecisionAnswer {
   scores: number[];
   model_seq: number;
   ranking?: Place[] | null;
-  told?: boolean;
+  caller_decided?: boolean;
   control?: boolean;
   reason?: string | null;
 }
@@ -222,7 +222,7 @@ export interface EventAnswer {
   suggested?: number | null;
   round?: number | null;
   propensity?: number | null;
-  told?: boolean;
+  caller_decided?: boolean;
   scores?: number[] | null;
   place?: number | null;
   value?: number | null;
@@ -247,7 +247,7 @@ export interface EventsAnswer {
 /**
  * `index` was played, `suggested` is what the policy would have played by itself.
  *
- * `told`: the caller had played by itself.
+ * `caller_decided`: the caller had played by itself.
  */
 export interface ExplainedDecision {
   event_id: string;
@@ -262,7 +262,7 @@ export interface ExplainedDecision {
   arms: ScoredArm[];
   outcome: Outcome | null;
   context?: number[] | Record<string, unknown>;
-  told?: boolean;
+  caller_decided?: boolean;
   control?: boolean;
   conditional?: number | null;
   reason?: string | null;

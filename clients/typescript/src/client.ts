@@ -105,7 +105,7 @@ export class Client {
   /**
    * Choose an arm. With `fallback`, the id of an arm, this takes no longer than the budget (250 ms
    * unless given) and throws nothing that the service says: the answer is the fallback then, with
-   * `told` true, and the service learns of it later.
+   * `caller_decided` true, and the service learns of it later.
    */
   async decide(
     policy: string,
@@ -120,7 +120,7 @@ export class Client {
     if (body.n != null) throw new TypeError("fallback is one arm: n must not be given with it");
     const answer: DecisionAnswer = {
       ...{ event_id: body.event_id, arm: fallback, index, round: 0 },
-      ...{ propensity: 1, scores: [], model_seq: 0, told: true },
+      ...{ propensity: 1, scores: [], model_seq: 0, caller_decided: true },
     };
     const later: Item = { kind: "decision", policy, body: { ...body, played: fallback } };
     return this.#within("decide", { policy, body }, later, options, answer, answer);

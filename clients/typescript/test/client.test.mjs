@@ -98,15 +98,15 @@ for (const mode of ["shut", "slow"]) {
       assert.equal((await shop.reward("ts", `${mode}-${i}`, i % 2)).status, "queued");
       assert.ok(performance.now() - began < 2000);
     }
-    assert.ok(shown.every((each) => each.told && each.arm === "b"));
+    assert.ok(shown.every((each) => each.caller_decided && each.arm === "b"));
     assert.ok(door.asked < 20); // after three failures it was not asked any more
     door.mode = "open";
     assert.equal(await shop.flush(), 0);
     const again = await shop.decide("ts", { arms, event_id: `${mode}-back` }, { fallback: "b", budgetMs: 20_000 });
-    assert.ok(!again.told);
+    assert.ok(!again.caller_decided);
     for (let i = 0; i < 20; i += 1) {
       const why = await client.explanation("ts", `${mode}-${i}`);
-      assert.deepEqual([why.arms[why.index].id, why.told, why.outcome.value], ["b", true, i % 2]);
+      assert.deepEqual([why.arms[why.index].id, why.caller_decided, why.outcome.value], ["b", true, i % 2]);
     }
     shop.close();
     door.close();
@@ -117,7 +117,7 @@ test("a fallback that is refused for good is shown and not queued", async () => 
   const troubles = [];
   const shop = new Client(url, { key, onTrouble: (message) => troubles.push(message) });
   const short = [{ id: "a", x: [1] }];
-  assert.ok((await shop.decide("ts", { arms: short }, { fallback: "a", budgetMs: 20_000 })).told);
+  assert.ok((await shop.decide("ts", { arms: short }, { fallback: "a", budgetMs: 20_000 })).caller_decided);
   assert.equal((await shop.reward("ts", "nobody", 1, { budgetMs: 20_000 })).status, "refused");
   assert.deepEqual([shop.unsent, troubles.length], [0, 2]);
   await assert.rejects(shop.decide("ts", { arms }, { fallback: "z" }), TypeError);

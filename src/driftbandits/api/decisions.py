@@ -84,9 +84,9 @@ class Place(Answer):
 class DecisionAnswer(Answer, omit_defaults=True):
     """`propensity` is the probability the choice had, `model_seq` the last event it knew of.
 
-    Where `n` was given there is a `ranking`, whose first place is the decision itself. `told`: it
-    is what the caller has played by itself. In a `control` the policy has no say. `reason` says by
-    what another arm was played than the policy would have played by itself.
+    Where `n` was given there is a `ranking`, whose first place is the decision itself. Where
+    `caller_decided`, it is what the caller has played by itself. In a `control` the policy has no
+    say. `reason` says by what another arm was played than the policy would have played by itself.
     """
 
     event_id: str
@@ -97,7 +97,7 @@ class DecisionAnswer(Answer, omit_defaults=True):
     scores: list[float]
     model_seq: int
     ranking: list[Place] | None = None
-    told: bool = False
+    caller_decided: bool = False
     control: bool = False
     reason: str | None = None
 

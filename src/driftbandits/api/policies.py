@@ -82,8 +82,8 @@ class Counts(Answer, omit_defaults=True):
     """Events of all versions, by kind; `rewards` are those that were learned or recorded.
 
     `refused` are decisions with a reward out of range, `clipped` rewards learned from its end.
-    `told` are decisions that callers had made by themselves, `corrected` those among them that the
-    service had made as well, `withdrawn` those that were never shown.
+    `caller_decided` are decisions that callers had made by themselves, `corrected` those among them
+    that the service had made as well, `withdrawn` those that were never shown.
     """
 
     decisions: int
@@ -95,7 +95,7 @@ class Counts(Answer, omit_defaults=True):
     erased: int
     refused: int = 0
     clipped: int = 0
-    told: int = 0
+    caller_decided: int = 0
     corrected: int = 0
     withdrawn: int = 0
 

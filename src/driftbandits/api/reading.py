@@ -84,7 +84,7 @@ class Outcome(Answer):
 class ExplainedDecision(Answer):
     """`index` was played, `suggested` is what the policy would have played by itself.
 
-    `told`: the caller had played by itself.
+    `caller_decided`: the caller had played by itself.
     """
 
     event_id: str
@@ -99,7 +99,7 @@ class ExplainedDecision(Answer):
     arms: list[ScoredArm]
     outcome: Outcome | None
     context: list[float] | dict[str, Any] | UnsetType = UNSET
-    told: bool = False
+    caller_decided: bool = False
     control: bool = False
     conditional: float | None = None
     reason: str | None = None
@@ -140,7 +140,7 @@ class EventAnswer(Answer, omit_defaults=True):
     suggested: int | None = None
     round: int | None = None
     propensity: float | None = None
-    told: bool = False
+    caller_decided: bool = False
     scores: list[float] | None = None
     place: int | None = None
     value: float | None = None

@@ -38,22 +38,51 @@ class NotPlayed(Exception):
 class Separate:
     """A policy of this package, with coefficients of its own for each arm.
 
-    A context is divided by the root of its length, so that its norm is about 1.
+    It is given the context over the root of its length, so that the norm is about 1, and the share
+    of the range that a reward is.
     """
 
     def __init__(self, name: str, facts: Facts, seed: int, **setting: Any) -> None:
-        reward = "click" if facts.clicks else f"amount:{facts.low}..{facts.high}"
-        made = policy(name, dim=facts.dim, arms="separate", reward=reward, **setting)
+        made = policy(name, dim=facts.dim, arms="separate", reward="click", **setting)
         self.agent = Agent(made, seed=seed)
         self.agent.warns = False
-        self.scale = facts.dim**-0.5
+        self.scale, self.facts = facts.dim**-0.5, facts
 
     def decide(self, context: Floats, arms: Sequence[int]) -> int:
         self.choice = self.agent.decide(self.scale * context, arms=list(arms))
         return self.choice.index
 
     def update(self, index: int, reward: float) -> None:
-        self.agent.update(self.choice, reward)
+        self.agent.update(self.choice, self.facts.share(reward))
+
+
+class Paced(Separate):
+    """A policy whose choices must last for a budget: each pays a penalty for what its arm costs.
+
+    The penalty on a cost of one budget rises by 2 % a round while more than the budget is spent,
+    and falls while less is. What an arm costs is a mean of its last fifty or so bills.
+    """
+
+    def __init__(self, name: str, facts: Facts, seed: int, **setting: Any) -> None:
+        super().__init__(name, facts, seed, **setting)
+        assert facts.budget is not None
+        assert facts.prices is not None
+        self.budget, self.seed = facts.budget, seed
+        self.penalty, self.spent = 0.01, facts.budget
+        self.costs = np.array(facts.prices)
+
+    def decide(self, context: Floats, arms: Sequence[int]) -> int:
+        row, self.arms = self.scale * context, list(arms)
+        scores = self.agent.preview(row, arms=self.arms, seed=self.seed).scores
+        index = int(np.argmax(scores - self.penalty * self.costs[self.arms] / self.budget))
+        self.arm = self.arms[index]
+        self.choice = self.agent.decide(row, arms=self.arms, played=index)
+        return index
+
+    def pay(self, cost: float) -> None:
+        self.costs[self.arm] += 0.02 * (cost - self.costs[self.arm])
+        self.spent += 0.05 * (cost - self.spent)
+        self.penalty *= float(np.exp(0.02 * np.clip(self.spent / self.budget - 1.0, -1.0, 1.0)))
 
 
 class PlainLinUCB:
@@ -84,8 +113,12 @@ def _bounded(name: str) -> Make:
     )
 
 
+def _auto(facts: Facts, seed: int) -> Entry:
+    return (Separate if facts.budget is None else Paced)("auto", facts, seed)
+
+
 OURS: Mapping[str, Make] = {
-    "auto": lambda facts, seed: Separate("auto", facts, seed),
+    "auto": _auto,
     "D-GLUCB x0.1": _bounded("D-GLUCB"),
     "SW-GLUCB x0.1": _bounded("SW-GLUCB"),
     "D-LinUCB x0.1": _bounded("D-LinUCB"),

@@ -63,7 +63,7 @@ def _overview(scores: Sequence[Score], own: Mapping[str, Look]) -> Entry:
     finding = f"{best.entry} comes farthest, {best.share:.0%} of the way"
     text = (
         "Everybody meets the same rows in the same order and sees the reward of its own arm alone. "
-        "The ceiling is the best of three logistic regressions that see all rewards."
+        "The ceiling is the best of nine logistic regressions that see all rewards."
     )
     return Entry("overview", "Share of the way from random to the ceiling", text, finding, [table])
 

@@ -8,7 +8,11 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
+import re
 import zipfile
+import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import islice
@@ -54,7 +58,7 @@ def package_file(package: str, file: str) -> Path:
     if found is None or not found.submodule_search_locations:
         raise ImportError(f"The data is in {package}, which is not installed")
     path = Path(found.submodule_search_locations[0], file)
-    if not path.is_file():
+    if not path.exists():
         raise ImportError(f"The installed {package} has no {file}; another version may")
     return path
 
@@ -135,4 +139,133 @@ def several(*, rng: np.random.Generator, package: str, file: str, prefix: str) -
     )
 
 
-READERS: Mapping[str, Callable[..., Rows]] = {"classes": classes, "several": several}
+# -- films -----------------------------------------------------------------------------------------
+
+
+def films(
+    *, rng: np.random.Generator, package: str, folder: str, most_rated: int, offered: int
+) -> Rows:
+    """Offer some films that a person has rated, of those rated most; what is chosen pays its stars.
+
+    People come in the order of their first rating. Which of their films come together is drawn.
+    """
+    ratings = lines_of(package_file(package, f"{folder}.inter"), separator="\t")
+    people = lines_of(package_file(package, f"{folder}.user"), separator="\t")
+    row_of = {person["user_id:token"]: row for row, person in enumerate(people)}
+    contexts = columns_of(people, ["age:token", "gender:token", "occupation:token"])
+    counts = Counter(line["item_id:token"] for line in ratings)
+    arms = {film: arm for arm, (film, _) in enumerate(counts.most_common(most_rated))}
+    ratings.sort(key=lambda line: float(line["timestamp:float"]))
+    of_person: dict[str, list[tuple[int, float]]] = {}
+    for line in ratings:
+        rated = of_person.setdefault(line["user_id:token"], [])
+        if line["item_id:token"] in arms:
+            rated.append((arms[line["item_id:token"]], float(line["rating:float"])))
+    rows, ids, stars = [], [], []
+    for person, rated in of_person.items():
+        order = rng.permutation(len(rated))
+        for begin in range(0, len(rated) - offered + 1, offered):
+            chosen = [rated[i] for i in order[begin : begin + offered]]
+            rows.append(row_of[person])
+            ids.append([arm for arm, _ in chosen])
+            stars.append([value for _, value in chosen])
+    return Rows(contexts[rows], np.array(stars), np.array(ids))
+
+
+# -- a log of random choices -----------------------------------------------------------------------
+
+
+def replay(
+    *,
+    rng: np.random.Generator,
+    package: str,
+    file: str,
+    items: str,
+    item: str,
+    category: str,
+    reward: str,
+    context: Sequence[str],
+) -> Rows:
+    """Choose between the category of the item that was shown and that of another, drawn at random.
+
+    All items were shown equally often, so given both either was shown as likely. The reward of the
+    other is unknown: a round counts if the entry chooses what was shown.
+    """
+    lines = lines_of(package_file(package, file))
+    found = {line[item]: line[category] for line in lines_of(package_file(package, items))}
+    levels = {level: arm for arm, level in enumerate(sorted(set(found.values())))}
+    arm_of = [levels[found[str(number)]] for number in range(len(found))]
+    shown = np.array([levels[found[line[item]]] for line in lines])
+    other = rng.choice(arm_of, size=len(lines))
+    rewards = np.array([[float(line[reward]), np.nan] for line in lines])
+    kept = np.flatnonzero(shown != other)
+    arms, contexts = np.column_stack([shown, other])[kept], columns_of(lines, context)[kept]
+    # Which of both stands first says nothing.
+    sides = rng.permuted(np.tile([0, 1], (len(kept), 1)), axis=1)
+    return Rows(
+        contexts,
+        np.take_along_axis(rewards[kept], sides, axis=1),
+        np.take_along_axis(arms, sides, axis=1),
+    )
+
+
+# -- language models -------------------------------------------------------------------------------
+
+_WORD = re.compile(r"[a-z]+|[0-9]|[^a-z0-9\s]")
+_BUCKETS = 1024
+
+
+def prompts(
+    *,
+    rng: np.random.Generator,
+    package: str,
+    folder: str,
+    embedding: int,
+    copies: Sequence[int] = (),
+) -> Rows:
+    """Choose the language model that answers a prompt; the reward is the quality of its answer.
+
+    `copies` adds arms that answer as others do and cost the same, for models that come later.
+    """
+    lines = [
+        json.loads(line)
+        for file in sorted(package_file(package, folder).glob("*.jsonl"))
+        for line in file.read_text("utf-8").strip("\n").split("\n")
+    ]
+    models = list(lines[0]["arms"])
+    quality, cost = (
+        np.array([[line["arms"][model][key] for model in models] for line in lines])
+        for key in ("reward", "cost")
+    )
+    arms = [*range(len(models)), *copies]
+    contexts = embedded([line["prompt"] for line in lines], embedding)
+    rows = every_arm(contexts, quality[:, arms])
+    return rows._replace(costs=cost[:, arms])
+
+
+def embedded(texts: Sequence[str], dim: int) -> Floats:
+    """Embed texts by their words: hashed counts, weighted by rarity, and a singular value
+    decomposition. It sees the texts alone, no rewards.
+    """
+    counts = np.zeros((len(texts), _BUCKETS))
+    for row, text in enumerate(texts):
+        words = _WORD.findall(text.lower())
+        for word, pair in zip(words, [*words[1:], ""], strict=True):
+            counts[row, zlib.crc32(word.encode()) % _BUCKETS] += 1.0
+            counts[row, zlib.crc32(f"{word} {pair}".encode()) % _BUCKETS] += 0.5
+    seen_in = np.maximum((counts > 0.0).mean(axis=0), 1e-9)
+    weighted = np.log1p(counts) * -np.log(seen_in)
+    weighted /= np.maximum(np.linalg.norm(weighted, axis=1, keepdims=True), 1e-9)
+    centred = weighted - weighted.mean(axis=0)
+    _, directions = np.linalg.eigh(centred.T @ centred)
+    result: Floats = centred @ directions[:, ::-1][:, :dim]
+    return result
+
+
+READERS: Mapping[str, Callable[..., Rows]] = {
+    "classes": classes,
+    "films": films,
+    "prompts": prompts,
+    "replay": replay,
+    "several": several,
+}

@@ -1,8 +1,9 @@
 """Runs of the benchmark: same rows, same order, same clock for every entry.
 
 A run's reward lies on the way from random choices, whose expected reward is known exactly, to the
-ceiling: the best of three logistic regressions that see the reward of every arm (they forget
-nothing, half after 350 rounds, or half after 70).
+ceiling: the best of nine logistic regressions that see the reward of every arm. They read all
+columns, all with a prior for small coefficients, or none; and they forget nothing, half after 350
+rounds, or half after 70.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from driftbandits.bench.entries import OURS, Entry, NotPlayed, entries_of
-from driftbandits.bench.tasks import Facts, Floats, Task, facts_of, read_task
+from driftbandits.bench.tasks import Facts, Floats, Ints, Task, facts_of, read_task
 
 POINTS = 60
 """Points of a curve."""
@@ -40,7 +41,7 @@ class Result(NamedTuple):
     curve: Sequence[float] = ()  # mean reward so far, at POINTS rounds
     rounds: int = 0
     counted: int = 0  # rounds whose reward is known
-    microseconds: float = math.nan  # of a decision and its update
+    microseconds: float = math.nan  # of the processor, for a decision and its update
     megabytes: float = math.nan  # that the process grew by while it played
     reason: str = ""
 
@@ -63,31 +64,50 @@ def run_bench(
     runs: int = 5,
     most: int | None = None,
     workers: int = 1,
+    out: Path | None = None,
     said: Callable[[str], None] = lambda line: None,
 ) -> list[Result]:
     """Play every entry on every task; entries are ours and those of `files`.
 
     With more than one worker each pair of task and entry has a process of its own, which also
-    tells its memory.
+    tells its memory. Results are kept in the file `out`. What it has is not played again, unless
+    the file of its entry is newer.
     """
     entries = [(label, "") for label in OURS]
     entries += [(label, file) for file in files for label in _entries(file)]
     if labels:
         entries = [pair for pair in entries if any(part in pair[0] for part in labels)]
+    kept: dict[tuple[str, str], list[Result]] = {}
+    if out is not None and out.is_file():
+        changed = [file for file in files if Path(file).stat().st_mtime > out.stat().st_mtime]
+        new = {label for file in changed for label in _entries(file)}
+        for result in load(out):
+            if result.entry not in new:
+                kept.setdefault((result.task, result.entry), []).append(result)
     results: list[Result] = []
     jobs = []
     for name in tasks:
         try:
             for run in range(runs):
-                results += _references(name, run, most)
+                _drawn(name, run, most)
         except ImportError as error:
             said(f"{name} is left out. {error}: pip install {read_task(name).install}")
             continue
-        jobs += [Job(name, label, file, runs, most) for label, file in entries]
+        rounds = _drawn(name, 0, most).horizon
+        for label, file in [(REFERENCES[0], ""), *entries]:
+            own = REFERENCES if label in REFERENCES else (label,)
+            found = [result for entry in own for result in kept.get((name, entry), [])]
+            if len(found) == runs * len(own) and all(r.rounds == rounds for r in found):
+                results += found
+            else:
+                jobs.append(Job(name, label, file, runs, most))
     for number, found in enumerate(_played(jobs, workers), 1):
         results += found
+        if out is not None:
+            save(results, out)
         last = found[0]
-        said(f"{number}/{len(jobs)} {last.task}, {last.entry} {last.reason}".rstrip())
+        reason = f": {last.reason}" if last.reason else ""
+        said(f"{number}/{len(jobs)} {last.task}, {last.entry}{reason}")
     return results
 
 
@@ -114,7 +134,8 @@ def _drawn(task: str, run: int, most: int | None) -> Task:
 def _warm_up(jobs: Sequence[Job]) -> None:
     """Import and compile what entries need before the processes are made."""
     for job in {(job.entry, job.file): job for job in jobs}.values():
-        _play_some(job)
+        if job.entry not in REFERENCES:
+            _play_some(job)
 
 
 def _play_some(job: Job) -> str:
@@ -130,6 +151,9 @@ def _play_some(job: Job) -> str:
 
 
 def play_job(job: Job) -> list[Result]:
+    if job.entry in REFERENCES:
+        runs = [_references(job.task, run, job.most) for run in range(job.runs)]
+        return [result for run in runs for result in run]
     if reason := _play_some(job):
         return [Result(job.task, job.entry, 0, reason=reason)]
     results = []
@@ -145,7 +169,7 @@ def play_job(job: Job) -> list[Result]:
 
 
 def _play(entry: Entry, task: Task) -> tuple[Floats, float]:
-    """The reward of every round, NaN where it is unknown, and the seconds inside the entry."""
+    """The reward of every round, NaN where it is unknown, and processor seconds of the entry."""
     T = task.horizon
     earned, seconds = np.full(T, np.nan), 0.0
     pay = getattr(entry, "pay", None)
@@ -161,15 +185,15 @@ def _play(entry: Entry, task: Task) -> tuple[Floats, float]:
             affordable = task.costs[t, offered] + cheapest[t + 1] <= purse + 1e-12
             offered = offered[affordable]
         arms = task.arms[t, offered].tolist()
-        begun = time.perf_counter()
+        begun = time.thread_time()
         index = entry.decide(task.contexts[t], arms)
-        seconds += time.perf_counter() - begun
+        seconds += time.thread_time() - begun
         k = offered[index]
         earned[t] = task.rewards[t, k]
         if not math.isnan(earned[t]):
-            begun = time.perf_counter()
+            begun = time.thread_time()
             entry.update(index, float(earned[t]))
-            seconds += time.perf_counter() - begun
+            seconds += time.thread_time() - begun
         if task.costs is not None:
             purse -= task.costs[t, k]
             if pay is not None:
@@ -202,29 +226,75 @@ def _resident() -> int:
 def _references(name: str, run: int, most: int | None) -> list[Result]:
     task = _drawn(name, run, most)
     offered = np.where(task.arms >= 0, task.rewards, np.nan)
-    ceilings = [_full_information(task, memory) for memory in _CEILING_MEMORIES]
+    random = np.nanmean(offered, axis=1)
+    if task.budget is not None:
+        random = _play(_Random(np.random.default_rng(run)), task)[0]
+    rounds = np.arange(task.horizon)
+    dim = task.contexts.shape[1]
+    views = [task._replace(contexts=scale * task.contexts) for scale in (1.0, dim**-0.5)]
+    views.append(task._replace(contexts=task.contexts[:, :0]))
+    ceilings = [
+        task.rewards[rounds, full_information(view, memory)]
+        for view in views
+        for memory in _CEILING_MEMORIES
+    ]
     best = max(ceilings, key=lambda rewards: float(np.nanmean(rewards)))
     return [
-        _result(name, RANDOM, run, task, np.nanmean(offered, axis=1)),
-        _result(name, FIXED, run, task, _fixed(task)),
+        _result(name, RANDOM, run, task, random),
+        _result(name, FIXED, run, task, _play(_Fixed(task), task)[0]),
         _result(name, CEILING, run, task, best),
     ]
 
 
-def _fixed(task: Task) -> Floats:
-    """The rewards of the one arm that is best in hindsight, or of the best that is on offer."""
-    ids = np.arange(int(task.arms.max()) + 1)
-    known = ~np.isnan(task.rewards) & (task.arms >= 0)
-    own = [task.rewards[known & (task.arms == arm)] for arm in ids]
-    means = np.array([rewards.mean() if rewards.size else -np.inf for rewards in own])
-    values = np.where(task.arms >= 0, means[task.arms], -np.inf)
-    chosen = values.argmax(axis=1)
-    rewards: Floats = task.rewards[np.arange(task.horizon), chosen]
-    return rewards
+class _Random:
+    """One of the arms on offer, for where a purse has a say in what is on offer."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+
+    def decide(self, context: Floats, arms: Sequence[int]) -> int:
+        return int(self.rng.integers(len(arms)))
+
+    def update(self, index: int, reward: float) -> None: ...
 
 
-def _full_information(task: Task, memory: float) -> Floats:
-    """A logistic regression for each arm that learns the reward of every arm on offer.
+class _Fixed:
+    """The arm on offer that has the best mean in hindsight, of those that the budget allows."""
+
+    def __init__(self, task: Task) -> None:
+        known = ~np.isnan(task.rewards) & (task.arms >= 0)
+        self.value = np.full(int(task.arms.max()) + 1, -np.inf)
+        for arm in range(len(self.value)):
+            own = known & (task.arms == arm)
+            dear = task.costs is not None and task.costs[own].mean() > (task.budget or np.inf)
+            if own.any() and not dear:
+                self.value[arm] = task.rewards[own].mean()
+
+    def decide(self, context: Floats, arms: Sequence[int]) -> int:
+        return int(self.value[list(arms)].argmax())
+
+    def update(self, index: int, reward: float) -> None: ...
+
+
+def full_information(task: Task, memory: float) -> Ints:
+    """The choices of a logistic regression for each arm that learns those of all arms on offer."""
+    means = _means(task, memory)
+    chosen: Ints = means.argmax(axis=1)
+    if task.budget is None or task.costs is None:
+        return chosen
+    costs = task.costs.copy()  # a mean of some fifty rounds before
+    for t in range(task.horizon - 1):
+        costs[t + 1] = 0.98 * costs[t] + 0.02 * task.costs[t]
+    # The least penalty on costs, in quarters of an octave, that the budget allows.
+    for penalty in (0.0, *0.5 ** np.arange(12.0, -1.0, -0.25)):
+        chosen = (means - penalty * costs / task.budget).argmax(axis=1)
+        if task.costs[np.arange(task.horizon), chosen].mean() <= task.budget:
+            break
+    return chosen
+
+
+def _means(task: Task, memory: float) -> Floats:
+    """What the regressions expect of every arm (T, K), -inf where it is not on offer.
 
     x      (d,)       the context and a constant
     theta  (K, d)     one step of Newton's method a round
@@ -233,27 +303,24 @@ def _full_information(task: Task, memory: float) -> Floats:
     X = np.column_stack([task.contexts, np.ones(task.horizon)])
     facts, d = facts_of(task), X.shape[1]
     theta, P = np.zeros((facts.arms, d)), np.tile(np.eye(d), (facts.arms, 1, 1))
-    chosen = np.empty(task.horizon, dtype=np.int64)
+    means = np.full(task.rewards.shape, -np.inf)
     shares = (task.rewards - facts.low) / (facts.high - facts.low)
     for t, x in enumerate(X):
         on_offer = np.flatnonzero(task.arms[t] >= 0)
         ids = task.arms[t, on_offer]
-        z = theta[ids] @ x
-        chosen[t] = on_offer[z.argmax()]
+        mean = 1.0 / (1.0 + np.exp(-np.clip(theta[ids] @ x, -30.0, 30.0)))
+        means[t, on_offer] = mean
         known = ~np.isnan(shares[t, on_offer])
-        ids, z, share = ids[known], z[known], shares[t, on_offer][known]
-        mean = 1.0 / (1.0 + np.exp(-np.clip(z, -30.0, 30.0)))
+        ids, mean, share = ids[known], mean[known], shares[t, on_offer][known]
         slope = mean * (1.0 - mean)
         along = P[ids] @ x
         shrink = slope / (memory + slope * (along @ x))
         P[ids] = (P[ids] - shrink[:, None, None] * along[:, :, None] * along[:, None, :]) / memory
-        # Directions that are not seen for long are not forgotten beyond the prior.
         if memory < 1.0 and t % 50 == 49:
-            trace = np.trace(P, axis1=1, axis2=2) / d
-            P /= np.maximum(trace, 1.0)[:, None, None]
+            # What is not seen for long is not forgotten beyond the prior.
+            P /= np.maximum(np.trace(P, axis1=1, axis2=2) / d, 1.0)[:, None, None]
         theta[ids] += (P[ids] @ x) * (share - mean)[:, None]
-    rewards: Floats = task.rewards[np.arange(task.horizon), chosen]
-    return rewards
+    return means
 
 
 # -- on disk ---------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Scores: how far each entry came on the way from random choices to the ceiling, and its rank.
 
-Entries that are called "library: setting" also get a row "library, best of n" with the setting that
-earned the most on each task, in hindsight.
+Of entries that are called "library: setting", tables show the one that earned the most on each
+task, in hindsight; the page shows all of them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from driftbandits.bench.running import CEILING, RANDOM, REFERENCES, Result
+from driftbandits.bench.tasks import read_task
 
 _T_QUANTILE = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 """Of Student's distribution at 97.5 %, by degrees of freedom from 1."""
@@ -98,22 +99,29 @@ def _ranked(found: Sequence[Score]) -> list[Score]:
 
 
 def with_best_settings(scores: Sequence[Score]) -> list[Score]:
-    """Add the best setting of each library on each task, under a label of its own."""
-    added = []
-    entries = dict.fromkeys(score.entry for score in scores)
-    for library in dict.fromkeys(e.partition(": ")[0] for e in entries if ": " in e):
-        settings = [entry for entry in entries if entry.startswith(f"{library}: ")]
-        if len(settings) == 1:
-            continue
-        for task in dict.fromkeys(score.task for score in scores):
-            own = [s for s in scores if s.task == task and s.entry in settings]
-            if own:  # the best stands first
-                added.append(own[0]._replace(entry=f"{library}, best of {len(settings)}"))
-    return [*scores, *added]
+    """Put the best setting on each task, as "library, best of n", for all settings of a library."""
+    settings: dict[str, list[str]] = {}
+    for entry in dict.fromkeys(score.entry for score in scores):
+        settings.setdefault(entry.partition(": ")[0], []).append(entry)
+    merged = []
+    for task in dict.fromkeys(score.task for score in scores):
+        for library, entries in settings.items():
+            own = [s for s in scores if s.task == task and s.entry in entries]
+            if own and len(entries) > 1:  # the best stands first
+                merged.append(own[0]._replace(entry=f"{library}, best of {len(entries)}"))
+            else:
+                merged += own
+    return merged
+
+
+def _telling(scores: Sequence[Score]) -> Sequence[Score]:
+    """The scores on tasks that tell entries apart; all, if there are none."""
+    return [score for score in scores if read_task(score.task).ranked] or scores
 
 
 def overall(scores: Sequence[Score]) -> list[Overall]:
-    """One row for each entry, the farthest first."""
+    """One row for each entry, the farthest first, over the tasks that tell entries apart."""
+    scores = _telling(scores)
     tasks = list(dict.fromkeys(score.task for score in scores))
     rows = []
     for entry in dict.fromkeys(score.entry for score in scores):
@@ -136,6 +144,7 @@ def overall(scores: Sequence[Score]) -> list[Overall]:
 
 
 def overall_table(scores: Sequence[Score]) -> list[str]:
+    """An entry in each row; of a library with several settings, the best of them."""
     rows = [
         [
             row.entry,
@@ -145,31 +154,29 @@ def overall_table(scores: Sequence[Score]) -> list[str]:
             _number(row.megabytes, ".1f"),
         ]
         for row in overall(with_best_settings(scores))
+        if row.entry != CEILING
     ]
     return table(["entry", "share of the way", "mean rank", "µs a decision", "MB"], rows)
 
 
-def task_table(scores: Sequence[Score], entries: Sequence[str] = ()) -> list[str]:
-    """Tasks in rows, the share of the way of some entries in columns."""
-    both = with_best_settings(scores)
-    several = {s.entry.partition(", best of ")[0] for s in both if ", best of " in s.entry}
-    merged = [s for s in both if s.entry.partition(": ")[0] not in several or ": " not in s.entry]
-    shown = entries or [row.entry for row in overall(merged) if row.entry not in (RANDOM, CEILING)]
-    found = {(score.task, score.entry): score for score in both}
+def task_table(scores: Sequence[Score]) -> list[str]:
+    """Tasks in rows, the share of the way of each entry in columns; the largest is bold."""
+    merged = with_best_settings(scores)
+    shown = [row.entry for row in overall(merged) if row.entry not in (RANDOM, CEILING)]
+    found = {(score.task, score.entry): score for score in merged}
     rows = []
-    for task in dict.fromkeys(score.task for score in scores):
+    for task in dict.fromkeys(score.task for score in _telling(scores)):
         own = [found.get((task, entry)) for entry in shown]
         best = max((s.share for s in own if s and not math.isnan(s.share)), default=math.nan)
-        cells = ["–" if s is None else share_text(s.share, s.half_width) for s in own]
-        marked = [
-            f"**{cell}**" if s is not None and s.share == best else cell
-            for s, cell in zip(own, cells, strict=True)
+        cells = [
+            "–" if s is None else share_text(s.share, s.half_width, bold=s.share == best)
+            for s in own
         ]
-        rows.append([task, *marked])
+        rows.append([task, *cells])
     return table(["share of the way", *shown], rows)
 
 
-def share_text(share: float, width: float) -> str:
+def share_text(share: float, width: float, *, bold: bool = False) -> str:
     """
     >>> share_text(0.8123, 0.021), share_text(1.02, float("nan")), share_text(float("nan"), 0.0)
     ('.81 ± .02', '1.02', '–')
@@ -177,7 +184,8 @@ def share_text(share: float, width: float) -> str:
     if math.isnan(share):
         return "–"
     cell = f"{share:.2f}" if math.isnan(width) else f"{share:.2f} ± {width:.2f}"
-    return re.sub(r"\b0\.", ".", cell)
+    cell = re.sub(r"\b0\.", ".", cell)
+    return f"**{cell}**" if bold else cell
 
 
 def _number(value: float, form: str) -> str:

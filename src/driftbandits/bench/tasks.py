@@ -34,7 +34,6 @@ from numpy.typing import NDArray
 
 from driftbandits import checks
 from driftbandits.bench.readers import READERS, Rows
-from driftbandits.environments import standardised_so_far
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -42,6 +41,8 @@ Ints = NDArray[np.int64]
 PUBLISHED = Path(__file__).with_name("tasks")
 RANDOM, IN_ORDER, WINDOW = "random", "file", "window"
 _SEED = 29
+FARTHEST = 5.0
+"""Standard deviations at which a standardised number is cut off."""
 
 
 class Task(NamedTuple):
@@ -68,12 +69,21 @@ class Facts(NamedTuple):
     high: float
     clicks: bool  # rewards are 0 or 1
     budget: float | None
-    max_cost: float | None  # of one round, among all arms
+    prices: tuple[float, ...] | None  # of each arm: its mean cost before anything changes
+
+    def share(self, reward: float) -> float:
+        """Return how far a reward is from the lowest to the highest."""
+        return (reward - self.low) / (self.high - self.low)
 
 
 @dataclass(frozen=True)
 class TaskFile:
-    """A task as its file describes it; `draw` reads the data."""
+    """A task as its file describes it; `draw` reads the data.
+
+    price   what a unit of cost takes off the reward
+    budget  the mean cost of a round; what costs more than what is left is not on offer
+    ranked  whether its rewards tell entries apart, so that it counts in the overall table
+    """
 
     name: str
     title: str
@@ -85,7 +95,9 @@ class TaskFile:
     order: str
     data: Mapping[str, Any]
     changes: Sequence[Mapping[str, Any]]
+    price: float
     budget: float | None
+    ranked: bool
     folder: Path
 
     def draw(self, run: int, most: int | None = None) -> Task:
@@ -102,6 +114,8 @@ class TaskFile:
         task = Task(contexts, rows.rewards, rows.arms, rows.costs, self.budget)
         for change in self.changes:
             task = _changed(task, int(change["at"] * task.horizon), change, rng)
+        if self.price and task.costs is not None:
+            return task._replace(rewards=task.rewards - self.price * task.costs, costs=None)
         return task
 
     def change_rounds(self, horizon: int) -> list[int]:
@@ -132,6 +146,23 @@ class TaskFile:
         return rows.take(np.array(kept))
 
 
+def standardised_so_far(rows: Floats) -> Floats:
+    """Standardise each row by the mean and the standard deviation of the rows up to it.
+
+    >>> standardised_so_far(np.array([[3.0], [5.0], [4.0]])).round(3).tolist()
+    [[0.0], [1.0], [0.0]]
+    """
+    counts = np.arange(1.0, len(rows) + 1.0)[:, None]
+    shifted = rows - rows[0]  # so that the squares of large numbers do not drown the differences
+    means = np.cumsum(shifted, axis=0) / counts
+    variances = np.cumsum(shifted**2, axis=0) / counts - means**2
+    deviations = np.sqrt(np.maximum(variances, 0.0))
+    centred = shifted - means
+    standard = np.divide(centred, deviations, out=np.zeros_like(rows), where=deviations > 1e-9)
+    cut: Floats = np.clip(standard, -FARTHEST, FARTHEST)
+    return cut
+
+
 def _changed(task: Task, at: int, change: Mapping[str, Any], rng: np.random.Generator) -> Task:
     """The task with one change from round `at` on."""
     rewards, arms = task.rewards.copy(), task.arms.copy()
@@ -149,8 +180,6 @@ def _changed(task: Task, at: int, change: Mapping[str, Any], rng: np.random.Gene
         rewards[at:, change["arm"]] = task.rewards[at:, change["plays"]]
     if "price" in change and costs is not None:
         costs[at:, change["arm"]] *= change["price"]
-    if "worth" in change:
-        rewards[at:, change["arm"]] *= change["worth"]
     return task._replace(rewards=rewards, arms=arms, costs=costs)
 
 
@@ -158,9 +187,11 @@ def facts_of(task: Task) -> Facts:
     known = task.rewards[~np.isnan(task.rewards)]
     clicks = bool(np.isin(known, (0.0, 1.0)).all())
     low, high = (0.0, 1.0) if clicks else (float(known.min()), float(known.max()))
-    dear = None if task.costs is None else float(np.nanmax(task.costs))
-    arms = int(task.arms.max()) + 1
-    return Facts(task.contexts.shape[1], arms, task.horizon, low, high, clicks, task.budget, dear)
+    prices = None
+    if task.costs is not None:
+        prices = tuple(task.costs[: max(1, task.horizon // 10)].mean(axis=0).tolist())
+    arms, dim = int(task.arms.max()) + 1, task.contexts.shape[1]
+    return Facts(dim, arms, task.horizon, low, high, clicks, task.budget, prices)
 
 
 _TEXTS = ("title", "source", "licence", "install", "drift")
@@ -173,7 +204,7 @@ def read_task(path: str | Path) -> TaskFile:
         published = {task.stem: task for task in sorted(PUBLISHED.glob("*.toml"))}
         file = published[checks.choice("task", str(path), tuple(published))]
     table = tomllib.loads(file.read_text(encoding="utf-8"))
-    known = (*_TEXTS, "rounds", "order", "data", "change", "budget")
+    known = (*_TEXTS, "rounds", "order", "data", "change", "price", "budget", "ranked")
     for key in table:
         checks.choice(f"a key of {file.name}", key, known)
     if missing := [key for key in ("title", "rounds", "data") if key not in table]:
@@ -185,7 +216,9 @@ def read_task(path: str | Path) -> TaskFile:
         order=checks.choice("order", table.get("order", RANDOM), (RANDOM, IN_ORDER, WINDOW)),
         data=table["data"],
         changes=table.get("change", ()),
+        price=float(table.get("price", 0.0)),
         budget=table.get("budget"),
+        ranked=checks.flag("ranked", table.get("ranked", True)),
         folder=file.parent,
     )
 

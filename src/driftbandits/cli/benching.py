@@ -39,7 +39,11 @@ QUICK_ROUNDS, QUICK_RUNS, RUNS = 400, 2, 5
     show_default=True,
     help="Folder for bench.json and report.html.",
 )
-@click.option("--show", is_flag=True, help="Print the tables of the last run again.")
+@click.option(
+    "--show",
+    type=click.Choice(["overall", "tasks"]),
+    help="Play nothing, and print a table of what was played.",
+)
 def bench(
     *,
     tasks: tuple[str, ...],
@@ -49,7 +53,7 @@ def bench(
     quick: bool,
     workers: int | None,
     out: Path,
-    show: bool,
+    show: str | None,
 ) -> None:
     """Play real, drifting decisions: policies of this package, and yours, on the same rows.
 
@@ -57,6 +61,8 @@ def bench(
     Examples:
       driftbandits bench --quick
       driftbandits bench --entries mine.py --task phishing --task flights
+
+    Called again, it plays only what is missing in the folder.
     """
     from driftbandits import bench as room
 
@@ -68,13 +74,15 @@ def bench(
             runs=runs or (QUICK_RUNS if quick else RUNS),
             most=QUICK_ROUNDS if quick else None,
             workers=workers or number_of_cpus(),
+            out=out / "bench.json",
             said=lambda line: click.echo(line, err=True),
         )
-        room.save(results, out / "bench.json")
         _write_page(out / "report.html", results)
     scores = room.score_rows(room.load(out / "bench.json"))
-    for line in (*room.overall_table(scores), "", *room.task_table(scores)):
-        click.echo(line)
+    if show != "tasks":
+        click.echo("\n".join(room.overall_table(scores)))
+    if show != "overall":
+        click.echo("\n".join(room.task_table(scores)))
 
 
 def _write_page(path: Path, results: object) -> None:

@@ -164,7 +164,7 @@ class Methods:
 
         With `fallback`, the id of an arm or "baseline", this never takes longer than the `budget`,
         .25 seconds unless given, and raises nothing that the service says: where no decision came,
-        the answer is the fallback, with `told` true, and the service learns of it later.
+        the answer is the fallback, with `caller_decided` true, and the service learns of it later.
         """
         body = _decision(arms, event_id, baseline, context, n, unit, exclude)
         asked = call(operations.DECIDE, policy=policy, body=body)
@@ -333,7 +333,7 @@ def _fallback(
     if body.n is not None:
         raise ValueError("fallback is one arm: n must not be given with it")
     told = msgspec.structs.replace(body, played=arm)
-    answer = Decision(body.event_id, arm, names.index(arm), 0, 1.0, [], 0, told=True)
+    answer = Decision(body.event_id, arm, names.index(arm), 0, 1.0, [], 0, caller_decided=True)
     later = [Item("decision", policy, body.event_id, encoded(told))]
     return StandIn(_budget(budget), answer, answer, later)
 

@@ -10,10 +10,8 @@ from driftbandits import checks
 from driftbandits.environments.datasets import (
     Counts,
     Paired,
-    Stream,
     Table,
     load_table,
-    standardised_so_far,
 )
 from driftbandits.environments.shop import Shop
 from driftbandits.environments.synthetic import Abrupt, Drift, Seasonal, Stationary, abrupt2d
@@ -29,7 +27,6 @@ __all__ = [
     "Seasonal",
     "Shop",
     "Stationary",
-    "Stream",
     "Table",
     "TableRows",
     "Trace",
@@ -38,7 +35,6 @@ __all__ = [
     "environment",
     "environment_names",
     "load_table",
-    "standardised_so_far",
 ]
 
 _WORLDS: dict[str, Callable[..., Environment]] = {
@@ -51,7 +47,6 @@ _WORLDS: dict[str, Callable[..., Environment]] = {
     "seasonal": Seasonal,
     "shop": Shop,
     "stationary": Stationary,
-    "stream": Stream,
     "table": table_world,
 }
 

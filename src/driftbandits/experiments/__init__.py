@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from driftbandits.checks import RunFailed, SpecError, needed
 from driftbandits.experiments.kernels import Run
 from driftbandits.experiments.player import (
-    Informed,
     Player,
     Restarted,
     draw_trace,
@@ -46,7 +45,6 @@ _HOMES = {
 __all__ = [
     "REPRODUCED",
     "Experiment",
-    "Informed",
     "LocalWorkers",
     "Player",
     "Restarted",

@@ -3,7 +3,7 @@
 A `Policy` plays in one compiled call, so that its run has the bits of a loop over an `Agent`. A
 policy with separate arms or features is played by that loop itself: separate arms have the ids
 0, 1, ..., features read the tables of the trace, and estimates are not kept. Any other policy is
-given as a factory `make(seed)`. An `Informed` player sees the whole trace.
+given as a factory `make(seed)`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from driftbandits import checks
 from driftbandits.agent import Agent
-from driftbandits.environments import Environment, Trace, standardised_so_far
+from driftbandits.environments import Environment, Trace
 from driftbandits.experiments.kernels import Run, play_compiled, unrecorded
 from driftbandits.policies import Policy
 
@@ -47,28 +46,7 @@ class Restarted:
             raise ValueError("policy must have neither features nor separate arms to be restarted")
 
 
-@dataclass(frozen=True)
-class Informed:
-    """A player that is shown the reward of every arm after each round, not only of its own.
-
-    It says how much there is to be had in a world whose arms share one context, such as a stream of
-    rows whose class is to be named.
-
-    majority  the arm that would have paid most so far
-    logistic  the arm with the largest mean by a logistic regression of all rewards so far
-    """
-
-    kind: str
-
-    def __post_init__(self) -> None:
-        checks.choice("kind", self.kind, informed_kinds())
-
-    def choices(self, trace: Trace) -> Ints:
-        """The arm of every round."""
-        return _INFORMED[self.kind](trace)
-
-
-Player = Policy | Restarted | Informed | Callable[[int], Any]
+Player = Policy | Restarted | Callable[[int], Any]
 
 
 class Played(NamedTuple):
@@ -118,11 +96,7 @@ def player_seed(seed: int, replicate: int) -> int:
 
 def play(player: Player, trace: Trace, seed: int, record: Sequence[str] = USUAL_RECORDS) -> Run:
     """Play one policy on one trace."""
-    if isinstance(player, Informed):
-        before = time.perf_counter()
-        run = unrecorded(trace)._replace(chosen=player.choices(trace))
-        run = run._replace(seconds=time.perf_counter() - before)
-    elif isinstance(player, Restarted):
+    if isinstance(player, Restarted):
         if trace.changes is None:
             raise ValueError("changes must be given in a trace to restart a policy at them")
         run = play_compiled(player.policy, trace, seed, record, [1, *trace.changes])
@@ -182,43 +156,3 @@ def _offer(policy: Any, trace: Trace, t: int, arms: Ints) -> dict[str, Any]:
         raise ValueError("features need a world whose traces have contexts and offers")
     offers = trace.offers[t]
     return {"context": trace.contexts[t], "arms": [offers[k] for k in arms.tolist()]}
-
-
-def informed_kinds() -> tuple[str, ...]:
-    """The kinds of `Informed` players."""
-    return tuple(_INFORMED)
-
-
-def _majority(trace: Trace) -> Ints:
-    before = np.cumsum(trace.rewards, axis=0) - trace.rewards
-    most: Ints = before.argmax(axis=1)
-    return most
-
-
-def _logistic(trace: Trace) -> Ints:
-    """One step of Newton's method a round, from a Gaussian posterior to the next.
-
-    x      (d,)       the context, standardised by the rounds up to it, and a constant
-    theta  (K, d)     a logistic regression for each arm, of its reward above 0
-    P      (K, d, d)  its covariance, at first the identity
-    """
-    contexts = trace.actions[:, 0]
-    if (trace.actions != contexts[:, None]).any():
-        raise ValueError("actions must be the same for all arms, a context, to regress on")
-    X = np.column_stack([standardised_so_far(contexts), np.ones(trace.horizon)])
-    d = X.shape[1]
-    theta, P = np.zeros((trace.arms, d)), np.tile(np.eye(d), (trace.arms, 1, 1))
-    chosen = np.empty(trace.horizon, dtype=np.int64)
-    for t, x in enumerate(X):
-        z = theta @ x
-        chosen[t] = z.argmax()
-        mean = 1.0 / (1.0 + np.exp(-np.clip(z, -30.0, 30.0)))
-        slope = mean * (1.0 - mean)
-        along = P @ x
-        shrink = slope / (1.0 + slope * (along @ x))
-        P -= shrink[:, None, None] * along[:, :, None] * along[:, None, :]
-        theta += (P @ x) * ((trace.rewards[t] > 0.0) - mean)[:, None]
-    return chosen
-
-
-_INFORMED: Mapping[str, Callable[[Trace], Ints]] = {"majority": _majority, "logistic": _logistic}

@@ -18,7 +18,6 @@ from driftbandits.experiments.player import (
     RECORDS,
     USUAL_RECORDS,
     Floats,
-    Informed,
     Ints,
     Played,
     Player,
@@ -187,7 +186,7 @@ def _check_call(
     if not isinstance(policies, Mapping) or not policies:
         raise ValueError(f"policies must be a dict of at least one policy; got {policies!r}")
     for label, player in policies.items():
-        if not isinstance(player, (Policy, Restarted, Informed)) and not callable(player):
+        if not isinstance(player, (Policy, Restarted)) and not callable(player):
             raise ValueError(
                 f"policies[{label!r}] must come from driftbandits.policy(...) or be a factory "
                 f"make(seed); got {player!r}"

@@ -15,8 +15,7 @@
     [defaults]                   # arguments that every policy gets unless it has its own
     lam = 1.0
 
-    [[policies]]                 # `driftbandits.policy(name, ...)`, or a player that sees all
-                                 # rewards: "informed majority", "informed logistic"
+    [[policies]]                 # `driftbandits.policy(name, ...)`
     label = "D-GLUCB"            # what the policy is called in the results; its name unless given
     name = "D-GLUCB"
     restart = "changes"          # optional: forget everything at the true changes
@@ -64,11 +63,9 @@ from driftbandits import checks
 from driftbandits.checks import SpecError
 from driftbandits.environments import Environment, Trace, environment, environment_names
 from driftbandits.experiments.player import (
-    Informed,
     Player,
     Restarted,
     draw_trace,
-    informed_kinds,
 )
 from driftbandits.features import Features
 from driftbandits.policies import Policy, policy, policy_names, takes
@@ -77,7 +74,6 @@ ONLY_THE_END = 10**9
 """More rounds than any run has: a curve with this step is its last point."""
 SECTIONS = ("regret", "share", "worlds", "growth")
 POLICY_ARGUMENTS = tuple(key for key in inspect.signature(policy).parameters if key != "name")
-INFORMED = {f"informed {kind}": kind for kind in informed_kinds()}
 GUESSED_FROM = 500
 """Rounds that guessed features are guessed from."""
 REPRODUCED = (
@@ -332,9 +328,6 @@ def _player(path: str, line: Table, facts: Table, trace: Trace) -> tuple[str, Pl
     """The label and the player of a line."""
     said, arguments = _read_line(path, line, POLICY_ARGUMENTS)
     label = said.name if said.label is None else said.label
-    if said.name in INFORMED:
-        _keys(path, line, ("name", "label"))
-        return label, Informed(INFORMED[said.name])
     knows = list(facts) if said.knows is None else said.knows
     known = _names(f"{path}.knows", knows, POLICY_ARGUMENTS)
     told = {
@@ -369,8 +362,6 @@ def _features(given: Any, trace: Trace) -> Any:
 
 def player_facts(label: str, player: Player) -> Table:
     """A player as a spec writes it down."""
-    if isinstance(player, Informed):
-        return {"label": label, "name": f"informed {player.kind}", "restart": None}
     restart = "changes" if isinstance(player, Restarted) else None
     played = player.policy if isinstance(player, Restarted) else player
     assert isinstance(played, Policy)

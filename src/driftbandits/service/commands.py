@@ -100,10 +100,11 @@ class Decide(Command):
             and len(record.ranking) == offer.n
             and not record.place
         )
-        if same and offer.told >= 0 and not record.told:
+        if same and offer.played >= 0 and not record.caller_decided:
             return self._correct(work, state, record)
-        told = offer.told < 0 or (offer.told, offer.propensity) == (record.index, record.propensity)
-        kind = DUPLICATE if same and told else CONFLICT
+        played = offer.played, offer.propensity
+        is_again = same and (offer.played < 0 or played == (record.index, record.propensity))
+        kind = DUPLICATE if is_again else CONFLICT
         work.write(state, kind, self.event_id, Conflicted(DECISION, None, offer.key))
         if kind == CONFLICT:
             other = "another arm as played" if same else "a decision about other arms"
@@ -119,14 +120,14 @@ class Decide(Command):
     def _check(self, state: State) -> None:
         offer = self.offer
         check_offer(state.playing, offer)
-        if state.version.record.mode == "apprentice" and offer.told < 0:
+        if state.version.record.mode == "apprentice" and offer.played < 0:
             if offer.baseline < 0:
                 raise invalid(
                     "an apprentice needs the caller's baseline, the id of an arm", "$.baseline"
                 )
             if offer.n:
                 raise invalid("an apprentice plays one arm: n must not be given", "$.n")
-        if state.version.record.budget is not None and offer.baseline < 0 and offer.told < 0:
+        if state.version.record.budget is not None and offer.baseline < 0 and offer.played < 0:
             raise invalid(
                 "a policy with a budget needs the caller's baseline, the id of an arm", "$.baseline"
             )
@@ -155,7 +156,7 @@ def decision_answer(event_id: str, record: Decided, seq: int) -> api.DecisionAns
         scores=np.frombuffer(record.scores, dtype="<f8").tolist(),
         model_seq=seq - 1,
         ranking=ranking or None,
-        told=record.told,
+        caller_decided=record.caller_decided,
         control=record.control,
         reason=record.reason or None,
     )

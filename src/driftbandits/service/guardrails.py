@@ -76,19 +76,19 @@ class Accounts(msgspec.Struct, array_like=True):
         self,
         arms: tuple[str, ...],
         free: NDArray[np.bool_],
-        law: Floats,
+        probabilities: Floats,
         shares: Shares,
         window: int,
     ) -> None:
-        """A decision was made by this law."""
+        """A decision was made with these probabilities."""
         for i, arm in enumerate(arms):
             if free[i] and arm in shares:
                 least, most = shares[arm]
                 of_least, of_most = self.credits.get(arm, (0.0, 0.0))
-                chance = float(law[i])
+                probability = float(probabilities[i])
                 self.credits[arm] = (
-                    min(max(of_least + chance - least, 0.0), least * window),
-                    min(max(of_most + most - chance, 0.0), most * window),
+                    min(max(of_least + probability - least, 0.0), least * window),
+                    min(max(of_most + most - probability, 0.0), most * window),
                 )
 
     def keep_credits(self, shares: Shares) -> None:
@@ -200,41 +200,41 @@ class Guard:
         of_control, of_policy = control, 1.0 - control  # of either side, and of what it has played
         plays = []
         for place, choice in enumerate(choices):
-            law, limited = probabilities_of(self._policy, choice, free), ""
+            probabilities, limited = probabilities_of(self._policy, choice, free), ""
             if place == 0:
-                law, limited = self._limited(choice, law, free)
-            plain = _control_law(free, self._offer.baseline if place == 0 else -1)
+                probabilities, limited = self._limited(choice, probabilities, free)
+            plain = _of_control(free, self._offer.baseline if place == 0 else -1)
             if is_control:
                 played, reason = _drawn(plain, self._draws.number("control", place)), BY_CONTROL
             else:
                 chosen_by = probabilities_of(self._policy, choice, unchosen)
-                played, reason = self._coupled(choice.index, chosen_by, law, place), ""
+                played, reason = self._coupled(choice.index, chosen_by, probabilities, place), ""
                 if played != choice.index:
                     reason = limited if free[choice.index] and limited else BY_EXCLUSION
             before = of_control + of_policy
-            of_control, of_policy = of_control * plain[played], of_policy * law[played]
+            of_control, of_policy = of_control * plain[played], of_policy * probabilities[played]
             propensity = float((of_control + of_policy) / before)
-            conditional = float(plain[played] if is_control else law[played])
+            conditional = float(plain[played] if is_control else probabilities[played])
             plays.append(Play(played, propensity, conditional if control else 0.0, reason))
             if place == 0 and not is_control:
-                self._account_for(choice, played, law, free, limited)
+                self._account_for(choice, played, probabilities, free, limited)
             free[played] = unchosen[choice.index] = False
         return plays
 
-    def _limited(self, choice: Decision, law: Floats, free: Free) -> tuple[Floats, str]:
-        """Another law, and what has made it."""
+    def _limited(self, choice: Decision, probabilities: Floats, free: Free) -> tuple[Floats, str]:
+        """Return the probabilities that a limit makes, and which limit that is."""
         limits, offer, accounts = self._limits, self._offer, self._accounts
         if limits.budget is not None:
             price = price_of(self._policy, choice, offer.baseline)
             if accounts.balance_after(limits.budget, limits.window) < price:
-                return _control_law(free, offer.baseline), BY_BUDGET
+                return _of_control(free, offer.baseline), BY_BUDGET
         if limits.shares:
             low, high = accounts.limits(offer.arms, free, limits.shares)
-            return within(low, high, law, self._policy, choice), BY_SHARE
-        return law, ""
+            return within(low, high, probabilities, self._policy, choice), BY_SHARE
+        return probabilities, ""
 
     def _account_for(
-        self, choice: Decision, played: int, law: Floats, free: Free, limited: str
+        self, choice: Decision, played: int, probabilities: Floats, free: Free, limited: str
     ) -> None:
         limits, offer, accounts = self._limits, self._offer, self._accounts
         if limits.budget is not None:
@@ -243,18 +243,20 @@ class Guard:
                 price = price_of(self._policy, choice, offer.baseline)
                 accounts.charge(self._event_id, price)
         if limits.shares and limited == BY_SHARE:
-            accounts.count(offer.arms, free, law, limits.shares, limits.window)
+            accounts.count(offer.arms, free, probabilities, limits.shares, limits.window)
 
-    def _coupled(self, chosen: int, chosen_by: Floats, law: Floats, place: int) -> int:
-        """Draw from a law, and take what was chosen by another one as often as that is possible."""
-        if self._draws.number("kept", place) * chosen_by[chosen] < law[chosen]:
+    def _coupled(self, chosen: int, chosen_by: Floats, probabilities: Floats, place: int) -> int:
+        """Draw an arm; it is the policy's own choice as often as both probabilities allow."""
+        if self._draws.number("kept", place) * chosen_by[chosen] < probabilities[chosen]:
             return chosen
-        rest = np.maximum(law - chosen_by, 0.0)
+        rest = np.maximum(probabilities - chosen_by, 0.0)
         return _drawn(rest, self._draws.number("drawn", place))
 
 
-def within(low: Floats, high: Floats, law: Floats, policy: Policy, choice: Decision) -> Floats:
-    """A law between these limits that differs from the given one by as little as it can.
+def within(
+    low: Floats, high: Floats, probabilities: Floats, policy: Policy, choice: Decision
+) -> Floats:
+    """Return probabilities between these limits, as near to the given ones as possible.
 
     What an arm must not have goes to those that the policy likes best of the others. Where all arms
     together may not have enough, all that are free may have more, in proportion: one has to be
@@ -262,13 +264,13 @@ def within(low: Floats, high: Floats, law: Floats, policy: Policy, choice: Decis
     """
     if high.sum() < 1.0:
         high = high / high.sum()
-    moved: Floats = np.clip(law, low, high)
+    moved: Floats = np.clip(probabilities, low, high)
     rest = 1.0 - float(moved.sum())
     if rest < 0.0:
         room: Floats = moved - low
         lowered: Floats = moved + rest * room / room.sum()
         return lowered
-    for _ in range(len(law)):
+    for _ in range(len(probabilities)):
         if rest <= _ROUNDING:
             break
         given = np.minimum(rest * probabilities_of(policy, choice, moved < high), high - moved)
@@ -278,11 +280,11 @@ def within(low: Floats, high: Floats, law: Floats, policy: Policy, choice: Decis
     return whole
 
 
-def _control_law(free: Free, baseline: int) -> Floats:
+def _of_control(free: Free, baseline: int) -> Floats:
     if baseline >= 0:
-        law = np.zeros(len(free))
-        law[baseline] = 1.0
-        return law
+        probabilities = np.zeros(len(free))
+        probabilities[baseline] = 1.0
+        return probabilities
     return np.where(free, 1.0 / np.count_nonzero(free), 0.0)
 
 

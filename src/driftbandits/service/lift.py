@@ -190,7 +190,7 @@ def side_of(record: Decided, version: Configured, *, list_id: str) -> tuple[int,
 
     One coin is thrown for a unit, and for all places of a list.
     """
-    if not version.control or version.mode == "apprentice" or record.told:
+    if not version.control or version.mode == "apprentice" or record.caller_decided:
         return NO_SIDE, -1
     side = CONTROL if record.control else POLICY
     together = record.unit or list_id

@@ -58,7 +58,7 @@ def event_answer(event: Event) -> EventAnswer:
         answer.baseline = record.arms[record.baseline] if record.baseline >= 0 else None
         answer.arm, answer.index = record.arms[record.index], record.index
         answer.suggested, answer.round = record.suggested, record.number
-        answer.propensity, answer.told = record.propensity, record.told
+        answer.propensity, answer.caller_decided = record.propensity, record.caller_decided
         answer.scores = np.frombuffer(record.scores, dtype="<f8").tolist()
         answer.control, answer.conditional = record.control or None, record.conditional or None
         answer.unit, answer.reason = record.unit or None, record.reason or None
@@ -160,7 +160,7 @@ def _frame(events: Sequence[Event]) -> Any:
         "scores": numbers,
         "place": polars.Int64,
         "value": polars.Float64,
-        "told": polars.Boolean,
+        "caller_decided": polars.Boolean,
         "control": polars.Boolean,
         "conditional": polars.Float64,
         "unit": polars.String,

@@ -21,7 +21,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from driftbandits.service.state import CLIPPED, TOLD, State
+from driftbandits.service.state import CALLER_DECIDED, CLIPPED, State
 from driftbandits.store import CORRECTED, DECISION, DEFAULT, REWARD
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -206,7 +206,7 @@ class Scrape(Collector):
         )
         for state in self._states:
             name, counts = state.policy, dict(state.counts)  # the writer may add one
-            for kind in counts.keys() - {TOLD, CLIPPED}:
+            for kind in counts.keys() - {CALLER_DECIDED, CLIPPED}:
                 events.add_metric((name, kind), counts[kind])
             tally = self._metrics.tallies.get(name, Tally())
             rewards.add_metric((name,), tally.rewards, tally.reward_sum)
@@ -229,7 +229,10 @@ class Scrape(Collector):
 Figures = dict[str, tuple[str, Callable[[State], float]]]
 _COUNTERS: Figures = {
     "rewards_clipped": ("rewards learned from the end of their range", lambda s: s.counts[CLIPPED]),
-    "decisions_told": ("decisions that callers had made as a fallback", lambda s: s.counts[TOLD]),
+    "caller_decisions": (
+        "decisions that callers had made by themselves, as a fallback",
+        lambda s: s.counts[CALLER_DECIDED],
+    ),
     "values_limited": (
         "numbers far beyond what their column had shown, limited by the model in force",
         lambda s: sum(one.count for one in s.agent.limited) if s.agent else 0,

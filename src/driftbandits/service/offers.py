@@ -33,7 +33,7 @@ class Offer(NamedTuple):
     context: Floats | None = None  # (dim,), what separate arms have in common; then x has no rows
     n: int = 0  # places of a ranked list; 0: a decision by itself
     table: bytes = b""  # what the features are to be made of, see `Decided`
-    told: int = -1  # what the caller has played by itself; -1: it asks
+    played: int = -1  # what the caller has played by itself; -1: it asks
     unit: str = ""  # a hash of on whose behalf it is, see `State.tag_of`
     excluded: tuple[int, ...] = ()
 
@@ -88,7 +88,7 @@ def offer_of(record: Decided) -> Offer:
         context,
         n,
         record.table,
-        record.index if record.told else -1,
+        record.index if record.caller_decided else -1,
         record.unit,
         record.excluded,
     )
@@ -114,7 +114,7 @@ def offer_from(request: api.DecisionRequest, key: str) -> Offer:
         context=np.array(context) if isinstance(context, list) else None,
         n=_places(request, len(ids)),
         table=_table(context if isinstance(context, dict) else None, arms),
-        told=_told(request, ids),
+        played=_played(request, ids),
         propensity=1.0 if request.propensity is None else request.propensity,
         excluded=_excluded(request, ids),
     )
@@ -144,7 +144,7 @@ def _baseline(baseline: str | None, ids: tuple[str, ...]) -> int:
     return ids.index(baseline)
 
 
-def _told(request: api.DecisionRequest, ids: tuple[str, ...]) -> int:
+def _played(request: api.DecisionRequest, ids: tuple[str, ...]) -> int:
     """The place of what the caller has played by itself, or -1 where it asks."""
     played = request.played
     if played is None:

@@ -283,7 +283,7 @@ class Follower(State):
         if event_id in self.observers.open:  # people look at what was played
             shown = self.observers.open[event_id]
             self.observers.open[event_id] = shown._replace(arm=record.arms[record.index])
-        told = record.told or self.version.record.mode == "apprentice"
+        told = record.caller_decided or self.version.record.mode == "apprentice"
         if made is None or told or record.place or len(record.arms) == 1:
             return
         if record.excluded and not has_probabilities(self.playing.policy):

@@ -68,7 +68,7 @@ CHANGE = None
 Name = str | None
 CLIPPED = "clipped"
 """Counted beside the kinds of events: rewards that were learned from the end of their range."""
-TOLD = "told"
+CALLER_DECIDED = "caller_decided"
 """Likewise: decisions that the caller had made by itself."""
 _NANOSECONDS = 1_000_000_000
 _NOTES = (DUPLICATE, CONFLICT, REFUSED)
@@ -307,8 +307,8 @@ class State:
         """
         mode = self.version.record.mode
         self._step(kind, at_ns)
-        if offer.told >= 0:
-            self.counts[TOLD] += 1
+        if offer.played >= 0:
+            self.counts[CALLER_DECIDED] += 1
         if mode == "frozen":
             choices = self._preview(offer)
             plays = self._ruled(event_id, offer, choices)
@@ -347,12 +347,12 @@ class State:
         if waiting is None:
             self.observers.give_up(event_id)
             self._step(CORRECTED, at_ns)
-            self.counts[TOLD] += 1
+            self.counts[CALLER_DECIDED] += 1
             return msgspec.structs.replace(
                 decided,
-                index=offer.told,
+                index=offer.played,
                 propensity=offer.propensity,
-                told=True,
+                caller_decided=True,
                 control=False,
                 conditional=0.0,
                 reason="",
@@ -379,13 +379,13 @@ class State:
     def _readable(self, offer: Offer) -> Offer:
         """The offer of a correction may have columns that the policy has no more."""
         features = self.playing.policy.features
-        return offer if features is None or offer.told < 0 else offer.within(features)
+        return offer if features is None or offer.played < 0 else offer.within(features)
 
     def _ruled(self, event_id: str, offer: Offer, choices: Sequence[Decision]) -> list[Play]:
         """Return the plays for these choices."""
         record = self.version.record
-        if offer.told >= 0:
-            return [Play(offer.told, offer.propensity)]
+        if offer.played >= 0:
+            return [Play(offer.played, offer.propensity)]
         if record.mode == "apprentice":
             return [Play(offer.baseline, offer.propensity)]
         limits = limits_of(record)
@@ -443,7 +443,7 @@ class State:
             table=offer.table if first else b"",
             ranking=tuple(ranking) if first and offer.n else (),
             place=place,
-            told=offer.told >= 0,
+            caller_decided=offer.played >= 0,
             control=play.reason == BY_CONTROL,
             conditional=play.conditional,
             unit=offer.unit,

@@ -25,7 +25,7 @@ from driftbandits.store import (
 _SAY_EVERY = 1000
 
 
-class Verdict(NamedTuple):
+class Replayed(NamedTuple):
     """The result of replaying one policy."""
 
     policy: str
@@ -42,15 +42,15 @@ def _say_nothing(policy: str, done: int, total: int) -> None:
     return
 
 
-def verify(store: Store, *, say: Say = _say_nothing) -> list[Verdict]:
+def verify(store: Store, *, say: Say = _say_nothing) -> list[Replayed]:
     """Replay every log from its beginning, or from the last erasure; and look at the database."""
     with store.read() as session:
         verdicts = [_verdict(session, policy, say) for policy in session.policies()]
     damage = store.damage()
-    return [*verdicts, Verdict("the database", 0, "", damage)] if damage else verdicts
+    return [*verdicts, Replayed("the database", 0, "", damage)] if damage else verdicts
 
 
-def _verdict(session: Session, policy: str, say: Say) -> Verdict:
+def _verdict(session: Session, policy: str, say: Say) -> Replayed:
     replay = _Replay(session, policy)
     try:
         replay.run(say)
@@ -58,7 +58,7 @@ def _verdict(session: Session, policy: str, say: Say) -> Verdict:
         replay.faults.append(str(error))
     state = replay.state
     digest = snapshots.digest(state) if state.versions and not replay.faults else ""
-    return Verdict(policy, replay.seen, digest, replay.faults)
+    return Replayed(policy, replay.seen, digest, replay.faults)
 
 
 class _Replay:

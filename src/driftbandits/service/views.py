@@ -142,12 +142,12 @@ def clock_text(at_ns: int) -> str:
     return f"{moment}.{rest // 1000:06d}Z"
 
 
-_TOLD = set(api.Configuration.__struct_fields__) & set(Configured.__struct_fields__)
+_SHOWN = set(api.Configuration.__struct_fields__) & set(Configured.__struct_fields__)
 
 
 def configuration(version: Version) -> api.Configuration:
     record = version.record
-    told = {name: getattr(record, name) for name in _TOLD}
+    told = {name: getattr(record, name) for name in _SHOWN}
     if record.reward_wait_s is None:
         told["default_reward"] = None
     return api.Configuration(
@@ -490,7 +490,7 @@ def _decision(state: State, logged: Logged) -> api.ExplainedDecision:
         arms=_arms(state, record, offer),
         outcome=_outcome(logged.known),
         context=_context(offer),
-        told=record.told,
+        caller_decided=record.caller_decided,
         control=record.control,
         conditional=record.conditional or None,
         reason=record.reason or None,
@@ -503,7 +503,7 @@ def why(record: Decided) -> str:
     """In words, by what this arm was played."""
     played, wanted = repr(record.arms[record.index]), repr(record.arms[record.suggested])
     by_itself = f"By itself the policy would have played {wanted}."
-    if record.told:
+    if record.caller_decided:
         return f"The caller had played {played} by itself. {by_itself}"
     if record.control:
         whose = "the caller's baseline" if record.index == record.baseline else "drawn evenly"

@@ -12,7 +12,6 @@ An `Event` has a gapless `seq` per policy and a checksum that continues the one 
 is a record, see `store.records`.
 """
 
-from driftbandits.store.backups import backup
 from driftbandits.store.events import (
     ABOUT,
     BEGUN,
@@ -44,7 +43,7 @@ from driftbandits.store.events import (
     StoreUnavailable,
     checked,
 )
-from driftbandits.store.opening import claim, open
+from driftbandits.store.opening import backup, claim, open
 from driftbandits.store.session import LAST_CHARACTER, Session, Store
 
 __all__ = [

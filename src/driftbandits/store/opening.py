@@ -1,12 +1,20 @@
-"""Open the store at an address."""
+"""Open the store at an address, serve it alone, and copy it while it is in use.
+
+A copy is a snapshot: what was committed when it began. A copy in a file is written beside it and
+renamed when it is whole, so that there is no file of which only a part was written.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
-from driftbandits.store.session import Store
+from driftbandits.store.events import StoreError
+from driftbandits.store.session import Session, Store
 
-FILE = "sqlite:///"
+_FILE = "sqlite:///"
+_PARTIAL = ".partial"
 _ALLOWED = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 
 
@@ -35,7 +43,7 @@ def claim(url: str) -> Callable[[], None]:
 
     Raises `StoreError` if another process serves it.
     """
-    path = url.removeprefix(FILE)
+    path = url.removeprefix(_FILE)
     if path == url:
         return lambda: None
     from driftbandits.store.sqlite import claim as hold
@@ -47,3 +55,54 @@ def _missing(package: str) -> ModuleNotFoundError:
     return ModuleNotFoundError(
         f"this store needs {package}: pip install 'driftbandits[service]'", name=package
     )
+
+
+def backup(source: Store, url: str) -> None:
+    """Copy everything into a new or empty store."""
+    path = Path(url.removeprefix(_FILE)) if url.startswith(_FILE) else None
+    if path is None or path.exists():
+        with open(url) as target, target.read() as session:
+            if session.policies():
+                raise StoreError(f"a backup goes into an empty store; {url} has policies")
+    if path is None:
+        _copy(source, url)
+        return
+    partial = path.with_name(path.name + _PARTIAL)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        Path(f"{partial}{suffix}").unlink(missing_ok=True)
+    if not source.copy_file(str(partial)):
+        _copy(source, f"{_FILE}{partial}")
+    _sync(partial)
+    partial.replace(path)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _copy(source: Store, url: str) -> None:
+    """Row by row, from any kind of database to any other, in one transaction."""
+    with open(url) as target, source.read() as rows, target.write() as copy:
+        copy.set_about("secret", source.secret)
+        for key in rows.api_keys():
+            copy.add_key(key)
+        for policy in rows.policies():
+            _copy_policy(rows, copy, policy)
+
+
+def _copy_policy(source: Session, copy: Session, policy: str) -> None:
+    copy.create(policy)
+    copy.lock([policy])
+    after = 0
+    while events := source.page(policy, after=after, limit=1000):
+        copy.insert(policy, events)
+        after = events[-1].seq
+    copy.set_erasures(policy, source.erasures(policy))
+    for snapshot in source.snapshots(policy):
+        copy.save_snapshot(snapshot)

@@ -50,7 +50,7 @@ class Decided(Record):
     ranking: tuple[tuple[int, float], ...] = ()  # of a list: index and propensity of each place
     place: int = 0  # in a list; those behind the first have no x, context and table of their own
     table: bytes = b""  # JSON, values as they were sent: [context, [features of each arm]]
-    told: bool = False  # whether the caller had played by itself, and said so later
+    caller_decided: bool = False  # whether the caller had played by itself, and said so later
     control: bool = False  # the policy had no say
     conditional: float = 0.0  # the propensity, given `control`; 0: there are no controls
     unit: str = ""  # by a keyed hash, on whose behalf it was made; decides about `control`

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from driftbandits.core.estimator.model import BELIEF, Floats, ladder_of, model_in
 from driftbandits.jit import (
+    LANES,
     Handle,
     Layout,
     Share,
@@ -205,6 +206,8 @@ def state_of(handle: Handle, d: int) -> State:
 def new_buffers(numbers: Floats, capacity: int, sizes: Mapping[str, int] | None = None) -> Buffers:
     """An empty memory. `numbers` starts with a packed `Model`; `sizes` are those of a `Layout`."""
     d = int(numbers[0])
+    if capacity > 0:  # a vector of lanes that begins in a row of actions must end in the table
+        capacity = max(capacity, LANES)
     model = model_in(numbers)
     needs_ladder = not (model.linear and model.fast)  # of d^3 numbers, of which none would be read
     ladder = ladder_of(d, model.order if needs_ladder else 0)

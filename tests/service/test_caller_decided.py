@@ -19,9 +19,11 @@ def both(store_url):
 
 
 def shown(client):
-    """What the log says was shown, the last word counts: arm, told, propensity."""
+    """What the log says was shown, the last word counts: arm, by whom, propensity."""
     made = [e for e in events(client) if e["kind"] in ("decision", "corrected")]
-    return {e["event_id"]: (e["arm"], e.get("told", False), e["propensity"]) for e in made}
+    return {
+        e["event_id"]: (e["arm"], e.get("caller_decided", False), e["propensity"]) for e in made
+    }
 
 
 def other_than(arm):
@@ -36,7 +38,7 @@ def settled(service):
 def test_what_was_played_is_recorded_as_such_and_learned_from(both):
     client = both.client
     answer = ok(decide(client, "e1", played="stay"))
-    assert (answer["arm"], answer["index"], answer["told"]) == ("stay", 2, True)
+    assert (answer["arm"], answer["index"], answer["caller_decided"]) == ("stay", 2, True)
     assert answer["propensity"] == 1.0
     drawn = ok(decide(client, "e2", played="left", propensity=0.25))
     assert drawn["propensity"] == 0.25
@@ -48,9 +50,9 @@ def test_what_was_played_is_recorded_as_such_and_learned_from(both):
     assert learned != before
     # Features of "stay" and a reward of 1: the mean of just this arm has gone up.
     assert learned[0] * -0.3 + learned[1] * 0.4 > before[0] * -0.3 + before[1] * 0.4
-    assert counts(client)["told"] == 2
+    assert counts(client)["caller_decided"] == 2
     explained = ok(client.get(f"{NEWS}/explanations/e1"))["decision"]
-    assert (explained["index"], explained["told"]) == (2, True)
+    assert (explained["index"], explained["caller_decided"]) == (2, True)
     settled(both)
 
 
@@ -72,7 +74,7 @@ def test_what_was_decided_as_well_is_corrected_to_what_was_shown(both):
     decided = ok(decide(client, "e1"))
     shown_arm = other_than(decided["arm"])
     corrected = ok(decide(client, "e1", played=shown_arm))
-    assert (corrected["arm"], corrected["told"]) == (shown_arm, True)
+    assert (corrected["arm"], corrected["caller_decided"]) == (shown_arm, True)
     assert ok(decide(client, "e1", played=shown_arm)) == corrected
     assert ok(decide(client, "e1")) == corrected
     state = ok(client.get(NEWS))
@@ -229,7 +231,7 @@ def test_what_was_shown_counts_when_columns_are_gone(store_url):
         ok(client.put(NEWS, json=without))
         told = {**body, "played": other}
         first = ok(client.post(f"{NEWS}/decisions", json=told))
-        assert (first["arm"], first["told"]) == (other, True)
+        assert (first["arm"], first["caller_decided"]) == (other, True)
         assert ok(client.post(f"{NEWS}/decisions", json=told)) == first
         assert ok(reward(client, "e1", 1)) == {"status": "learned"}
         log = events(client)
