@@ -181,7 +181,6 @@ def test_features_go_through_json_and_toml():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: db.Features(context=["age"]), ["context", "dict"]),
         (lambda: db.Features(context={"age": "numbr"}), ["'age'", "number", "'numbr'"]),
         (lambda: db.Features(context={"age": "cycle:0"}), ["'cycle:0'"]),
         (lambda: db.Features(context={"age": "bins:3,2"}), ["'bins:3,2'"]),
@@ -195,7 +194,6 @@ def test_features_go_through_json_and_toml():
             ["cross", "'agee', perhaps age"],
         ),
         (lambda: db.Features(context={"age": "number"}, cross=[("age", "*")]), ["'age'", "'*'"]),
-        (lambda: db.Features(context={"age": "number"}, extra="drop"), ["extra", "'drop'"]),
         (lambda: db.Features(context={"age": "number"}, limit=4), ["limit", "4"]),
         (lambda: db.Features(context={"v": "vector:400"}), ["limit", "800", "512"]),
         (lambda: db.Features.from_dict({"contxt": {}}), ["'contxt', perhaps context"]),
@@ -481,7 +479,6 @@ def test_rows_of_frames_are_contexts(agent):
 
 LONG = "x" * 10_000_000
 BAD = {
-    "no context": ((None, OFFERS), ["context", "None"]),
     "two arms with one id": ((ROWS[0], [OFFERS[0], OFFERS[0]]), ["arms must differ", "'o1'"]),
     "no arms": ((ROWS[0], []), ["arms", "at least one"]),
     "arm without id": ((ROWS[0], [{"price": 1}]), ["arms", "'id'"]),

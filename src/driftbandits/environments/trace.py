@@ -68,6 +68,7 @@ class Trace:
     def __post_init__(self) -> None:
         hold(self, actions=checks.array("actions", self.actions, ndim=3))
         rounds, arms, dim = self.actions.shape
+        hold(self, partial=checks.flag("partial", self.partial))
         hold(self, rewards=checks.array("rewards", self.rewards, ndim=2, missing=True))
         if np.isnan(self.rewards).any() and not self.partial:
             raise ValueError(
@@ -97,11 +98,14 @@ class Trace:
             raise ValueError("contexts and offers must be given together; got one of them")
         if self.contexts is None or self.offers is None:
             return
-        shape = len(self.contexts), {len(offer) for offer in self.offers}
-        if len(self.offers) != self.horizon or shape != (self.horizon, {self.arms}):
+        contexts, offers = checks.listed("contexts", self.contexts), self.offers
+        offers = [checks.listed("offers", offer) for offer in checks.listed("offers", offers)]
+        hold(self, contexts=contexts, offers=offers)
+        shape = len(contexts), {len(offer) for offer in offers}
+        if len(offers) != self.horizon or shape != (self.horizon, {self.arms}):
             raise ValueError(
                 f"contexts and offers must be one for each of {self.horizon} rounds, with "
-                f"{self.arms} arms; got {shape[0]}, {len(self.offers)} with {sorted(shape[1])} arms"
+                f"{self.arms} arms; got {shape[0]}, {len(offers)} with {sorted(shape[1])} arms"
             )
 
     @classmethod

@@ -114,8 +114,7 @@ def evaluate(
     windows  parts of the log with equally many rounds
     level    of the intervals, see `estimators`
     """
-    if not isinstance(log, Log):
-        raise ValueError(f"log must be a Log, as read_log gives; got {log!r}")
+    _check_log(log)
     if not isinstance(target, (Policy, Agent)):
         raise ValueError(f"target must be a policy or an agent; got {target!r}")
     policy = target.policy if isinstance(target, Agent) else target
@@ -265,6 +264,7 @@ def policy_for(log: Log, name: str, **given: Any) -> Policy:
     a range has that of the log, if the policy needs one. L, unless it is given, is the length of
     the longest action where 1 would refuse some.
     """
+    _check_log(log)
     if name not in policy_names():
         return policy(name, dim=log.dim)  # which says what there is
     arguments = {**_rewards_of(log, name, given), **given}
@@ -275,6 +275,11 @@ def policy_for(log: Log, name: str, **given: Any) -> Policy:
     if check_actions(made.numbers, np.ascontiguousarray(longest[None, :])) == ACCEPTED:
         return made
     return _made(log, name, {**arguments, "L": float(np.linalg.norm(longest))})
+
+
+def _check_log(log: Any) -> None:
+    if not isinstance(log, Log):
+        raise ValueError(f"log must be a Log, as read_log gives; got {checks.brief(log)}")
 
 
 def _rewards_of(log: Log, name: str, given: Mapping[str, Any]) -> dict[str, Any]:

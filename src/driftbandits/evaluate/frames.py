@@ -122,6 +122,7 @@ def log_from_frame(
     """
     rows = table if isinstance(table, TableRows) else TableRows(table)
     chosen = rows.ids("arm", arm)
+    context = checks.listed("context", context)
     for label, name in (("arm", arm), ("reward", reward), ("propensity", propensity)):
         if name in context:
             raise ValueError(
