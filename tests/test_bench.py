@@ -213,6 +213,14 @@ def test_a_purse_is_never_overdrawn():
     assert entry.chosen == [1, 1] + 8 * [0]  # two dear ones leave what the cheap ones cost
 
 
+def test_an_index_beyond_the_arms_is_refused():
+    task = bench.Task(np.zeros((1, 1)), np.ones((1, 2)), np.array([[0, 1]]))
+    entry = Dear()
+    entry.decide = lambda context, arms: 2
+    with pytest.raises(ValueError, match="an index into the 2 arms; got 2"):
+        _play(entry, task)
+
+
 def test_a_round_whose_reward_nobody_knows_is_not_learned():
     rewards = np.array([[np.nan, 1.0], [1.0, np.nan]])
     task = bench.Task(np.zeros((2, 1)), rewards, np.tile([0, 1], (2, 1)))

@@ -197,14 +197,20 @@ def test_the_policy_checks_hold_in_many_dimensions(name, tmp_path):
         check(Case(name, {"dim": 18, **LINEAR[name]}, "large"), tmp_path)
 
 
+OWN_LOOPS = ("D-RandLinUCB", "auto")
+"""Their loops take half a minute to compile."""
+
+
 @pytest.mark.parametrize(
     "name",
-    # the last has a loop of its own, which takes half a minute to compile
-    [*list(LINEAR)[:-1], pytest.param(list(LINEAR)[-1], marks=pytest.mark.slow)],
+    [
+        *(name for name in LINEAR if name not in OWN_LOOPS),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in OWN_LOOPS),
+    ],
 )
 def test_simulation_has_the_bits_of_the_loop_over_an_agent(name):
     trace = draw_trace(db.environment("abrupt", dim=20, horizon=120, changes=1), 1, 0)
-    policy = db.policy(name, dim=20, **LINEAR[name])
+    policy = db.policy(name, dim=20, **LINEAR.get(name, {}))
     assert_same_bits(play(policy, trace, 5, EVERYTHING), online(policy, trace, seed=5))
 
 

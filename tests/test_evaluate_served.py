@@ -84,7 +84,7 @@ def log_of(url, policy):
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_log_can_be_evaluated(logs, policy):
     log = log_of(logs, policy)
-    linear = policy in ("cost", "tables", "certain")
+    linear = policy in ("cost", "tables", "alone", "certain")
     name, more = ("D-LinUCB", {"discount": 0.99}) if linear else ("auto", {})
     result = evaluate(log, policy_for(log, name, **more), windows=3)
     assert result.overall["logged"].value == pytest.approx(np.mean(log.reward))

@@ -181,7 +181,6 @@ def test_features_go_through_json_and_toml():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: db.Features(context=["age"]), ["context", "dict"]),
         (lambda: db.Features(context={"age": "numbr"}), ["'age'", "number", "'numbr'"]),
         (lambda: db.Features(context={"age": "cycle:0"}), ["'cycle:0'"]),
         (lambda: db.Features(context={"age": "bins:3,2"}), ["'bins:3,2'"]),
@@ -195,7 +194,6 @@ def test_features_go_through_json_and_toml():
             ["cross", "'agee', perhaps age"],
         ),
         (lambda: db.Features(context={"age": "number"}, cross=[("age", "*")]), ["'age'", "'*'"]),
-        (lambda: db.Features(context={"age": "number"}, extra="drop"), ["extra", "'drop'"]),
         (lambda: db.Features(context={"age": "number"}, limit=4), ["limit", "4"]),
         (lambda: db.Features(context={"v": "vector:400"}), ["limit", "800", "512"]),
         (lambda: db.Features.from_dict({"contxt": {}}), ["'contxt', perhaps context"]),
@@ -418,6 +416,19 @@ def test_a_guess_says_why():
     assert same == features
 
 
+@pytest.mark.parametrize("make", [list, np.array, pd.Series, pl.Series])
+def test_a_guess_leaves_out_what_shows_the_choice_and_the_agent_ignores_it(make):
+    rows = [{"age": 20.0 + n, "name": f"n{n}", "shown": "ab"[n % 2]} for n in range(60)]
+    with pytest.warns(UserWarning, match=r"shown left out .*keep=\['shown'\]"):
+        features = db.Features.guess(rows, make(["a", "b", "a"]))
+    assert (dict(features.context), features.extra) == ({"age": "number"}, ("name", "shown"))
+    assert db.Features.from_dict(json.loads(features.to_json())) == features
+    agent = db.Agent(db.policy("auto", features=features))
+    agent.decide(context=rows[0], arms=["a", "b"])
+    with pytest.raises(ValueError, match=r"column 'aeg' of the context is not known, perhaps age"):
+        agent.decide(context={"name": "n", "aeg": 1}, arms=["a", "b"])
+
+
 def test_arms_without_columns_get_coefficients_of_their_own():
     features = db.Features.guess([{"x": 1.5}, {"x": 2.5}], [{"id": "a"}, {"id": "b"}])
     assert features.cross == (("arm", "*"),)
@@ -481,7 +492,6 @@ def test_rows_of_frames_are_contexts(agent):
 
 LONG = "x" * 10_000_000
 BAD = {
-    "no context": ((None, OFFERS), ["context", "None"]),
     "two arms with one id": ((ROWS[0], [OFFERS[0], OFFERS[0]]), ["arms must differ", "'o1'"]),
     "no arms": ((ROWS[0], []), ["arms", "at least one"]),
     "arm without id": ((ROWS[0], [{"price": 1}]), ["arms", "'id'"]),

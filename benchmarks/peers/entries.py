@@ -66,7 +66,7 @@ class River:
 class BayesianBandits:
     """A logistic regression for each arm; a normal one where rewards are no clicks."""
 
-    def __init__(self, facts: Facts, seed: int, *, policy: str, fading: float = 1.0) -> None:
+    def __init__(self, facts: Facts, seed: int, *, fading: float = 1.0) -> None:
         import bayesianbandits as bb
 
         def learner() -> Any:
@@ -75,11 +75,10 @@ class BayesianBandits:
                 return bb.BayesianGLM(link="logit", forgetting=rule)
             return bb.NormalRegressor(alpha=1.0, beta=1.0, forgetting=rule)
 
-        ucb, thompson = bb.UpperConfidenceBound(alpha=0.68), bb.ThompsonSampling()
         arms = [bb.Arm(k, learner=learner()) for k in range(facts.arms)]
         self.arms = {arm.action_token: arm for arm in arms}
-        chosen = ucb if policy == "UCB" else thompson
-        self.agent = bb.ContextualAgent(arms, chosen, random_seed=seed)
+        ucb = bb.UpperConfidenceBound(alpha=0.68)
+        self.agent = bb.ContextualAgent(arms, ucb, random_seed=seed)
         self.offered = list(range(facts.arms))
 
     def decide(self, context: np.ndarray, arms: Sequence[int]) -> int:
@@ -117,17 +116,15 @@ class Mabwiser:
 
 
 class Coba:
-    """Its linear learners, on a constant and the context for every arm."""
+    """Its `LinUCBLearner`, on a constant and the context for every arm."""
 
-    def __init__(self, facts: Facts, seed: int, *, learner: str) -> None:
+    def __init__(self, facts: Facts, seed: int) -> None:
         from coba import learners
 
         if facts.dim * facts.arms > MOST_COEFFICIENTS:
             raise NotPlayed(f"one matrix for {facts.dim * facts.arms} coefficients")
         crossed = [1, "a", "xa"]
-        self.learner: Any = learners.LinUCBLearner(features=crossed, seed=seed)
-        if learner == "LinTS":
-            self.learner = learners.LinTSLearner(v=0.1, features=crossed, seed=seed)
+        self.learner = learners.LinUCBLearner(features=crossed, seed=seed)
         self.all = facts.arms
 
     def decide(self, context: np.ndarray, arms: Sequence[int]) -> int:
@@ -197,15 +194,13 @@ ENTRIES = {
     "Vowpal Wabbit: epsilon .05": _with(VowpalWabbit, options="--epsilon 0.05"),
     "Vowpal Wabbit: squarecb": _with(VowpalWabbit, options="--squarecb"),
     "Vowpal Wabbit: regcbopt .01": _with(VowpalWabbit, options="--regcbopt --mellowness 0.01"),
-    "bayesianbandits: UCB": _with(BayesianBandits, policy="UCB"),
-    "bayesianbandits: UCB, fading .998": _with(BayesianBandits, policy="UCB", fading=0.998),
-    "bayesianbandits: Thompson": _with(BayesianBandits, policy="Thompson"),
+    "bayesianbandits: UCB": _with(BayesianBandits),
+    "bayesianbandits: UCB, fading .998": _with(BayesianBandits, fading=0.998),
     "river: LinUCB": _with(River, smoothing=None),
     "river: LinUCB, smoothing .998": _with(River, smoothing=0.998),
     "MABWiser: LinUCB 1": _with(Mabwiser, alpha=1.0),
     "MABWiser: LinUCB .1": _with(Mabwiser, alpha=0.1),
-    "coba: LinUCB": _with(Coba, learner="LinUCB"),
-    "coba: LinTS .1": _with(Coba, learner="LinTS"),
+    "coba: LinUCB": Coba,
     "paretobandit: shipped": _with(ParetoBandit),
     "paretobandit: no forgetting": _with(ParetoBandit, forgetting=1.0),
 }

@@ -122,6 +122,13 @@ def nearest(given: str, allowed: Iterable[str]) -> str | None:
     return names[found[0]] if found else None
 
 
+def listed(label: str, value: Any) -> list[Any]:
+    """Return the items of a list, or of what else can be gone through and is no text."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise ValueError(f"{label} must be a list; got {brief(value)}")
+    return list(value)
+
+
 def floats(label: str, value: Any) -> Floats:
     """`value` as an array as kernels take it; numba would compile them again for another layout.
 

@@ -111,11 +111,6 @@ def test_it_survives_being_saved():
     assert again.explain(100).radius == agent.explain(100).radius
 
 
-def test_a_clock_that_is_none():
-    with pytest.raises(ValueError, match="clock must be one of decisions, ticks; got 'wall'"):
-        db.Agent(policy(), clock="wall")
-
-
 @pytest.mark.parametrize("clock", ["decisions", "ticks"])
 def test_what_others_play_is_what_is_learned(clock):
     watching = db.Agent(policy(), seed=4, clock=clock)

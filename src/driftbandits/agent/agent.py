@@ -80,10 +80,7 @@ class Agent:
     """If true, the first number of a column that is limited or clipped raises a warning."""
 
     def __init__(self, policy: Policy, *, seed: int = 0, clock: str = "decisions") -> None:
-        if not isinstance(policy, Policy):
-            raise ValueError(f"policy must come from driftbandits.policy(...); got {policy!r}")
-        self.policy = policy
-        self.seed = checks.integer("seed", seed, least=0, most=_LARGEST_SEED)
+        self.policy, self.seed = _checked_policy(policy), _checked_seed(seed)
         self._clock = checks.choice("clock", clock, CLOCKS)
         self.late = 0
         """Rewards that came too late to matter."""
@@ -227,7 +224,7 @@ class Agent:
 
         One decision, or with n a list of them.
         """
-        seed = checks.integer("seed", seed, least=0, most=_LARGEST_SEED)
+        seed = _checked_seed(seed)
         with self._turn(keep=False):
             offer = self._offers.offer(actions, context, arms)
             count, rows = self._count(n, offer), self._rows_of(offer)
@@ -705,7 +702,8 @@ class Agent:
         The policies may differ in what the estimate does not depend on, such as epsilon, delta or
         bonus_scale; for other arguments there is nothing to carry over.
         """
-        seed = self.seed if seed is None else seed
+        seed = self.seed if seed is None else _checked_seed(seed)
+        policy = _checked_policy(policy)
         policy = policy.with_dim(self.policy.dim) if policy.features is not None else policy
         lost = relearned_arguments(self.policy, policy, old_seed=self.seed, new_seed=seed)
         if lost:
@@ -736,6 +734,16 @@ class Agent:
         other._carry_over(self._policy_with_room(len(encoding), features), move)
         other._read_by(encoding)
         return other
+
+
+def _checked_policy(policy: Any) -> Policy:
+    if not isinstance(policy, Policy):
+        raise ValueError(f"policy must come from driftbandits.policy(...); got {policy!r}")
+    return policy
+
+
+def _checked_seed(seed: Any) -> int:
+    return checks.integer("seed", seed, least=0, most=_LARGEST_SEED)
 
 
 # -- which arguments the estimate depends on -------------------------------------------------------

@@ -44,6 +44,8 @@ def _checksum(archive: bytes) -> bytes:
 
 def unpacked(content: bytes, source: str) -> tuple[Arrays, dict[str, Any]]:
     """Arrays and JSON of a save file that is whole and unaltered."""
+    if not isinstance(content, bytes):
+        raise BadSaveFile(f"content must be the bytes of a save; got {type(content).__name__}")
     archive, checksum = content[:-_CHECKSUM_SIZE], content[-_CHECKSUM_SIZE:]
     if checksum != _checksum(archive):
         raise BadSaveFile(

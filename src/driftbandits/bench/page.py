@@ -55,7 +55,7 @@ def _overview(scores: Sequence[Score], own: Mapping[str, Look]) -> Entry:
     ]
     caption = (
         "How far each entry came on the way from random choices (0) to the ceiling (1), mean over "
-        "tasks with a 95\u00a0% interval over runs; its mean rank; the median time of a decision "
+        "the tasks that count, 95\u00a0% interval over runs; mean rank; median time of a decision "
         "and its update; the most memory that a task cost. A dash: not played on every task."
     )
     table = Table("overall", caption, frame, columns, [own[row.entry] for row in rows])

@@ -188,6 +188,10 @@ def _play(entry: Entry, task: Task) -> tuple[Floats, float]:
         begun = time.thread_time()
         index = entry.decide(task.contexts[t], arms)
         seconds += time.thread_time() - begun
+        if not 0 <= index < len(arms):
+            raise ValueError(
+                f"decide must return an index into the {len(arms)} arms; got {index!r}"
+            )
         k = offered[index]
         earned[t] = task.rewards[t, k]
         if not math.isnan(earned[t]):

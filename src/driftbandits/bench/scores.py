@@ -114,14 +114,14 @@ def with_best_settings(scores: Sequence[Score]) -> list[Score]:
     return merged
 
 
-def _telling(scores: Sequence[Score]) -> Sequence[Score]:
-    """The scores on tasks that tell entries apart; all, if there are none."""
+def _counting(scores: Sequence[Score]) -> Sequence[Score]:
+    """The scores on tasks that count for all; every score, if there are none."""
     return [score for score in scores if read_task(score.task).ranked] or scores
 
 
 def overall(scores: Sequence[Score]) -> list[Overall]:
-    """One row for each entry, the farthest first, over the tasks that tell entries apart."""
-    scores = _telling(scores)
+    """One row for each entry, the farthest first, over the tasks that count."""
+    scores = _counting(scores)
     tasks = list(dict.fromkeys(score.task for score in scores))
     rows = []
     for entry in dict.fromkeys(score.entry for score in scores):
@@ -165,18 +165,19 @@ def task_table(scores: Sequence[Score]) -> list[str]:
     shown = [row.entry for row in overall(merged) if row.entry not in (RANDOM, CEILING)]
     found = {(score.task, score.entry): score for score in merged}
     rows = []
-    for task in dict.fromkeys(score.task for score in _telling(scores)):
+    for task in dict.fromkeys(score.task for score in _counting(scores)):
         own = [found.get((task, entry)) for entry in shown]
         best = max((s.share for s in own if s and not math.isnan(s.share)), default=math.nan)
+        texts = [share_text(s.share if s else math.nan, math.nan) for s in own]
         cells = [
-            "–" if s is None else share_text(s.share, s.half_width, bold=s.share == best)
-            for s in own
+            f"**{text}**" if s is not None and s.share == best else text
+            for s, text in zip(own, texts, strict=True)
         ]
         rows.append([task, *cells])
     return table(["share of the way", *shown], rows)
 
 
-def share_text(share: float, width: float, *, bold: bool = False) -> str:
+def share_text(share: float, width: float) -> str:
     """
     >>> share_text(0.8123, 0.021), share_text(1.02, float("nan")), share_text(float("nan"), 0.0)
     ('.81 ± .02', '1.02', '–')
@@ -184,8 +185,7 @@ def share_text(share: float, width: float, *, bold: bool = False) -> str:
     if math.isnan(share):
         return "–"
     cell = f"{share:.2f}" if math.isnan(width) else f"{share:.2f} ± {width:.2f}"
-    cell = re.sub(r"\b0\.", ".", cell)
-    return f"**{cell}**" if bold else cell
+    return re.sub(r"\b0\.", ".", cell)
 
 
 def _number(value: float, form: str) -> str:

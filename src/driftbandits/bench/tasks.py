@@ -82,7 +82,8 @@ class TaskFile:
 
     price   what a unit of cost takes off the reward
     budget  the mean cost of a round; what costs more than what is left is not on offer
-    ranked  whether its rewards tell entries apart, so that it counts in the overall table
+    ranked  whether it counts in the tables of all tasks: it does not where rewards are too few to
+            tell entries apart, or where most entries cannot do what it asks for
     """
 
     name: str

@@ -77,7 +77,7 @@ def _settings(url: str, key: str | None, timeout: float) -> dict[str, Any]:
 
 
 class _Background:
-    """An event loop in a thread, where calls with a budget are made for who cannot await them."""
+    """An event loop in a thread, which makes calls with a budget for the blocking client."""
 
     def __init__(self, settings: dict[str, Any], fallback: Fallback) -> None:
         import asyncio

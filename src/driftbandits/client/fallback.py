@@ -1,7 +1,7 @@
 """Fallback decisions and queued rewards, when the service does not answer in time.
 
 A call that fails is answered by the client, and put into the queue, which is sent in the
-background. After some failures in a row nobody waits any more: calls are answered at once, until
+background. After some failures in a row no call waits any more: all are answered at once, until
 something of the queue got through as quickly as callers need it (docs/decisions/14).
 """
 
@@ -47,7 +47,7 @@ class Breaker:
             logger.warning("the service is not asked until it answers again: %s", error)
 
     def answered(self, seconds: float) -> None:
-        """By the service; if that took too long for who had asked before, it says nothing."""
+        """Note an answer of the service, unless it took longer than callers had waited."""
         if self._failures and seconds <= self._budget:
             self.close()
 
@@ -94,7 +94,7 @@ def _is_reward(item: Item) -> bool:
 def _is_no_answer(error: ServiceError) -> bool:
     """Return whether the error means that the service is away or overloaded.
 
-    Its own refusals have a code: what has none was said by somebody in between.
+    Its own refusals have a code; an answer without one comes from a proxy.
     """
     return not error.code or error.status in (502, 503, 504)
 

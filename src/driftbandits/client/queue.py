@@ -218,7 +218,7 @@ def _line(item: Item) -> bytes:
 
 
 def _locked(path: Path) -> IO[bytes]:
-    """A file beside the spool, held by who uses it."""
+    """Lock a file beside the spool, so that only one client uses it."""
     file = path.with_name(path.name + ".lock").open("ab")
     try:
         import fcntl

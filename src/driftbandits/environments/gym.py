@@ -10,6 +10,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
+from driftbandits import checks
 from driftbandits.environments.trace import Environment, Trace
 
 Observation = dict[str, NDArray[Any]]
@@ -53,7 +54,7 @@ class BanditEnv(gymnasium.Env[Observation, np.int64]):
         self._best = np.empty(0)
         self._round = 0
         if seed is not None:
-            super().reset(seed=seed)
+            super().reset(seed=checks.integer("seed", seed, least=0))
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -186,7 +186,9 @@ def log_of_tables(
         has_columns = any(contexts) or any(len(arm) > 1 for arm in arms)
         by_id = Features(arm={ID: "category"})
         guessed = Features.guess(contexts, arms, keep=keep) if has_columns else by_id
-        features = replace(guessed, extra="ignore", limit=MOST_COORDINATES)
+        features = replace(guessed, limit=MOST_COORDINATES)
+    if not isinstance(features, Features):
+        raise ValueError(f"features must be driftbandits.Features; got {checks.brief(features)}")
     encoding = Encoding(features if features.is_fitted else features.fit(contexts, arms))
     encoded = [
         encoding.encode(context, [(arm[ID], _without_id(arm)) for arm in offer])
@@ -228,15 +230,8 @@ def log_by_arm(log: Log) -> Log:
     return replace(log, arms=sets)
 
 
-def _listed(name: str, given: Any) -> tuple[Any, ...]:
-    try:
-        return tuple(given)
-    except TypeError:
-        raise ValueError(f"{name} must be a list; got {given!r}") from None
-
-
 def _names(given: Any) -> tuple[str, ...]:
-    names = _listed("event_id", given)
+    names = tuple(checks.listed("event_id", given))
     if not names:
         raise ValueError("event_id must hold at least one decision; got none")
     for i, name in enumerate(names):
@@ -251,7 +246,7 @@ def _names(given: Any) -> tuple[str, ...]:
 def _column(name: str, given: Any, kind: type[Any], n: int) -> NDArray[Any]:
     try:
         values = np.asarray(given, dtype=np.float64 if kind is np.float64 else None)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must be numbers; {error}") from None
     if values.shape != (n,) or (kind is np.int64 and values.dtype.kind not in "iu"):
         raise ValueError(
@@ -282,7 +277,7 @@ def _action_sets(given: Any, n: int) -> tuple[Floats, ...]:
 def _arm_names(given: Any, arms: Sequence[Floats]) -> tuple[tuple[str, ...], ...]:
     if given is None:
         return tuple(tuple(map(str, range(len(actions)))) for actions in arms)
-    names = tuple(_listed("arm_ids", row) for row in _listed("arm_ids", given))
+    names = tuple(tuple(checks.listed("arm_ids", row)) for row in checks.listed("arm_ids", given))
     if [len(row) for row in names] != [len(actions) for actions in arms]:
         raise ValueError("arm_ids must have one name for each action of each decision")
     for i, row in enumerate(names):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import polars as pl
     from matplotlib.axes import Axes
 
+_MOST = 10**9
 _BLOCKS_PER_WORKER = 4
 _BAND = (0.05, 0.95)
 """The quantiles over runs that a summary and a plot show."""
@@ -147,7 +148,7 @@ def simulate(
     >>> result.regret["random"].shape
     (2, 60)
     """
-    _check_call(policies, runs, seed, workers, record)
+    _check_call(policies, world, runs, seed, workers, record)
     played: dict[str, dict[int, Run]] = {label: {} for label in policies}
 
     def keep(block: list[tuple[str, int, Run]]) -> None:
@@ -181,7 +182,12 @@ def _whole(played: Played) -> tuple[str, int, Run]:
 
 
 def _check_call(
-    policies: Mapping[str, Player], runs: int, seed: int, workers: int, record: Sequence[str]
+    policies: Mapping[str, Player],
+    world: Any,
+    runs: int,
+    seed: int,
+    workers: int,
+    record: Sequence[str],
 ) -> None:
     if not isinstance(policies, Mapping) or not policies:
         raise ValueError(f"policies must be a dict of at least one policy; got {policies!r}")
@@ -191,9 +197,11 @@ def _check_call(
                 f"policies[{label!r}] must come from driftbandits.policy(...) or be a factory "
                 f"make(seed); got {player!r}"
             )
-    checks.integer("runs", runs, least=1)
+    if not isinstance(world, Environment):
+        raise ValueError(f"world must have draw(rng) -> Trace; got {checks.brief(world)}")
+    checks.integer("runs", runs, least=1, most=_MOST)
     checks.integer("seed", seed, least=0)
-    checks.integer("workers", workers, least=1)
-    unknown = [what for what in record if what not in RECORDS]
+    checks.integer("workers", workers, least=1, most=_MOST)
+    unknown = [what for what in checks.listed("record", record) if what not in RECORDS]
     if unknown:
         raise ValueError(f"record may hold {', '.join(RECORDS)}; got {unknown[0]!r}")

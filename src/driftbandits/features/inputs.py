@@ -36,6 +36,9 @@ def frame_of(columns: Mapping[str, list[Any]]) -> Any:
 def arm_rows(arms: Any) -> Sequence[Record]:
     """The rows of a table of arms, or of arms by id."""
     if isinstance(arms, Mapping):
+        for id, row in arms.items():
+            if row is not None and not isinstance(row, Mapping):
+                raise ValueError(f"arm must have a dict of columns for {id!r}; got {brief(row)}")
         return [{ID: id, **(row or {})} for id, row in arms.items()]
     return records_of(arms, "arm")
 

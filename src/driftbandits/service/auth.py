@@ -21,7 +21,7 @@ _RANK = {role: rank for rank, role in enumerate(ROLES)}
 _MARK = "dbk"
 REFRESH_EVERY_S = 1.0
 _OLD_S = 10.0
-"""Keys that could not be read again for so long are not trusted."""
+"""Keys that were not read again within this time are not trusted."""
 
 
 class Caller(NamedTuple):
@@ -44,7 +44,7 @@ class Caller(NamedTuple):
 
 
 NOBODY = Caller("", ADMIN, "")
-"""Whoever calls a service that runs without keys."""
+"""The caller of a service that runs without keys."""
 
 
 def new_key(role: str, *, prefix: str = "", label: str = "", now_ns: int) -> tuple[str, Key]:

@@ -56,7 +56,7 @@ def arguments_by_time(
 
 
 def ticks_of(elapsed_ns: int, *, seconds: float) -> int:
-    """Count the ticks of a clock whose half-life or window has so many seconds."""
+    """Count the ticks of a clock, given the seconds of a half-life or a window."""
     return int(elapsed_ns * TICKS // max(1, round(seconds * _NANOSECONDS)))
 
 
@@ -111,7 +111,7 @@ def _too_costly(message: str) -> Refused:
 
 
 def notes(policy: Policy) -> list[str]:
-    """For whoever configures it."""
+    """Return hints for the person who configures the policy."""
     model = policy.model
     if not keeps_rows(model) or model.memory not in (EVERYTHING, SINCE_RESTART):
         return []
@@ -136,7 +136,12 @@ FeaturesTable = Annotated[
                 "context": _COLUMNS,
                 "arm": _COLUMNS,
                 "cross": {"type": "array", "items": _PAIR},
-                "extra": {"enum": ["refuse", "ignore"]},
+                "extra": {
+                    "anyOf": [
+                        {"enum": ["refuse", "ignore"]},
+                        {"type": "array", "items": {"type": "string"}},
+                    ]
+                },
                 "limit": {"type": "integer"},
                 "levels": {"type": "integer"},
                 "fitted": {"type": "object"},

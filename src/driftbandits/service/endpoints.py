@@ -148,7 +148,7 @@ class Endpoint:
         return route
 
     def _hold(self, request: Request, size: int) -> None:
-        """Have room for so many bytes of a body in all."""
+        """Reserve room for a body of this size."""
         if size > request.held:
             self._service.room.take(request.caller.key, size - request.held)
             request.held = size

@@ -44,7 +44,7 @@ _MAINTENANCE_EVERY_S = 5.0
 _RETENTION_EVERY_S = 3600.0
 _DAY_NS = 86_400_000_000_000
 _LEFT_AFTER_NS = 10_000_000_000
-"""So long after its last event a policy is seen to by processes that did not serve it."""
+"""Any process looks after a policy whose last event is older than this."""
 
 
 class Upkeep:
@@ -195,12 +195,12 @@ class Upkeep:
 
 MOST_IN_A_TRANSACTION = 256
 LONGEST_WAIT_S = 10.0
-"""A request that has waited longer is refused rather than answered to nobody."""
+"""A request that has waited longer is refused: its caller has given up."""
 
 _SLOW_S = 0.05
 _SLOW_IN_A_ROW, _QUICK_IN_A_ROW = 2, 3
 _THREAD_AFTER_SLOW_S = 1.0
-"""After transactions that were slow, the loop keeps its hands off the disk for so long at most.
+"""After slow transactions the event loop leaves the disk to the thread for this time at most.
 
 The thread can do less than the loop: where load is high, requests pile up meanwhile.
 """
@@ -238,7 +238,7 @@ class Engine:
         self._upkeep = Upkeep(self._transactions, retention_days=retention_days)
         self._on_death = on_death
         self._queue_limit = queue_limit
-        self._lanes = [deque[Job]() for _ in range(4)]  # who wait; see `_lane_of`
+        self._lanes = [deque[Job]() for _ in range(4)]  # see `_lane_of`
         self._last_lane = 0
         self._jobs: list[Job] = []  # those at work
         self._at_work = False
@@ -307,7 +307,7 @@ class Engine:
         return future
 
     async def settled(self, policy: str, seconds: float) -> None:
-        """Come back when no change of a policy is on its way any more, or after so many seconds."""
+        """Wait until no change of a policy is under way, or until the time is over."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._has_change_under_way(policy):
@@ -351,7 +351,7 @@ class Engine:
             self._loop.call_soon(self._turn)  # and take along what else arrives at this moment
 
     def _look_at_the_clock(self) -> None:
-        """Take a turn even if nobody asks for anything."""
+        """Take a turn although there are no requests."""
         assert self._loop is not None
         self._refuse_old()
         if self.ready:
@@ -453,7 +453,7 @@ class Engine:
             self._lane_of(job.command).appendleft(job)
 
     def _die(self) -> None:
-        """Tell everybody who waits, and end the process. Nobody can come to wait meanwhile."""
+        """Refuse all waiting requests, and end the process. No request can arrive meanwhile."""
         logger.exception("the writer has died")
         self.dead = True
         self.ready = False
@@ -497,8 +497,8 @@ class Engine:
         assert self._loop is not None
         try:
             self._loop.call_soon_threadsafe(call, *arguments)
-        except RuntimeError:  # the loop has ended, and with it everybody who waited
-            logger.warning("answers had nobody to go to")
+        except RuntimeError:  # the loop has ended, and with it all waiting requests
+            logger.warning("the loop ended before these requests were answered")
 
 
 def _starting() -> Refused:

@@ -2,7 +2,7 @@
 
 Everything is counted in the minute of the *decision*: a reward that comes an hour later, or a
 default that is learned then, belongs to what was decided an hour ago. A minute with decisions whose
-outcome is open says how many there are, so that nobody takes it for whole.
+outcome is open says how many there are, so that it is not taken for complete.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KEPT_DETECTIONS = 1000
 MOST_ARMS = 20
 """Number of arms in a part of the day; those that were played least are put together."""
 FINE_MINUTES = 60
-"""For so long arms are counted by the minute, and then by the hour's third."""
+"""Arms are counted by the minute for this long, and then by the hour's third."""
 COARSE_MINUTES = 20
 OTHERS = ""
 """The name of the arms that were put together: no arm can have it."""

@@ -55,7 +55,7 @@ class JsonLines(logging.Formatter):
 
 
 class _Handing(logging.Handler):
-    """Hands lines to a thread: who serves must not wait for a pipe that nobody reads."""
+    """Hands lines to a thread: the event loop must not wait for a pipe that is never read."""
 
     def __init__(self, writer: logging.Handler) -> None:
         super().__init__()

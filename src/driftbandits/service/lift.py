@@ -5,7 +5,7 @@ that come sooner the better they are would make what is known so far a picture o
 defaults are waited for (`reward_wait_s`), decisions are gathered in cells of a minute or of a
 thousandth of the wait, and a cell counts when every outcome in it, and in those before it, is
 known: the estimates are about all decisions up to some time, whatever the delays were. Only a
-decision of which a reward was refused is not waited for. Without a wait nobody knows which
+decision of which a reward was refused is not waited for. Without a wait it is unknown which
 rewards are still to come. Then each counts when it comes, and the estimates are about decisions
 with a known outcome: right if whether and when it is reported has nothing to do with the side.
 

@@ -31,7 +31,7 @@ class Room:
         self._of_key: Counter[str] = Counter()
 
     def take(self, key: str, size: int) -> None:
-        """Have room for so many bytes more, or say that there is none. One body always has."""
+        """Reserve room for more bytes, or refuse. One body always has room."""
         if self.taken and self.taken + size > self._most:
             raise unavailable("overloaded", f"{self.taken} bytes of other requests wait already")
         if self._of_key[key] and self._of_key[key] + size > self._most // 2:
@@ -40,7 +40,7 @@ class Room:
         self._of_key[key] += size
 
     def give_back(self, key: str, size: int) -> None:
-        """Let others have the room."""
+        """Give room back."""
         self.taken -= size
         self._of_key[key] -= size
         if not self._of_key[key]:

@@ -1,7 +1,6 @@
 """Counts and times for Prometheus.
 
-Requests are counted in plain numbers, which cost next to nothing; they become metrics when somebody
-looks.
+Requests are counted in plain numbers, which cost next to nothing; a scrape makes metrics of them.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ class Metrics:
         histogram.observe(seconds)
 
     def committed(self, events: Iterable[tuple[str, str, Any]], seconds: float) -> None:
-        """Events by policy, kind and record; the commit itself took so long."""
+        """Count the events of a transaction, and the seconds that its commit took."""
         self.commits.observe(seconds)
         for policy, kind, record in events:
             self.tallies[policy].add(kind, record)
@@ -111,7 +110,7 @@ class Metrics:
 class Scrape(Collector):
     """Everything as of now; of policies only those given, and of requests only `of_all`.
 
-    How many requests others send, and how long they wait, is no business of one tenant.
+    A tenant sees neither the requests of others nor how long they wait.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ import numpy as np
 
 from driftbandits.agent import Decision, has_probabilities
 from driftbandits.core.sequences import FEWEST, Interval, asymptotic_boundary
-from driftbandits.features import REFUSE
+from driftbandits.features import IGNORE
 from driftbandits.service import snapshots
 from driftbandits.service.guardrails import Play
 from driftbandits.service.offers import Offer, offer_of
@@ -118,7 +118,7 @@ class Agreement(msgspec.Struct, array_like=True):
         self.estimates.add(compared.of_own + w * (r - compared.of_played), r)
 
     def let_go(self, pending: Mapping[str, object]) -> None:
-        """Wait no longer for rounds that nobody waits for; now and then."""
+        """Drop rounds that have no pending decision any more, from time to time."""
         if len(self.waiting) > 2 * len(pending) + _MANY:
             self.waiting = {id: one for id, one in self.waiting.items() if id in pending}
 
@@ -190,7 +190,7 @@ class Follower(State):
     def advance(
         self, session: Session, *, until: int | None = None, seconds: float | None = None
     ) -> bool:
-        """Learn what the log holds, for so long or up to an event; whether that is all of it."""
+        """Learn from the log, for some time or up to an event; return True if that was all."""
         if self.erasures is None:
             self.erasures = session.erasures(self.policy)
         deadline = None if seconds is None else time.monotonic() + seconds
@@ -224,7 +224,7 @@ class Follower(State):
     def is_between_lists(self) -> bool:
         return self.seq == self.read.seq
 
-    # -- what it is told -------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------
 
     def configure(self, record: Configured, at_ns: int) -> None:
         """Another version: its ways of serving, and nothing of its model."""
@@ -259,7 +259,7 @@ class Follower(State):
         has_vectors = offer.context is not None or len(offer.x) > 0
         if (features is not None) == has_vectors:
             raise Unreadable("vectors where there are features, or the other way round")
-        return offer if features is None or features.extra != REFUSE else offer.within(features)
+        return offer if features is None or features.extra == IGNORE else offer.within(features)
 
     def _learn(self, number: int, value: float) -> None:
         low, high = self.playing.policy.reward_range()
@@ -512,7 +512,7 @@ class Followers:
                     place.follower.is_near = True
                     self.notify()
                 self._keep_now_and_then(policy, name, candidate, place.follower, is_all)
-        except CandidateFailed:  # the others go on, and whoever looks at this one is told
+        except CandidateFailed:  # the others go on; answers say why this one does not
             self.notify()
             return True
         except Corrupt as error:  # the log was restored from a backup

@@ -75,22 +75,25 @@ class _Flow(FlowControl):
 
 
 class _Transport:
-    """The transport of a connection; a call of the system sends all that was written in a turn."""
+    """The transport of a connection; one call of the system sends an answer's head and body."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._parts: list[bytes] = []
+        self._head = b""  # of an answer whose body comes next
+        self._begun: RequestResponseCycle | None = None  # the last one whose head was written
         self.is_closing = connection.wire.is_closing
 
     def write(self, data: bytes) -> None:
-        if not self._parts:
-            self._connection.loop.call_soon(self.flush)
-        self._parts.append(data)
+        running = self._connection.running
+        if running is not self._begun and running is not None and running.response_started:
+            self._begun, self._head = running, data
+        else:
+            head, self._head = self._head, b""
+            self._connection.wire.write(head + data)
 
     def flush(self) -> None:
-        if self._parts and not self.is_closing():
-            self._connection.wire.write(b"".join(self._parts))
-        self._parts.clear()
+        if self._head:
+            self.write(b"")
 
     def close(self) -> None:
         self._connection.end_after_answer()
@@ -115,7 +118,7 @@ class Connection(HttpToolsProtocol):
         self._without_news = 0
         self._hosts = 0
         self._offered = False  # the head at hand, to go on in another protocol
-        self._running: RequestResponseCycle | None = None  # the last one that was begun
+        self.running: RequestResponseCycle | None = None  # the last one that was begun
         self._is_deaf = False  # what still comes cannot be understood
         self._has_ended = False  # the caller sends no more
         self._must_end = False  # the server ends
@@ -124,9 +127,9 @@ class Connection(HttpToolsProtocol):
         self._unsent: tuple[int, float] | None = None  # how much, and since when
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._running is not None:
-            self._running.disconnected = True
-            self._running.message_event.set()
+        if self.running is not None:
+            self.running.disconnected = True
+            self.running.message_event.set()
         self.pipeline.clear()
         self.unparsed.clear()
         super().connection_lost(exc)
@@ -251,14 +254,15 @@ class Connection(HttpToolsProtocol):
         """The last request that was begun or waits to be, if it is not answered."""
         if self.pipeline:
             return self.pipeline[0][0]
-        return None if self._running is None or self._running.response_complete else self._running
+        return None if self.running is None or self.running.response_complete else self.running
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._running = cycle
+        self.running = cycle
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
+        self.transport.flush()
         if self._discarded is not None or self.wire.is_closing():
             return
         if self.pipeline:
@@ -391,9 +395,13 @@ class Server:
 
     def __init__(self, settings: Settings, host: str = "127.0.0.1", port: int = 0) -> None:
         check_address(host, with_keys=settings.with_keys)
-        application = app(settings, on_death=self.stop)
+        self._listener = _listen(host, port)  # before the store and its first key are made
+        try:
+            application = app(settings, on_death=self.stop)
+        except BaseException:
+            self._listener.close()
+            raise
         self.service: Service = application.state.service
-        self._listener = _listen(host, port)
         host, port = self._listener.getsockname()[:2]
         self.address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         config = uvicorn.Config(
@@ -422,7 +430,7 @@ class Server:
 
 
 def check_address(host: str, *, with_keys: bool) -> None:
-    """Without keys nobody but this machine may reach the service."""
+    """Without keys only this machine may reach the service."""
     if not with_keys and not is_loopback(host):
         raise ValueError(
             f"host must be a loopback address when there are no keys; got {host!r}. "
@@ -431,14 +439,14 @@ def check_address(host: str, *, with_keys: bool) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket that takes connections already, so that the address may be told."""
+    """Return a socket that listens already, so that its address can be printed."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise ValueError(f"port {port} of {host} cannot be used: {error}") from None
-    listener.listen(_BACKLOG)
     return listener

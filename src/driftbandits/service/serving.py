@@ -34,7 +34,7 @@ from driftbandits.service.transactions import Command
 logger = logging.getLogger("driftbandits.service")
 
 LONG_READS = 2
-"""At a time, in threads of their own, so that nobody else waits for them."""
+"""Exports at a time, in threads of their own, so that other requests do not wait for them."""
 
 MOST_WAITING_READS = 8
 
@@ -101,9 +101,9 @@ class Service:
             self._release()
 
     async def _refresh_keys(self) -> None:
-        """Read the keys again and again, in a thread that nobody else uses.
+        """Read the keys again and again, in a thread of their own.
 
-        A revoked key is not let in because somebody else reads for long.
+        So a long export cannot keep a revoked key valid.
         """
         if self.keyring is None:
             return

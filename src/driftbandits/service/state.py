@@ -337,7 +337,7 @@ class State:
         return made
 
     def correct(self, event_id: str, offer: Offer, decided: Decided, at_ns: int) -> Decided:
-        """The caller has played by itself what was `decided` here as well, and nobody was shown.
+        """The caller has played an arm by itself; what was `decided` here was never shown.
 
         What waits for its outcome is made again with what was played. Where an outcome was learned
         already, that stays; only the log knows better then.
@@ -500,7 +500,7 @@ class State:
         """Pending decisions that were erased will have no outcome; what was learned stays."""
         self._step(ERASED, at_ns)
         self.counts[ERASED] += len(record.seqs) - 1
-        self.candidates = {  # learn from what is left, whoever they are and how far they were
+        self.candidates = {  # all of them learn again from what is left
             name: one._replace(since=self.seq, kept=b"") for name, one in self.candidates.items()
         }
         gone = set(record.seqs)
@@ -607,7 +607,7 @@ class State:
 
     def _replay_promotion(self, record: Promoted, at_ns: int) -> None:
         if self.relearn is None:
-            raise Corrupt(f"what candidate {record.name!r} has learned is not at hand")
+            raise Corrupt(f"what candidate {record.name!r} has learned cannot be restored here")
         self.promote(record.name, self.relearn(record.name), record.configured, at_ns)
 
     def _replay_decision(self, event: Event, record: Decided) -> None:

@@ -46,7 +46,7 @@ from driftbandits.store.records import Record, Rewarded, packed
 
 KEPT_SNAPSHOTS = 2
 PORTION_S = 0.01
-"""After so long a transaction is committed, and what is left to do waits for another turn."""
+"""A transaction is committed after this time; the rest of its work waits for another turn."""
 SHORT_PORTION_S = 0.003
 """Limit of a transaction while a fast command waits."""
 
@@ -202,10 +202,7 @@ class UnitOfWork:
         return spent >= PORTION_S or (spent >= SHORT_PORTION_S and self._is_awaited())
 
     def learn_defaults(self, state: State) -> bool:
-        """Learn the default reward of decisions that have waited long enough, a portion of them.
-
-        Whether that were all.
-        """
+        """Learn a portion of the default rewards that are due; return whether that was all."""
         if not state.versions:
             return True
         at_ns = self.time_for(state)
@@ -372,7 +369,7 @@ class Transactions:
         self.states: dict[str, State] = {}
         self._metrics = metrics
         self.followers = Followers()
-        self.is_awaited: Callable[[], bool] = lambda: False  # by who is quick and wants a turn
+        self.is_awaited: Callable[[], bool] = lambda: False  # by a fast command
         self.clock = clock
         self._snapshot_every = snapshot_every
 

@@ -85,7 +85,7 @@ class Configure(Command):
     def _go_on(self, work: UnitOfWork, state: State, record: Configured, how: str | None) -> None:
         under_way = state.candidates.get(CHANGE)
         if how is None:
-            if under_way is not None:  # it has been thought better of
+            if under_way is not None:  # the caller has changed its mind
                 work.write(state, DROPPED, "", Dropped(CHANGE, self._wanted.record.key))
         elif how == RELEARNED:
             if under_way is None or not _same(under_way.record, record):

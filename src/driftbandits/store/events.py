@@ -32,7 +32,7 @@ class StoreError(Exception):
 
 
 class StoreBusy(StoreError):
-    """Somebody else holds the lock; trying again later helps."""
+    """Another process holds the lock; trying again later helps."""
 
 
 class Overtaken(StoreBusy):

@@ -56,7 +56,7 @@ class Decided(Record):
     unit: str = ""  # by a keyed hash, on whose behalf it was made; decides about `control`
     excluded: tuple[int, ...] = ()  # indices of arms that must not be played
     reason: str = ""  # for playing anything else than `suggested`
-    means: bytes = b""  # (arms,) floats of 4 bytes, for who asks why; score = mean + width
+    means: bytes = b""  # (arms,) floats of 4 bytes, for explanations; score = mean + width
 
 
 class Rewarded(Record):

@@ -124,7 +124,7 @@ class Session(ABC):
         )
 
     def lock(self, policies: Iterable[str]) -> None:
-        """Until the end nobody else can append to those of these policies that exist."""
+        """Lock those of these policies that exist, until the transaction ends."""
         # in one order, so that two writers never deadlock
         self._read_rows(sorted(set(policies)), f" ORDER BY name{self.for_update}")
 

@@ -253,7 +253,7 @@ class SQLiteStore(Store):
         """Move what was committed into the database, so that no commit has to do much of it.
 
         There deleted content is overwritten; the write-ahead log still has it until it is cut off,
-        which nobody may use it for.
+        while no connection uses it.
         """
         with self._translated():
             connection = self._connect()
@@ -272,7 +272,7 @@ class SQLiteStore(Store):
         connection.set_busy_timeout(_CUT_OFF_WAIT_MS)
         try:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        except (apsw.BusyError, apsw.LockedError):  # somebody reads for long: the next time
+        except (apsw.BusyError, apsw.LockedError):  # a long read is under way: the next time
             self._has_traces = True
 
     def damage(self) -> list[str]:
