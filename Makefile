@@ -165,8 +165,7 @@ $(PEERS_INSTALLED): benchmarks/peers/requirements.txt benchmarks/peers/data.txt
 
 peers: $(PEERS_INSTALLED)
 
-bench-peers: $(INSTALLED) ## the paper's problem and real decisions played by other libraries, side by side
-	@$(BIN)/python docs/make/paste.py docs/speed.md peers
+bench-peers: $(INSTALLED) ## real decisions played by other libraries, side by side
 	@$(BIN)/python docs/make/paste.py docs/results.md bench bench-tasks
 	@$(BIN)/python docs/make/paste.py README.md bench
 

@@ -85,7 +85,7 @@ def coverage_table(runs: int) -> list[str]:
                 found[i, j, run] = covered(policy, trace, run)
     rows = []
     for label, by_world in zip(COVERED, found.mean(axis=2), strict=True):
-        shares = [f"{every:.1%} / {best:.1%}".replace("%", " %") for every, best, _ in by_world]
+        shares = [f"{every:.3f}/{best:.3f}" for every, best, _ in by_world]
         rows.append([label, f"{by_world[:, 2].mean():.2f}", *shares])
     return table(["policy", "mean width", *WORLDS], rows)
 

@@ -55,18 +55,6 @@ def _dimension_cell(row: dict[str, Any] | None) -> str:
     return f"{row['microseconds'] / 1e3:.3g} ({row['ratio']:.1f})"
 
 
-def peers_table() -> list[str]:
-    rows = []
-    for row in sorted(
-        result("peers.json")["rows"], key=lambda row: (row["library"], row["regret"])
-    ):
-        regret = f"{row['regret']:.0f} ± {row['standard_error']:.0f}"
-        microseconds = row["microseconds_per_round"]
-        time = f"{microseconds:,.0f}" if microseconds > 99 else f"{microseconds:.1f}"
-        rows.append([row["library"], row["setting"], regret, time])
-    return table(["library", "setting", "regret", "us a round"], rows)
-
-
 def outages_table() -> list[str]:
     """The longest call of each client in each kind of outage, in ms; and what was lost."""
     found = result("outages.json")
@@ -143,7 +131,6 @@ TABLES = {
     "first-use": first_use_table,
     "dimensions": lambda: dimensions_table("dimensions.json"),
     "other-dimensions": lambda: dimensions_table("other-dimensions.json"),
-    "peers": peers_table,
     "outages": outages_table,
     "torture": lambda: torture_table("torture.xml"),
     "thousand-kills": lambda: torture_table("kills.xml"),

@@ -164,8 +164,8 @@ class World(NamedTuple):
         rounds = 0.1 * self.results.spec["world"]["horizon"]
         return estimate((self.regret_after(label, 0.9) >= STUCK * rounds).astype(np.float64))
 
-    def tuned(self, *, restart: bool) -> tuple[list[str], Floats]:
-        """The best of the grid, by which each half of the runs is chosen for the other.
+    def tuned(self, *, restart: bool) -> Floats:
+        """Regret of the best of the grid, by which each half of the runs is chosen for the other.
 
         The best of many points looks better than it is on the runs that it was chosen on.
         """
@@ -174,12 +174,11 @@ class World(NamedTuple):
         own = World(self.name, self.title, self.grid, None)
         values = np.array([own.regret(point["label"]) for point in points])
         odd = np.arange(values.shape[1]) % 2 == 1
-        regret, chosen = np.empty(len(odd)), []
+        regret = np.empty(len(odd))
         for here, other in ((odd, ~odd), (~odd, odd)) if len(odd) > 1 else ((~odd, ~odd),):
             best = int(values[:, other].mean(axis=1).argmin())
             regret[here] = values[best, here]
-            chosen.append(point_words(points[best]))
-        return list(dict.fromkeys(chosen)), regret
+        return regret
 
 
 def worlds_of(file: str) -> list[World]:
@@ -192,13 +191,6 @@ def worlds_of(file: str) -> list[World]:
         for r in sorted(mine, key=lambda r: int(r.spec["position"]))
         if not (spec := r.spec)["is_grid"]
     ]
-
-
-def point_words(point: dict[str, Any]) -> str:
-    """A point of a grid by what was tuned."""
-    words = [str(point["name"])]
-    words += [f"{key} {point[key]:g}" for key in ("window", "discount") if point[key] is not None]
-    return ", ".join([*words, f"bonus × {point['bonus_scale']:g}"])
 
 
 def ratio_of_means(one: Floats, other: Floats) -> Estimate:
@@ -223,7 +215,7 @@ def short(value: float) -> str:
 def suite() -> list[str]:
     """Every policy over the best single memory of each world; the best policies first."""
     worlds = worlds_of("suite")
-    best = [world.tuned(restart=False)[1] for world in worlds]
+    best = [world.tuned(restart=False) for world in worlds]
     seconds = [
         dict(world.results.runs.group_by("policy").agg(pl.col("seconds").sum()).iter_rows())
         for world in worlds
@@ -236,7 +228,7 @@ def suite() -> list[str]:
         rows.append((geometric(over), [label, *cells]))
     jumps = [bool(world.results.spec["world"]["changes_a_run"]) for world in worlds]
     known = [
-        world.tuned(restart=True)[1].mean() / own.mean() if jump else math.nan
+        world.tuned(restart=True).mean() / own.mean() if jump else math.nan
         for world, own, jump in zip(worlds, best, jumps, strict=True)
     ]
     told = [value for value in known if not math.isnan(value)]
@@ -264,28 +256,26 @@ def _overall(worlds: list[World], best: list[Floats]) -> str:
 
 
 def worlds() -> list[str]:
-    """Describe each world and its best single memory, and show some policies over that."""
+    """Describe each world, and show some policies over its best single memory."""
     rows = []
     for world in worlds_of("suite"):
-        best, regret = world.tuned(restart=False)
+        regret = world.tuned(restart=False)
         over = [short(ratio_of_means(world.regret(label), regret).mean) for label in SHOWN]
-        size = f"{regret.mean() * world.largest:.3g}"
-        rows.append([world.name, world.title, " / ".join(best), size, *over])
-    heads = ["world", "what it is", "best single memory in hindsight", "its regret"]
-    return table([*heads, *SHOWN], rows)
+        rows.append([world.name, world.title, f"{regret.mean() * world.largest:.3g}", *over])
+    return table(["world", "what it is", "regret of the best single memory", *SHOWN], rows)
 
 
 def fixed_arms() -> list[str]:
-    """Every policy among fixed arms over the reference; in brackets the runs that are stuck."""
+    """Every policy among fixed arms over the reference, and its runs that are stuck."""
     worlds = worlds_of("suite-fixed-arms")
     rows = []
     for label in worlds[0].policies:
         found = [ratio_of_means(w.regret(label), w.regret(REFERENCE)).mean for w in worlds]
-        stuck = [f"({100 * world.stuck(label).mean:.0f})" for world in worlds]
-        cells = [f"{short(r)} {share}" for r, share in zip(found, stuck, strict=True)]
-        rows.append((geometric(found), [label, short(geometric(found)), *cells]))
-    names = [world.name for world in worlds]
-    return table(["policy", "geometric mean", *names], [row for _, row in sorted(rows)])
+        stuck = max(world.stuck(label).mean for world in worlds)
+        cells = [short(geometric(found)), short(max(found)), f"{100 * stuck:.0f} %"]
+        rows.append((geometric(found), [label, *cells]))
+    heads = ["policy", "geometric mean", "worst", "stuck, at worst"]
+    return table(heads, [row for _, row in sorted(rows)])
 
 
 def units() -> list[str]:
