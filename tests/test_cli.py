@@ -136,12 +136,12 @@ def test_a_bad_spec_is_one_line_and_code_2(capsys, tmp_path):
     assert line.startswith(f"Error: {file}: experiment.evry: unknown key, perhaps every; allowed:")
 
 
-def test_a_failed_run_is_one_line_and_code_1(capsys, tmp_path):
+def test_a_spec_that_no_policy_can_play_is_one_line_and_code_2(capsys, tmp_path):
     file = toml(tmp_path)
     text = file.read_text(encoding="utf-8").replace("intercept = true", "L = 0.1")
     file.write_text(text, encoding="utf-8")
     arguments = ["run", str(file), "--out", str(tmp_path), "--workers", "1"]
-    assert run(arguments) == FAILED
+    assert run(arguments) == BAD_USAGE
     (line,) = said(capsys)[1]
     assert line.startswith("Error: actions of round 1 are longer than L = 0.1")
     with pytest.raises(ValueError, match="are longer than L"):

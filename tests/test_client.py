@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from driftbandits import client as clients
@@ -46,7 +47,7 @@ def test_a_decision_is_asked_for_and_read(make: Any) -> None:
         arms = {"a": [1.0, 0.0], "b": np.array([0.0, 0.5])}
         decision = client.decide("news", arms, event_id="e1", baseline="a")
         client.decide("news", [clients.Arm("a", [1, 0]), {"id": "b", "x": (0, 1)}])
-        client.decide("news", arms)
+        client.decide("news", arms, context=pd.Series({"age": np.float64(27), "country": "DE"}))
     assert isinstance(decision, clients.Decision)
     assert (decision.arm, decision.index, decision.scores) == ("b", 1, [0.5, 0.75])
     wanted = [{"id": "a", "x": [1.0, 0.0]}, {"id": "b", "x": [0.0, 0.5]}]
@@ -54,6 +55,7 @@ def test_a_decision_is_asked_for_and_read(make: Any) -> None:
     body = {"event_id": "e1", "arms": wanted, "baseline": "a"}
     assert first == ("POST", "/v1/policies/news/decisions", body)
     assert second[2]["arms"] == [{"id": "a", "x": [1, 0]}, {"id": "b", "x": [0, 1]}]
+    assert third[2]["context"] == {"age": 27, "country": "DE"}
     drawn = second[2]["event_id"], third[2]["event_id"]
     assert len(set(drawn)) == 2
     assert all(len(name) == 32 for name in drawn)

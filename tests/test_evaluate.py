@@ -328,6 +328,7 @@ def test_a_log_that_never_tried_the_targets_choice_is_told():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"target": 7}, "target must be a policy, its name, or an agent; got 7"),
         ({"target": db.policy("greedy", dim=2)}, "target has dim=2, but the log's actions have 3"),
         ({"windows": 11}, r"windows must be an integer from 1 to 10; got 11"),
     ],

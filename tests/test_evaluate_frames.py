@@ -12,7 +12,7 @@ import pytest
 
 import driftbandits as db
 from driftbandits import store
-from driftbandits.cli.commands import BAD_USAGE, DONE, FAILED, run
+from driftbandits.cli.commands import BAD_USAGE, DONE, run
 from driftbandits.evaluate import evaluate, log_from_frame, policy_for, read_log, write_log
 
 COLUMNS = {"context": ["age", "country"], "arm": "shown", "reward": "clicked"}
@@ -132,6 +132,26 @@ def test_rewards_outside_of_0_and_1_are_amounts():
     assert policy_for(log, "greedy", link="poisson", m=40).link.m == 40
 
 
+@pytest.mark.parametrize("kind", ["rating:1..5", "click"])
+def test_rewards_outside_of_the_given_range_are_noted_and_cut_no_interval(kind):
+    log = log_from_frame(visits(60).assign(clicked=20.0), propensity="p", **COLUMNS)
+    found = evaluate(log, policy_for(log, "LogisticUCB", reward=kind), windows=2)
+    assert any(note.startswith("60 of 60 rewards lie outside") for note in found.notes)
+    assert all(not value.high < value.value for value in found.overall.values())
+
+
+def test_a_policy_may_be_named():
+    log = log_from_frame(visits(60), propensity="p", **COLUMNS)
+    assert evaluate(log, "greedy").overall == evaluate(log, policy_for(log, "greedy")).overall
+
+
+def test_a_table_with_decimal_commas_is_one_of_numbers(tmp_path):
+    visits(60).assign(size=1.5).to_csv(tmp_path / "v.csv", sep=";", decimal=",", index=False)
+    log = read_log(tmp_path / "v.csv", propensity="p", **COLUMNS | {"context": ["age", "size"]})
+    np.testing.assert_allclose(log.propensity, visits(60)["p"])
+    assert log.tables[0][0]["size"] == 1.5
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -141,6 +161,8 @@ def test_rewards_outside_of_0_and_1_are_amounts():
         ({"time": "country"}, "time: column 'country' must hold times such as"),
         ({"offered": "country"}, "offered: column 'country' must list the arm that was chosen; "),
         ({"arm": "same"}, "arm: column 'same' must have at least two different arms"),
+        ({"reward": "shown"}, r"must hold numbers \(1 and 0 for yes and no"),
+        ({"offered": "large"}, r"offered must be a column of lists or texts .* got 2"),
         ({"event_id": "country"}, "event_id must differ from row to row"),
     ],
 )
@@ -163,6 +185,16 @@ def test_the_command_evaluates_a_csv(csv, capsys):
     assert run(["evaluate", str(csv), *OPTIONS, *more, "--json"]) == DONE
     (found,) = json.loads(capsys.readouterr().out)
     assert set(found["overall"]) == {"logged", "replay", "IPS", "SNIPS", "DR"}
+
+
+def test_the_command_says_what_it_left_out(tmp_path, capsys):
+    frame = visits(60).assign(id_of_visit=[f"v{n}" for n in range(60)], revenue=1.0)
+    frame.to_csv(tmp_path / "v.csv", index=False)
+    columns = ["--context", "age,id_of_visit", "--context", "revenue", *OPTIONS[2:]]
+    assert run(["evaluate", str(tmp_path / "v.csv"), *columns, "--policy", "greedy"]) == DONE
+    out, err = capsys.readouterr()
+    assert "context: age (number)\nleft out id_of_visit: 60 different values" in out
+    assert "context has revenue, named like an outcome" in err
 
 
 def test_a_csv_is_imported_exported_and_read_again(csv, tmp_path):
@@ -188,7 +220,7 @@ def test_a_csv_is_imported_exported_and_read_again(csv, tmp_path):
     [
         (
             ["evaluate", "{csv}", *OPTIONS[:4]],
-            FAILED,
+            BAD_USAGE,
             "reward must name columns of the table '{csv}'",
         ),
         (["evaluate", "nothing.csv"], BAD_USAGE, "there is no file 'nothing.csv'"),

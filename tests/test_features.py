@@ -416,6 +416,19 @@ def test_a_guess_says_why():
     assert same == features
 
 
+@pytest.mark.parametrize("make", [list, np.array, pd.Series, pl.Series])
+def test_a_guess_leaves_out_what_shows_the_choice_and_the_agent_ignores_it(make):
+    rows = [{"age": 20.0 + n, "name": f"n{n}", "shown": "ab"[n % 2]} for n in range(60)]
+    with pytest.warns(UserWarning, match=r"shown left out .*keep=\['shown'\]"):
+        features = db.Features.guess(rows, make(["a", "b", "a"]))
+    assert (dict(features.context), features.extra) == ({"age": "number"}, ("name", "shown"))
+    assert db.Features.from_dict(json.loads(features.to_json())) == features
+    agent = db.Agent(db.policy("auto", features=features))
+    agent.decide(context=rows[0], arms=["a", "b"])
+    with pytest.raises(ValueError, match=r"column 'aeg' of the context is not known, perhaps age"):
+        agent.decide(context={"name": "n", "aeg": 1}, arms=["a", "b"])
+
+
 def test_arms_without_columns_get_coefficients_of_their_own():
     features = db.Features.guess([{"x": 1.5}, {"x": 2.5}], [{"id": "a"}, {"id": "b"}])
     assert features.cross == (("arm", "*"),)

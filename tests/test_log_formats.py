@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import driftbandits as db
 from driftbandits import store
-from driftbandits.cli.commands import BAD_USAGE, DONE, FAILED, run
+from driftbandits.cli.commands import BAD_USAGE, DONE, run
 from driftbandits.evaluate import (
     Log,
     LoggedDecision,
@@ -500,12 +500,21 @@ INTO = ("--store", "{url}", "--policy", "random", "--as")
             BAD_USAGE,
             "there is no",
         ),
-        (["export", "{url}", "x.parquet", "--policy", "a"], FAILED, "policy must be one of news"),
-        (["export", "{log}", "x.csv"], FAILED, "CSV holds tables, and this log has vectors"),
-        (["import", "{log}", *INTO, "news"], FAILED, "name must be that of a new policy; 'news'"),
+        (
+            ["export", "{url}", "x.parquet", "--policy", "a"],
+            BAD_USAGE,
+            "policy must be one of news",
+        ),
+        (["export", "{log}", "x.csv"], BAD_USAGE, "CSV holds tables, and this log has vectors"),
+        (
+            ["import", "{log}", *INTO, "news"],
+            BAD_USAGE,
+            "name must be that of a new policy; 'news'",
+        ),
         (["import", "{log}", *INTO, "b", "--policy", "D-GLUCB"], BAD_USAGE, "D-GLUCB needs disc"),
-        (["import", "{bad}", *INTO, "b"], FAILED, "event_id must match"),
-        (["import", "{high}", *INTO, "b"], FAILED, "reward must be a number in [0, 1]"),
+        (["import", "{bad}", *INTO, "b"], BAD_USAGE, "event_id must be 1 to 128 characters"),
+        (["import", "{arm}", *INTO, "b"], BAD_USAGE, "arm must be 1 to 128 characters"),
+        (["import", "{high}", *INTO, "b"], BAD_USAGE, "reward must be a number in [0, 1]"),
     ],
     ids=str,
 )
@@ -520,7 +529,10 @@ def test_what_cannot_be_moved_is_refused_and_changes_nothing(
     rows = list(some_log())
     write_log(log_of([rows[0]._replace(event_id="white space")]), tmp_path / "bad.parquet")
     write_log(log_of([*rows[:5], rows[-1]._replace(reward=9.0)]), tmp_path / "high.parquet")
+    names = tuple(f"phone call {place}" for place in range(len(rows[0].arms)))
+    write_log(log_of([rows[0]._replace(arm_ids=names)]), tmp_path / "arm.parquet")
     places = {
+        "arm": tmp_path / "arm.parquet",
         "url": imported,
         "folder": tmp_path,
         "log": tmp_path / "old.parquet",

@@ -73,7 +73,7 @@ def test_the_search_finds_a_page_and_leads_there(site, context):
 
 
 def test_what_leads_nowhere_ends_the_build(tmp_path):
-    for name in ("docs", "src"):
+    for name in ("docs", "src", "examples"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pyc*"))
     for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
         shutil.copy(ROOT / name, tmp_path / name)

@@ -11,7 +11,8 @@ import click
 
 ROOT = Path(__file__).resolve().parents[2]
 _FIGURES = re.compile(r"^<!-- (?:figures: [^\n]*|end figures) -->\n", re.MULTILINE)
-_MARK = re.compile(r"^<!-- made of the code: ([a-z-]+) -->$", re.MULTILINE)
+_MARK = re.compile(r"^<!-- made of the code: ([a-z-]+) -->(?:\n\*[^\n]+\*)?$", re.MULTILINE)
+"""A line in italics after a mark is for readers of the source; the part takes its place."""
 
 
 def with_parts(text: str, *, page: str) -> str:

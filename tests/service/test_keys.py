@@ -1,6 +1,7 @@
 """Who may do what, and how often."""
 
 import re
+import socket
 import time
 
 import httpx
@@ -9,7 +10,7 @@ from calls import CONFIGURATION, configure, decide, ok, problem, reward
 from click.testing import CliRunner
 
 from driftbandits import store
-from driftbandits.cli.commands import group
+from driftbandits.cli.commands import BAD_USAGE, group, run
 from driftbandits.service import auth
 from driftbandits.service.limits import Limits
 from servers import Served
@@ -27,9 +28,9 @@ def test_the_rate_of_a_key(tmp_path):
 
 
 def make_key(url, *options):
-    run = CliRunner().invoke(group, ["keys", "create", "--store", url, *options])
-    assert run.exit_code == 0, run.output
-    return run.output.strip()
+    done = CliRunner().invoke(group, ["keys", "create", "--store", url, *options])
+    assert done.exit_code == 0, done.output
+    return done.output.strip()
 
 
 def test_keys_roles_and_tenants(tmp_path):
@@ -72,8 +73,8 @@ def test_keys_roles_and_tenants(tmp_path):
                 assert problem(answer, 401)["code"] == "unauthorized"
                 assert answer.headers["www-authenticate"] == "Bearer"
             id = tokens["reader"].split("_")[1]
-            run = CliRunner().invoke(group, ["keys", "revoke", "--store", url, id])
-            assert run.exit_code == 0, run.output
+            done = CliRunner().invoke(group, ["keys", "revoke", "--store", url, id])
+            assert done.exit_code == 0, done.output
             time.sleep(2.1)
             assert problem(reader.get(shop), 401)
             for event_id in ("e3", "e4", "e5"):
@@ -99,10 +100,17 @@ def test_the_first_key_is_made_once(tmp_path):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
-def test_without_keys_only_loopback(host):
-    run = CliRunner().invoke(group, ["serve", "--no-auth", "--host", host])
-    assert run.exit_code == 2
-    assert "loopback" in run.output
+def test_without_keys_only_loopback(host, capsys):
+    assert run(["serve", "--no-auth", "--host", host]) == BAD_USAGE
+    assert "loopback" in capsys.readouterr().err
+
+
+def test_a_port_in_use_makes_no_store_whose_key_nobody_saw(tmp_path, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert run(["serve", "--port", port, "--store", f"sqlite:///{tmp_path}/x.db"]) == BAD_USAGE
+    assert f"port {port} of 127.0.0.1 cannot be used" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_keys_no_other_sites_page_gets_in(client):

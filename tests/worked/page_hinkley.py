@@ -10,26 +10,16 @@ import math
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from driftbandits.core import links
-from driftbandits.core.estimator import Model, State, memory
 from driftbandits.core.estimator.memory import forget_oldest
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import BEGUN, HEAD, TAIL, Ints, N, layout_beyond
 from driftbandits.core.linalg import dot
-from driftbandits.core.theory import Confidence
 from driftbandits.jit import Share, inlined, reader_of
-from driftbandits.policies.adaptations import record_detection
-from driftbandits.policies.adaptations.fixed import (
-    advance,
-    estimate,
-    weights_of_ages,
-    window_for,
-)
-from driftbandits.policies.scoring import OWN_NUMBERS, Scoring
+from driftbandits.policies.adaptations import fixed, record_detection
+from driftbandits.policies.scoring import OWN_NUMBERS, Opened
 
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
-
-__all__ = ["advance", "estimate", "learn", "weights_of_ages", "window_for"]
 
 FAMILY = "special"
 
@@ -56,24 +46,13 @@ def numbers_for(policy: Policy) -> Numbers:
     return Numbers(allowed=0.1, threshold=-math.log(policy.false_alarm_rate))
 
 
-def sizes_for(policy: Policy) -> dict[str, int]:
-    return dict(LAYOUT.sizes)
-
-
 @inlined
-def learn(
-    model: Model,
-    scoring: Scoring,
-    confidence: Confidence,
-    numbers: Floats,
-    state: State,
-    reward: float,
-    s: int,
-) -> None:
+def learn(opened: Opened, reward: float, s: int) -> None:
+    numbers, model, scoring, _, state = opened
     own, test = _own_of(state.stores), _numbers_of(numbers)
     outcome = reward - scoring.centre
     predicted = links.mean(model.link, model.m, dot(state.scratch.row, state.theta_hat))
-    memory.absorb(model, state, outcome, s)
+    fixed.learn(opened, reward, s)
     own.total[0] += outcome - predicted + test.allowed
     if own.total[0] >= 0.0:
         own.total[0], own.since[0] = 0.0, s

@@ -482,7 +482,7 @@ export interface PolicyRequest {
     context?: Record<string, string>;
     arm?: Record<string, string>;
     cross?: string[][];
-    extra?: "refuse" | "ignore";
+    extra?: "refuse" | "ignore" | string[];
     limit?: number;
     levels?: number;
     fitted?: Record<string, unknown>;

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 # A `$` alone would let a line end follow.
 ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:@/+=-]{0,127}$(?!\n)"
+ID_RULE = "1 to 128 characters of A-Z a-z 0-9 . _ : @ / + = -, the first a letter or digit"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$(?!\n)"
 LARGEST_INTEGER = 2**63 - 1
 MOST_ARMS = 1000

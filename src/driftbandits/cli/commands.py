@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from driftbandits.checks import RunFailed, SpecError
+from driftbandits.checks import RunFailed
 from driftbandits.cli.benching import bench
 from driftbandits.cli.logs import evaluate, log
 from driftbandits.cli.serving import COMMANDS
@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if traceback:
             raise
-        return _complain(_message(error), BAD_USAGE if isinstance(error, SpecError) else FAILED)
+        return _complain(_message(error), BAD_USAGE if isinstance(error, ValueError) else FAILED)
     return DONE
 
 
@@ -242,11 +242,8 @@ def tune(*, dim: int, horizon: int, changes: int | None, **arguments: Any) -> No
     from driftbandits.policies import policy
 
     known: dict[str, Any] = {"dim": dim, "horizon": horizon, "changes": changes}
-    try:
-        window = policy("SW-GLUCB", **known, **arguments).window
-        with_discount = policy("D-GLUCB", **known, **arguments)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+    window = policy("SW-GLUCB", **known, **arguments).window
+    with_discount = policy("D-GLUCB", **known, **arguments)
     problem, discount = with_discount.problem, with_discount.discount
     assert window is not None
     assert discount is not None
@@ -381,10 +378,7 @@ def policies(*, names: tuple[str, ...]) -> None:
         BELIEF: "segments and drifts",
         None: "any",
     }
-    try:
-        wanted = [ALIASES.get(choice("NAME", name, policy_names()), name) for name in names]
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+    wanted = [ALIASES.get(choice("NAME", name, policy_names()), name) for name in names]
     other_names = {name: alias for alias, name in ALIASES.items()}
     for name in wanted or ROWS:
         row = ROWS[name]

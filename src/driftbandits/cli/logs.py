@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import warnings
@@ -17,18 +18,17 @@ from driftbandits.cli.terminal import print_table
 if TYPE_CHECKING:
     from driftbandits.evaluate import Evaluation, Log, Value
     from driftbandits.features import Features
-    from driftbandits.policies import Policy
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _COLUMNS = {
-    "context": ("A,B,C", "Columns that were known at the decision."),
+    "context": ("A,B,C", "Columns that were known at the decision; may be repeated."),
     "arm": ("COLUMN", "The arm that was chosen."),
     "reward": ("COLUMN", "Its reward; empty if unknown."),
     "propensity": (
         "COLUMN",
-        "The probability of the choice: a column, one number for all rows, or 'estimate'. Without "
-        "it, only replay can evaluate.",
+        "The probability of the choice: a column, one number for all rows, or 'estimate'. "
+        "`evaluate` only replays without it; `export` and `import` need it for a table.",
     ),
     "offered": ("COLUMN", "Arms to choose from, as a|b|c.  [default: all]"),
     "time": ("COLUMN", "Time of the decision."),
@@ -55,6 +55,9 @@ _ARGUMENTS: dict[str, tuple[Any, str]] = {
 }
 
 
+_SECONDS = click.FloatRange(min=0, min_open=True)
+
+
 def _option(name: str, **how: Any) -> Callable[[Any], Any]:
     flag = name.replace("_", "-")
     if how.get("type") is bool:
@@ -72,7 +75,10 @@ def _table_options(command: Command) -> Command:
         help="Features as JSON (Features.to_json), for a log of tables or DSJSON.  "
         "[default: guessed]",
     )
-    columns = [_option(name, metavar=m, help=text) for name, (m, text) in _COLUMNS.items()]
+    columns = [
+        _option(name, metavar=metavar, help=text, multiple=name == "context")
+        for name, (metavar, text) in _COLUMNS.items()
+    ]
     return _with(command, [*columns, features])
 
 
@@ -99,10 +105,10 @@ def _policy_arguments(options: dict[str, Any]) -> dict[str, Any]:
 
 def _column_arguments(options: dict[str, Any]) -> dict[str, Any]:
     """Return the columns that were given, as `read_log` takes them."""
-    given = {name: options[name] for name in _COLUMNS if options[name] is not None}
-    if "context" in given:
-        names = given["context"].split(",")
-        given["context"] = [name.strip() for name in names if name.strip()]
+    given = {name: options[name] for name in _COLUMNS if options[name] not in (None, ())}
+    if "context" in given:  # as in a line of CSV, so that quotes may hold a comma
+        rows = csv.reader(given["context"], skipinitialspace=True)
+        given["context"] = [name.strip() for row in rows for name in row if name.strip()]
     if "propensity" in given:
         with suppress(ValueError):  # the name of a column, or "estimate"
             given["propensity"] = float(given["propensity"])
@@ -124,7 +130,7 @@ def log() -> None:
 @log.command("export")
 @click.argument("source")
 @click.argument("target", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--policy", help="Whose log, where SOURCE is a store.")
+@click.option("--policy", help="The policy, if SOURCE is a store's URL.")
 @_table_options
 def export(*, source: str, target: Path, policy: str | None, **options: Any) -> None:
     """Write the log in SOURCE, a store's URL or a file, to TARGET.
@@ -210,8 +216,8 @@ def _log_in(source: str, *, policy: str | None, option: str, **options: Any) -> 
 @click.option("--as", "name", metavar="NAME", required=True, help="Of the new policy.")
 @click.option("--policy", required=True, help="What it is, see `driftbandits policies`.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--half-life-s", type=click.FloatRange(min=0, min_open=True), help="Forget by time.")
-@click.option("--window-s", type=click.FloatRange(min=0, min_open=True), help="Forget by time.")
+@click.option("--half-life-s", type=_SECONDS, help="Age at which a reward counts half.")
+@click.option("--window-s", type=_SECONDS, help="Age at which a reward is forgotten.")
 @_table_options
 @_policy_options
 def import_(
@@ -238,15 +244,19 @@ def import_(
     """
     from driftbandits import store
     from driftbandits.cli.warming import warm
+    from driftbandits.evaluate import rewards_outside
+    from driftbandits.policies import policy as policy_of
     from driftbandits.service.configuration import arguments_by_time
 
     found = _read(source, policy=None, option="", keep=True, **options)
     forgetting = {"half_life_s": half_life_s, "window_s": window_s}
     given = _policy_arguments(options) | arguments_by_time(**forgetting)
-    made = _policy(policy, **_takes(policy, found), **given)
+    made = policy_of(policy, **_takes(policy, found), **given)
     with store.open(url) as opened:
         warm(opened, name, found, policy=made, seed=seed, **forgetting)
     click.echo(_size(found))
+    for note in rewards_outside(found, made):
+        click.echo(f"Warning: {note}", err=True)
 
 
 @log.command("prune")
@@ -280,7 +290,7 @@ def prune(*, url: str, policy: str, before_days: float) -> None:
 @click.option(
     "--policy", "names", multiple=True, default=("auto",), help="May be repeated.  [default: auto]"
 )
-@click.option("--of", metavar="NAME", help="Whose log, where LOG is a store's URL.")
+@click.option("--of", metavar="NAME", help="The policy whose log to read, if LOG is a store's URL.")
 @click.option("--windows", type=click.IntRange(min=1), default=10, show_default=True)
 @click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
@@ -298,7 +308,7 @@ def evaluate(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Estimate what a policy would have earned a round on LOG, a file or a store's URL.
+    """Estimate the mean reward a round of a policy on LOG, a file or a store's URL.
 
     \b
     Examples:
@@ -306,8 +316,8 @@ def evaluate(
           --propensity p
       driftbandits evaluate news.parquet --policy D-GLUCB --discount 0.999 --bonus-scale 0.1
 
-    A table (.csv, .csv.gz, .tsv, .parquet) has one row a decision; --context, --arm and --reward
-    name its columns.
+    A table (.csv, .csv.gz, .tsv, .parquet) has one row for each decision; --context, --arm and
+    --reward name its columns.
 
     replay: the policy learns along the log from the rounds in which it agrees with it. IPS, SNIPS,
     DR: in each window it stays as it is, having learned all logged rounds before it.
@@ -352,7 +362,8 @@ def _contents(found: Log) -> str:
     if found.features is None:
         return line
     columns = ", ".join(f"{name} ({kind})" for name, kind in found.features.context.items())
-    return f"{line}; context: {columns or 'none'}"
+    left_out = "".join(f"\nleft out {name}: {why}" for name, why in found.features.left_out.items())
+    return f"{line}; context: {columns or 'none'}{left_out}"
 
 
 def _of_all(name: str, names: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
@@ -375,15 +386,6 @@ def _takes(name: str, found: Log) -> dict[str, Any]:
         return {"dim": found.dim}
     grows = name in policy_names() and row_of(name).believes
     return {"features": found.features.with_columns() if grows else found.features}
-
-
-def _policy(name: str, **arguments: Any) -> Policy:
-    from driftbandits.policies import policy
-
-    try:
-        return policy(name, **arguments)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
 
 
 def _print_overall(results: list[Evaluation]) -> None:

@@ -108,13 +108,8 @@ def serve(
     """
     from driftbandits.service import Limits, Settings
     from driftbandits.service.journal import journal
-    from driftbandits.service.server import Server, check_address
+    from driftbandits.service.server import Server
     from driftbandits.store import StoreError
-
-    try:
-        check_address(host, with_keys=not no_auth)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
 
     settings = Settings(
         url,
@@ -212,7 +207,7 @@ def keys() -> None:
 @_store
 @click.option("--role", type=click.Choice(["reader", "writer", "admin"]), required=True)
 @click.option("--prefix", default="", help="Only policies whose names begin with this.")
-@click.option("--label", default="", help="For people.")
+@click.option("--label", default="", help="What the key is for.")
 def create_key(*, url: str, role: str, prefix: str, label: str) -> None:
     """Make a key and print it; only its hash is stored."""
     from driftbandits import store

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from driftbandits.api import ID_PATTERN, NAME_PATTERN
+from driftbandits.api import ID_PATTERN, ID_RULE, NAME_PATTERN
 from driftbandits.evaluate import Log, LoggedDecision
 from driftbandits.policies import Policy
 from driftbandits.service.offers import Offer
@@ -59,9 +59,11 @@ def warm(
 def _check(name: str, log: Log) -> None:
     if not re.fullmatch(NAME_PATTERN, name):
         raise ValueError(f"name must match {NAME_PATTERN}; got {name!r}")
-    for row, event_id in enumerate(log.event_id):
-        if not re.fullmatch(ID_PATTERN, event_id):
-            raise ValueError(f"event_id must match {ID_PATTERN}; row {row} has {event_id!r}")
+    arms = {id for ids in log.arm_ids or () for id in ids}
+    for label, ids in (("event_id", log.event_id), ("arm", sorted(arms))):
+        for id in ids:
+            if not re.fullmatch(ID_PATTERN, id):
+                raise ValueError(f"{label} must be {ID_RULE} to be served; got {id!r}")
 
 
 def _new_events(name: str, log: Log, apprentice: Configured) -> Iterator[NewEvent]:
@@ -83,11 +85,7 @@ def _new_events(name: str, log: Log, apprentice: Configured) -> Iterator[NewEven
 
 
 def _offer(row: LoggedDecision) -> Offer:
-    """Names that the service would refuse are replaced by the places of their actions."""
-    names = row.arm_ids
-    if not all(re.fullmatch(ID_PATTERN, name) for name in names):
-        names = tuple(map(str, range(len(names))))
     if row.table is None:
-        return Offer(names, row.arms, row.chosen, KEY, row.propensity)
+        return Offer(row.arm_ids, row.arms, row.chosen, KEY, row.propensity)
     table = msgspec.json.encode(row.table)
-    return Offer(names, np.empty((0, 0)), row.chosen, KEY, row.propensity, table=table)
+    return Offer(row.arm_ids, np.empty((0, 0)), row.chosen, KEY, row.propensity, table=table)

@@ -315,6 +315,8 @@ def _decision(
 ) -> api.DecisionRequest:
     event_id = os.urandom(16).hex() if event_id is None else event_id
     excluded = None if exclude is None else list(exclude)
+    if hasattr(context, "to_dict"):  # a row of a pandas frame
+        context = context.to_dict()
     return api.DecisionRequest(
         event_id, _arms(arms), baseline, context, n, unit=unit, exclude=excluded
     )

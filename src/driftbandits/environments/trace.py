@@ -33,7 +33,8 @@ from driftbandits.features import Encoding, Features, records_of
 Record = Mapping[str, Any]
 
 TABLE_FILES = (".csv", ".csv.gz", ".tsv", ".parquet")
-_NO_VALUE = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
+_NO_VALUE = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL", "None", "-"]
+_DECIMAL_COMMA = r"^\s*[+-]?\d+(,\d+)?\s*$"
 _MOST_COORDINATES = 1000
 
 
@@ -366,8 +367,8 @@ class TableRows:
                     found[i] = float(value)
                 except (TypeError, ValueError):
                     raise ValueError(
-                        f"{label}: column {name!r} of {self.name} must hold numbers; "
-                        f"row {i + 1} has {value!r}"
+                        f"{label}: column {name!r} of {self.name} must hold numbers "
+                        f"(1 and 0 for yes and no, 0.5 for 0,5); row {i + 1} has {value!r}"
                     ) from None
         return found
 
@@ -408,11 +409,20 @@ def _read(path: Path) -> Any:
         with open_text(path, "rt", encoding="utf-8-sig") as file:
             header = file.readline()
         separator = max(",;\t", key=header.count)
-        return pl.read_csv(
+        frame = pl.read_csv(
             path, separator=separator, infer_schema_length=None, null_values=_NO_VALUE
         )
     except (UnicodeDecodeError, pl.exceptions.PolarsError) as error:
-        raise ValueError(f"{str(path)!r} must be a readable table; {error}") from None
+        raise ValueError(
+            f"{str(path)!r} must be a readable table, saved as UTF-8; {error}"
+        ) from None
+    texts = [] if separator == "," else frame.select(pl.col(pl.String)).iter_columns()
+    numbers = [
+        column.str.strip_chars().str.replace(",", ".").cast(pl.Float64)
+        for column in texts
+        if column.str.contains(_DECIMAL_COMMA).all() and column.str.contains(",").any()
+    ]
+    return frame.with_columns(numbers)
 
 
 def _encoded(

@@ -1,6 +1,12 @@
 """Estimates of what another policy would have earned on a log, and readers of log files."""
 
-from driftbandits.evaluate.comparison import Evaluation, Window, evaluate, policy_for
+from driftbandits.evaluate.comparison import (
+    Evaluation,
+    Window,
+    evaluate,
+    policy_for,
+    rewards_outside,
+)
 from driftbandits.evaluate.dsjson import read_dsjson, timestamp, write_dsjson
 from driftbandits.evaluate.estimators import Value
 from driftbandits.evaluate.files import (
@@ -28,6 +34,7 @@ __all__ = [
     "read_log",
     "read_parquet",
     "read_stored",
+    "rewards_outside",
     "timestamp",
     "write_dsjson",
     "write_log",

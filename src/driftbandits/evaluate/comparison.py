@@ -96,7 +96,7 @@ def _plain(values: dict[str, Value]) -> dict[str, dict[str, float | None]]:
 
 def evaluate(
     log: Log,
-    target: Policy | Agent,
+    target: Policy | Agent | str,
     *,
     windows: int = 10,
     level: float = 0.95,
@@ -111,12 +111,15 @@ def evaluate(
     DR's reward model in a window is learned from the windows before. A log without propensities
     can only be replayed.
 
+    target   a policy, an agent, or the name of a policy, as `policy_for` makes it
     windows  parts of the log with equally many rounds
     level    of the intervals, see `estimators`
     """
     _check_log(log)
+    if isinstance(target, str):
+        target = policy_for(log, target)
     if not isinstance(target, (Policy, Agent)):
-        raise ValueError(f"target must be a policy or an agent; got {target!r}")
+        raise ValueError(f"target must be a policy, its name, or an agent; got {target!r}")
     policy = target.policy if isinstance(target, Agent) else target
     if policy.features is not None:
         raise ValueError(
@@ -150,8 +153,23 @@ def evaluate(
         found.check("accepted rounds", accepted / share, REPLAY)
     if log.propensities != UNKNOWN:
         _add_frozen(log, target, found, level=level, seed=seed)
-    found.limit(*policy.reward_range())
+    outside = rewards_outside(log, policy)
+    found.notes.extend(outside)
+    found.limit(*((-math.inf, math.inf) if outside else policy.reward_range()))
     return Evaluation(policy.name, float(level), found.overall, parts, found.notes)
+
+
+def rewards_outside(log: Log, policy: Policy) -> list[str]:
+    """Say in a sentence how many rewards of a log a policy has to clip; nothing if none."""
+    low, high = policy.reward_range()
+    known = log.reward[log.known]
+    count = int(((known < low) | (known > high)).sum())
+    if not count:
+        return []
+    return [
+        f"{count} of {known.size} rewards lie outside {low:g}..{high:g}; the policy learns them as "
+        "the nearest end, so another kind of reward may suit this log better"
+    ]
 
 
 def _window(log: Log, rows: Any) -> Window:
@@ -184,8 +202,8 @@ class _Found(NamedTuple):
             return
         listed = " and ".join(", ".join(names).rsplit(", ", 1))
         self.notes.append(
-            f"{what} are {average:.2f} of what they must be on average: the log's propensities are "
-            "not the true ones, or it never tried what the target chooses. Do not trust "
+            f"{what} are {average:.2f} times what they must be on average: the propensities are "
+            "not the true ones, or the log never tried what the target chooses. Do not trust "
             f"{listed}."
         )
         for values in self.tables:
@@ -199,7 +217,8 @@ class _Found(NamedTuple):
                 if rounds < FEWEST_ROUNDS:
                     values[name] = Value(value, math.nan, math.nan, rounds)
                 elif not math.isnan(least):
-                    values[name] = Value(value, max(least, low), min(most, high), rounds)
+                    within = min(value, max(least, low)), max(value, min(most, high))
+                    values[name] = Value(value, *within, rounds)
         few = {
             name: value.rounds
             for name, value in self.overall.items()

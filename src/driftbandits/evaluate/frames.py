@@ -14,6 +14,7 @@ P  (n, K)  softmax of X W over the arms that were offered
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,7 +26,15 @@ from numpy.typing import NDArray
 from driftbandits import checks
 from driftbandits.environments import TableRows
 from driftbandits.evaluate.log import ESTIMATED, KNOWN, UNKNOWN, Log, LoggedDecision, log_of_tables
-from driftbandits.features import Encoding, Features, Offered, arm_id, offers_of, records_of
+from driftbandits.features import (
+    Encoding,
+    Features,
+    Offered,
+    arm_id,
+    is_outcome,
+    offers_of,
+    records_of,
+)
 
 Floats = NDArray[np.float64]
 
@@ -129,6 +138,14 @@ def log_from_frame(
                 f"context must be what was known before the decision; got {name!r}, which is the "
                 f"column of {label}. Leave it out of context"
             )
+    contexts = rows.records("context", context)
+    if outcomes := [name for name in context if is_outcome(name)]:
+        warnings.warn(
+            f"context has {', '.join(outcomes)}, named like an outcome: leave out what was not "
+            "known before the decision",
+            UserWarning,
+            stacklevel=2,
+        )
     everything = sorted(set(chosen))
     offers: Any = everything
     if offered is not None:
@@ -145,7 +162,7 @@ def log_from_frame(
             f"{everything[0]!r}. Give offered, the column that lists what could be chosen"
         )
     return log_from_tables(
-        context=rows.records("context", context),
+        context=contexts,
         arms=offers,
         chosen=chosen,
         rewards=rows.numbers("reward", reward, complete=False),
@@ -160,6 +177,8 @@ def log_from_frame(
 def _ids(value: Any) -> list[str]:
     if isinstance(value, str):
         value = value.split("|")
+    if not isinstance(value, Iterable):
+        raise ValueError(f"offered must be a column of lists or texts such as a|b|c; got {value!r}")
     return [str(id).strip() for id in value]
 
 
@@ -186,8 +205,8 @@ def _nanoseconds(value: Any, column: str) -> int:
             value = datetime.fromisoformat(value.strip())
         except ValueError:
             raise ValueError(
-                f"time: column {column!r} must hold times such as 2025-03-31 16:30:00, or seconds "
-                f"since 1970; got {value!r}"
+                f"time: column {column!r} must hold times such as 2025-03-31 16:30:00, with the "
+                f"year first, or seconds since 1970; got {value!r}"
             ) from None
     if isinstance(value, datetime):
         moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value

@@ -186,7 +186,7 @@ def log_of_tables(
         has_columns = any(contexts) or any(len(arm) > 1 for arm in arms)
         by_id = Features(arm={ID: "category"})
         guessed = Features.guess(contexts, arms, keep=keep) if has_columns else by_id
-        features = replace(guessed, extra="ignore", limit=MOST_COORDINATES)
+        features = replace(guessed, limit=MOST_COORDINATES)
     if not isinstance(features, Features):
         raise ValueError(f"features must be driftbandits.Features; got {checks.brief(features)}")
     encoding = Encoding(features if features.is_fitted else features.fit(contexts, arms))

@@ -9,6 +9,7 @@ from driftbandits.features.encoding import (
     aligned,
     report_on,
 )
+from driftbandits.features.guessing import is_outcome
 from driftbandits.features.inputs import (
     ArmId,
     Offered,
@@ -20,14 +21,13 @@ from driftbandits.features.inputs import (
     refuse_twice,
 )
 from driftbandits.features.rewards import CLIP, OUTSIDE, Reward, reward
-from driftbandits.features.spec import IGNORE, REFUSE, Features, features_from
+from driftbandits.features.spec import IGNORE, Features, features_from
 
 __all__ = [
     "CLIP",
     "IGNORE",
     "KINDS",
     "OUTSIDE",
-    "REFUSE",
     "ArmId",
     "ColumnReport",
     "Encoded",
@@ -40,6 +40,7 @@ __all__ = [
     "arm_id",
     "features_from",
     "frame_of",
+    "is_outcome",
     "offered",
     "offers_of",
     "records_of",

@@ -32,7 +32,7 @@ from driftbandits.features.inputs import (
     record_of,
     records_of,
 )
-from driftbandits.features.spec import ARM, EVERY, REFUSE, Features
+from driftbandits.features.spec import ARM, EVERY, IGNORE, Features
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -166,8 +166,9 @@ class Encoding:
         ]
         self._arm_columns = [name for _, name, _ in self._of_arm]
         self._id, self._id_slot = found.get(ARM), self._slots.get(ARM, -1)
-        self._known_context, self._known_arm = set(features.context), set(features.arm) - {ID}
-        self._refuses = features.extra == REFUSE
+        self._known_context = {*features.context, *features.ignored}
+        self._known_arm = {*features.arm, *features.ignored} - {ID}
+        self._refuses = features.extra != IGNORE
         self._first_of_arm = len(features.context)
         self._shared_crosses: list[Cross] = []
         self._own_crosses: list[Cross] = []
@@ -444,7 +445,7 @@ _COUNTED = ("missing", "clipped", "shared")
 
 def _unknown(where: str, given: Record, features: Features) -> ValueError:
     known = features.context if where == "context" else features.arm
-    name = next(name for name in given if name not in known)
+    name = next(name for name in given if name not in known and name not in features.ignored)
     other = features.arm if where == "context" else features.context
     where_else = f", which is one of the {'arm' if where == 'context' else 'context'}'s"
     hint = where_else if name in other else perhaps(str(name), known)

@@ -12,8 +12,8 @@ import numpy as np
 
 from driftbandits.checks import nearest, perhaps
 from driftbandits.features.columns import LONGEST_LEVEL, is_missing
-from driftbandits.features.inputs import ID, Record, arm_rows, records_of
-from driftbandits.features.spec import ARM, EVERY, Features
+from driftbandits.features.inputs import ID, Record, arm_rows, is_frame, records_of
+from driftbandits.features.spec import ARM, EVERY, REFUSE, Features
 
 MOST_LEVELS = 50
 """A whole number with no more different values than a root of the rows, and than this, is a level;
@@ -49,11 +49,14 @@ def guess(frame: Any, arm: Any, *, leave_out: Iterable[str], keep: Iterable[str]
     names = _names(rows)
     chosen_from: Sequence[Record] = rows
     of_arm: list[str] = []
-    if isinstance(arm, (list, tuple)) and all(isinstance(one, (str, int)) for one in arm):
-        are_ids = len(arm) > 1 and not any(nearest(str(one), names) for one in arm)
-        if not are_ids:
-            of_arm = _known("arm", arm, names)
-        arm = [{ID: one} for one in arm] if are_ids else None
+    if hasattr(arm, "__iter__") and not isinstance(arm, (str, Mapping)) and not is_frame(arm):
+        may_name_columns, arm = isinstance(arm, (list, tuple)), list(arm)
+        if all(isinstance(one, (str, int, np.integer)) for one in arm):
+            ids = list(dict.fromkeys(arm))
+            if may_name_columns and (len(ids) < 2 or any(nearest(str(one), names) for one in ids)):
+                of_arm, arm = _known("arm", ids, names), None
+            else:
+                arm = [{ID: one} for one in ids]
     if arm is not None:
         chosen_from = arm_rows(arm)
         of_arm = _names(chosen_from)
@@ -67,14 +70,20 @@ def guess(frame: Any, arm: Any, *, leave_out: Iterable[str], keep: Iterable[str]
         for name in columns
         if name != ID and name not in leave_out
     }
-    outcomes = [name for name in found if name not in keep and _is_outcome(name)]
-    if outcomes:
+    ids_of_arms = {str(row[ID]) for row in chosen_from if ID in row} if has_ids else set()
+    unknown = {
+        name: "named like an outcome" if is_outcome(name) else "its values are the ids of the arms"
+        for name, one in found.items()
+        if name not in keep and (is_outcome(name) or _shows_choice(name, one, rows, ids_of_arms))
+    }
+    if unknown:
         _warn(
-            f"{', '.join(outcomes)} left out of the features: the names are those of outcomes, "
-            f"which are not known before a decision. keep={outcomes} takes them."
+            f"{', '.join(unknown)} left out of the features: the names are those of outcomes, or "
+            "the values are the ids of the arms, which are not known before a decision. "
+            f"keep={list(unknown)} takes them."
         )
-    for name in outcomes:
-        found[name] = Guess("", "named like an outcome; keep takes it", 0)
+    for name, reason in unknown.items():
+        found[name] = Guess("", f"{reason}; keep takes it", 0)
     context = {name: found[name].kind for name in of_context if name in found and found[name].kind}
     chosen = {name: found[name].kind for name in of_arm if name in found and found[name].kind}
     cross, reasons = _crosses(context, chosen, found, has_ids)
@@ -86,10 +95,20 @@ def guess(frame: Any, arm: Any, *, leave_out: Iterable[str], keep: Iterable[str]
         )
     for name, one in found.items():
         reasons[name] = one.reason
-    return Features(context=context, arm=chosen, cross=tuple(cross), reasons=reasons)
+    left_out = tuple(
+        name for name in dict.fromkeys([*names, *of_arm]) if name not in {ID, *context, *chosen}
+    )
+    extra = left_out or REFUSE
+    return Features(context, chosen, tuple(cross), extra=extra, reasons=reasons)
 
 
-def _is_outcome(name: str) -> bool:
+def _shows_choice(name: str, one: Guess, rows: Sequence[Record], ids: set[str]) -> bool:
+    values = {str(row[name]) for row in rows if not is_missing(row.get(name))}
+    return one.kind == "category" and len(values) > 1 and values <= ids
+
+
+def is_outcome(name: str) -> bool:
+    """Whether a column is named like something that is not known before a decision."""
     plain = name.lower()
     return plain in _OUTCOMES or any(
         plain.startswith(prefix) and plain.removeprefix(prefix) in _OUTCOMES for prefix in _PREFIXES
@@ -162,7 +181,7 @@ def _of_numbers(name: str, numbers: list[float]) -> Guess:
     if low >= 0 and _skewness(numbers) > _SKEWED:
         return Guess("log", f"{low:g} to {high:g} with a long tail", 1)
     if low >= 0 and any(word in _LONG_TAILED for word in name.lower().split("_")):
-        return Guess("log", f"{low:g} to {high:g}, by its name with a long tail", 1)
+        return Guess("log", f"{low:g} to {high:g}, long tail, judged by its name", 1)
     return Guess("number", f"{low:g} to {high:g}", 1)
 
 

@@ -29,7 +29,8 @@ class Features:
                    `id` is its id
     cross          pairs of columns whose products count as well; ("arm", "*") gives every arm
                    coefficients of its own: "arm" is the arm by its id, "*" all of the context
-    extra          what to do with a column that is not named: refuse it, or ignore it
+    extra          what to do with a column that is not named: "refuse" it, "ignore" it, or a list:
+                   ignore those that it names and refuse others
     limit          the most coordinates in all; what comes later shares some of them
     levels         the most coordinates of one column or cross, likewise
     fitted         what `fit` has found
@@ -42,7 +43,7 @@ class Features:
     context: Mapping[str, str] = field(default_factory=dict)
     arm: Mapping[str, str] = field(default_factory=dict)
     cross: tuple[tuple[str, str], ...] = ()
-    extra: str = REFUSE
+    extra: str | tuple[str, ...] = REFUSE
     limit: int = 512
     levels: int = 200
     fitted: Mapping[str, Any] | None = None
@@ -66,7 +67,7 @@ class Features:
         if self.arm.get(ID, "category") != "category" or ID in self.context:
             raise ValueError("column 'id' is the id of the arm, which is a category of the arm")
         hold("cross", tuple(self._checked_pair(pair) for pair in _listed("cross", self.cross)))
-        checks.choice("extra", self.extra, EXTRA)
+        hold("extra", _extra(self.extra))
         hold("limit", checks.integer("limit", self.limit, least=_LEAST_LIMIT, most=_MOST_LIMIT))
         hold("levels", checks.integer("levels", self.levels, least=1, most=_MOST_LIMIT))
         if self.fitted is not None:
@@ -164,14 +165,21 @@ class Features:
         for pair in self.cross:
             reason = self.reasons.get(" x ".join(pair))
             lines.append(f"{'cross':<8} {' x '.join(pair):<29} {reason or ''}".rstrip())
-        left_out = [name for name in self.reasons if name not in self._said()]
-        lines += [f"left out {name:<29} {self.reasons[name]}" for name in left_out]
+        lines += [f"left out {name:<29} {reason}" for name, reason in self.left_out.items()]
         if self.is_fitted:
             lines.append(f"fitted: {self.dim} coordinates, of length at most L = 1")
         return "\n".join(lines)
 
-    def _said(self) -> set[str]:
-        return {*self.context, *self.arm, *(" x ".join(pair) for pair in self.cross)}
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """The columns that are ignored by name."""
+        return () if isinstance(self.extra, str) else self.extra
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The columns and crosses that a guess did not take, with the reasons."""
+        taken = {*self.context, *self.arm, *(" x ".join(pair) for pair in self.cross)}
+        return {name: reason for name, reason in self.reasons.items() if name not in taken}
 
     # -- keeping ---------------------------------------------------------------------------------
 
@@ -182,7 +190,8 @@ class Features:
             plain["cross"] = [list(pair) for pair in self.cross]
         for name in ("extra", "limit", "levels"):
             if getattr(self, name) != self.__dataclass_fields__[name].default:
-                plain[name] = getattr(self, name)
+                value = getattr(self, name)
+                plain[name] = list(value) if isinstance(value, tuple) else value
         if self.fitted is not None:
             plain["fitted"] = _plain(self.fitted)
         return plain
@@ -219,8 +228,9 @@ class Features:
 
         `arm` is the table of the arms, a list of their ids, or the names of the arm's columns in
         the frame. `print` shows the reasons. Columns that are named like an outcome (clicked,
-        reward, revenue, ...) are left out unless they are in `keep`; list others that are not known
-        before the decision in `leave_out`.
+        reward, revenue, ...), or whose values are the ids of the arms, are left out unless they are
+        in `keep`; list others that are not known before the decision in `leave_out`. The agent
+        ignores the columns that were left out.
         """
         from driftbandits.features.guessing import guess
 
@@ -283,6 +293,12 @@ def _columns(label: str, given: Any) -> dict[str, str]:
         kind_of(name, kind)
         columns[name] = kind.strip()
     return columns
+
+
+def _extra(given: Any) -> str | tuple[str, ...]:
+    if isinstance(given, (list, tuple)) and all(isinstance(name, str) for name in given):
+        return tuple(given)
+    return checks.choice("extra", given, EXTRA)
 
 
 def _listed(label: str, given: Any) -> list[Any]:

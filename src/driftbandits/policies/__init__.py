@@ -3,7 +3,6 @@
 from driftbandits.policies.adaptations import (
     Detection,
     last_detection,
-    record_detection,
     rows_of,
 )
 from driftbandits.policies.arguments import (
@@ -11,7 +10,6 @@ from driftbandits.policies.arguments import (
     LIMITED,
     PRODUCT,
     THEORY,
-    Argument,
     policy,
     policy_from,
     room_for,
@@ -20,7 +18,7 @@ from driftbandits.policies.arguments import (
     uses,
 )
 from driftbandits.policies.auto import SIZE_OF_CHANGE, Hypothesis
-from driftbandits.policies.auto.carrying import Move, carried_over, carries_over, larger
+from driftbandits.policies.auto.carrying import Move, carried_over, larger
 from driftbandits.policies.auto.limits import (
     Limit,
     LimitedColumn,
@@ -36,7 +34,6 @@ from driftbandits.policies.engines import (
     LARGE_FAMILY,
     PLAIN,
     SPECIAL,
-    Kernels,
     family_of,
     kernels_of,
     parts_of,
@@ -86,10 +83,8 @@ __all__ = [
     "THEORY",
     "TOO_LONG",
     "UCB",
-    "Argument",
     "Detection",
     "Hypothesis",
-    "Kernels",
     "Limit",
     "LimitedColumn",
     "Move",
@@ -99,7 +94,6 @@ __all__ = [
     "begin_as_new",
     "believes",
     "carried_over",
-    "carries_over",
     "check_actions",
     "decider_of",
     "family_of",
@@ -116,7 +110,6 @@ __all__ = [
     "policy",
     "policy_from",
     "policy_names",
-    "record_detection",
     "room_for",
     "row_of",
     "rows_of",

@@ -562,6 +562,10 @@ class Policy:
         """The module that changes the memory as it goes."""
         return ADAPTATIONS[self.row.adaptation]
 
+    def _adapted(self, name: str, *arguments: Any) -> Any:
+        """What a function of the adaptation returns."""
+        return fixed.own_or_fixed(self.adaptation, name)(*arguments)
+
     @cached_property
     def model(self) -> Model:
         made = estimator_model(
@@ -570,7 +574,7 @@ class Policy:
             lam=self.lam,
             S=self.S,
             L=self.model_L,
-            window=self.adaptation.window_for(self),
+            window=self._adapted("window_for", self),
             discount=self.discount,
             projection=self.projection if self.row.projected and not self._in_curvature else "none",
         )
@@ -599,7 +603,7 @@ class Policy:
         return theory.confidence_of(
             p,
             radius=row.radius,
-            window=self.adaptation.window_for(self),
+            window=self._adapted("window_for", self),
             discount=self.discount,
             horizon=self.horizon,
             linear=row.linear,
@@ -610,8 +614,7 @@ class Policy:
     @property
     def _exploration(self) -> float:
         """Epsilon, or where it is 0 what the source of a row explores by."""
-        rule = getattr(self.adaptation, "exploration_for", None)
-        return self.epsilon if rule is None or self.epsilon > 0.0 else float(rule(self))
+        return self.epsilon or float(self._adapted("exploration_for", self))
 
     @cached_property
     def scoring(self) -> Scoring:
@@ -644,23 +647,22 @@ class Policy:
 
     def new_buffers(self, capacity: int) -> Buffers:
         """An empty memory with room for so many rows."""
-        return new_buffers(self.numbers, capacity, self.adaptation.sizes_for(self))
+        return new_buffers(self.numbers, capacity, self._adapted("sizes_for", self))
 
     def weights_of_ages(self, buffers: Buffers, ages: Floats) -> Floats:
         """The weights of remembered rows of these ages."""
-        weights: Floats = self.adaptation.weights_of_ages(self, buffers, ages)
+        weights: Floats = self._adapted("weights_of_ages", self, buffers, ages)
         return weights
 
     def size_of_change(self, buffers: Buffers) -> float | None:
         """The size of the last detected change in units of rewards; None: not measured."""
-        measured = getattr(self.adaptation, "size_of_change", None)
+        size = self._adapted("size_of_change", buffers)
         unit = 1.0 if self.reward is None else self.reward.unit
-        return None if measured is None else unit * float(measured(buffers))
+        return None if size is None else unit * float(size)
 
     def hypotheses(self, buffers: Buffers) -> list[Hypothesis]:
         """The hypotheses of `auto` and their probabilities; other policies have none."""
-        found = getattr(self.adaptation, "hypotheses", None)
-        return [] if found is None else list(found(self, buffers))
+        return list(self._adapted("hypotheses", self, buffers))
 
     @property
     def arguments(self) -> dict[str, Any]:

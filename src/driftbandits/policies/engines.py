@@ -1,7 +1,7 @@
 """The two engines that play policies: decide, update and tick.
 
 The estimator's engine is here: a fit over a memory, a radius, a score. The other is that of `auto`,
-see auto/engine.py. The memory of a row says once which of them plays it, and neither asks.
+in auto/__init__.py. The memory of a row says once which of them plays it, and neither asks.
 
 A kernel that could play every policy would be compiled whole before the first decision of any. So
 rows that one set of kernels plays form a family, and `parts_of` puts the steps of an engine
@@ -27,7 +27,8 @@ from driftbandits.jit import (
     one_of,
     place,
 )
-from driftbandits.policies.auto import engine as auto_engine
+from driftbandits.policies import auto
+from driftbandits.policies.adaptations.fixed import own_or_fixed
 from driftbandits.policies.catalogue import ADAPTATIONS
 from driftbandits.policies.curvature import project_in_curvature
 from driftbandits.policies.randomness import TAKEN, choose
@@ -211,7 +212,7 @@ def _step(name: str, family: str) -> Callable[..., Any]:
     """A step of the adaptations that a family plays, by the number of the adaptation."""
     played = (PLAIN, SPECIAL) if family == SPECIAL else (family,)
     steps = {
-        number: getattr(adaptation, name)
+        number: own_or_fixed(adaptation, name)
         for number, adaptation in enumerate(ADAPTATIONS.values())
         if adaptation.FAMILY in played
     }
@@ -235,12 +236,12 @@ def _estimator_engine(family: str) -> Engine:
         table: Floats,
         picks: Floats,
     ) -> int:
-        numbers, model, scoring, confidence, state = opened
+        _, model, scoring, confidence, state = opened
         found = validity(scoring, actions)
         if found != ACCEPTED:
             return found
         measured = estimate_and_measure(model, scoring, state, actions, table)
-        estimate(scoring.adaptation, model, scoring, numbers, state, seed, actions)
+        estimate(scoring.adaptation, opened, seed, actions)
         prepare(model, scoring, state)
         wide = bonus_factor(model, scoring, confidence, state, number)
         _score(model, scoring, state, wide, measured, actions, table)
@@ -252,9 +253,8 @@ def _estimator_engine(family: str) -> Engine:
 
     @part
     def update(opened: Opened, actions: Floats, index: int, reward: float, s: int) -> None:
-        numbers, model, scoring, confidence, state = opened
-        set_row(scoring, actions, index, state)
-        learn(scoring.adaptation, model, scoring, confidence, numbers, state, reward, s)
+        set_row(opened.scoring, actions, index, opened.state)
+        learn(opened.scoring.adaptation, opened, reward, s)
 
     @part
     def tick(opened: Opened, rounds: int) -> None:
@@ -294,7 +294,7 @@ def parts_of(family: str, known_d: int = ANY) -> Parts:
         )
 
     if family == BELIEVING:
-        return Parts(label, opened, auto_engine.decide, auto_engine.update, auto_engine.tick)
+        return Parts(label, opened, auto.decide, auto.update, auto.tick)
     return Parts(label, opened, *_estimator_engine(family))
 
 

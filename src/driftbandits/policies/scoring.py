@@ -417,18 +417,6 @@ def arm_of(row: Floats, arms: int) -> int:
     return k
 
 
-@internal
-def mean_square(model: Model, scoring: Scoring, actions: Floats) -> float:
-    """The mean squared length of the actions as the model sees them."""
-    total = 0.0
-    for i in range(actions.shape[0]):
-        factor = scale_factor(scoring, actions, i)
-        for j in range(model.d):
-            a = feature(scoring, actions, i, j, factor)
-            total += a * a
-    return float(total / max(actions.shape[0], 1))
-
-
 @compiled
 def check_actions(numbers: Floats, actions: Floats) -> int:
     """ACCEPTED, or why a set of actions may not be used."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -33,7 +32,7 @@ from driftbandits.jit import (
 from driftbandits.policies import auto
 from driftbandits.policies.auto import optimism
 from driftbandits.policies.auto.priors import take_prior
-from driftbandits.policies.auto.record import CHAINS, HYPOTHESES, POPULATION, Belief
+from driftbandits.policies.auto.record import CHAINS, HYPOTHESES, PLACES, POPULATION, Belief
 from driftbandits.policies.auto.segments import align, begin_arm, hold
 from driftbandits.policies.engines import BELIEVING, LARGE_FAMILY, kernels_of
 from driftbandits.policies.randomness import choose
@@ -48,12 +47,9 @@ _BUFFERS = len(Buffers._fields)
 
 def _places_in_common() -> dict[str, slice]:
     """Where in their stores that lies which all arms share: from the first to the last of it."""
-    sizes = auto.LAYOUT.sizes
-    places = SimpleNamespace(**{store: np.arange(size) for store, size in sizes.items()})
-    fields = auto.LAYOUT.in_python(places)
     found = {}
     for store, names in auto.IN_COMMON.items():
-        taken = np.concatenate([getattr(fields, name) for name in names])
+        taken = np.concatenate([getattr(PLACES, name) for name in names])
         assert (np.diff(taken) == 1).all(), "what is held in common must lie in a row"
         found[store] = slice(int(taken[0]), int(taken[-1]) + 1)
     return found
@@ -173,7 +169,7 @@ def _measure(
 ) -> None:
     follow_common(handle, common)
     arm = _arm(handle)
-    auto.estimate(arm.model, arm.scoring, arm.numbers, arm.state, seed, row)
+    auto.estimate(arm.model, arm.state)
     optimism.measure(arm.model, arm.scoring, arm.state, arm.belief, row, table)
     if number == 0:
         auto.advance(arm.model, arm.state, 1)

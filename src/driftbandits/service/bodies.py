@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from driftbandits.api import ID_PATTERN, ID_RULE
 from driftbandits.service.refusals import Refused
 
 MOST_DEPTH = 32
@@ -40,7 +41,8 @@ def decoded(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
         _refuse_flaws(raw)
         match = _AT_PATH.match(str(error))
         assert match is not None
-        raise Refused(422, "invalid", match["message"], path=match["path"] or "$") from None
+        message = match["message"].replace(f"matching regex {ID_PATTERN!r}", f"of {ID_RULE}")
+        raise Refused(422, "invalid", message, path=match["path"] or "$") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         _refuse_flaws(raw)
         raise Refused(400, "malformed", f"the body is not JSON: {error}", path="$") from None

@@ -136,7 +136,12 @@ FeaturesTable = Annotated[
                 "context": _COLUMNS,
                 "arm": _COLUMNS,
                 "cross": {"type": "array", "items": _PAIR},
-                "extra": {"enum": ["refuse", "ignore"]},
+                "extra": {
+                    "anyOf": [
+                        {"enum": ["refuse", "ignore"]},
+                        {"type": "array", "items": {"type": "string"}},
+                    ]
+                },
                 "limit": {"type": "integer"},
                 "levels": {"type": "integer"},
                 "fitted": {"type": "object"},

@@ -36,7 +36,7 @@ import numpy as np
 
 from driftbandits.agent import Decision, has_probabilities
 from driftbandits.core.sequences import FEWEST, Interval, asymptotic_boundary
-from driftbandits.features import REFUSE
+from driftbandits.features import IGNORE
 from driftbandits.service import snapshots
 from driftbandits.service.guardrails import Play
 from driftbandits.service.offers import Offer, offer_of
@@ -259,7 +259,7 @@ class Follower(State):
         has_vectors = offer.context is not None or len(offer.x) > 0
         if (features is not None) == has_vectors:
             raise Unreadable("vectors where there are features, or the other way round")
-        return offer if features is None or features.extra != REFUSE else offer.within(features)
+        return offer if features is None or features.extra == IGNORE else offer.within(features)
 
     def _learn(self, number: int, value: float) -> None:
         low, high = self.playing.policy.reward_range()

@@ -395,9 +395,13 @@ class Server:
 
     def __init__(self, settings: Settings, host: str = "127.0.0.1", port: int = 0) -> None:
         check_address(host, with_keys=settings.with_keys)
-        application = app(settings, on_death=self.stop)
+        self._listener = _listen(host, port)  # before the store and its first key are made
+        try:
+            application = app(settings, on_death=self.stop)
+        except BaseException:
+            self._listener.close()
+            raise
         self.service: Service = application.state.service
-        self._listener = _listen(host, port)
         host, port = self._listener.getsockname()[:2]
         self.address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         config = uvicorn.Config(
@@ -441,8 +445,8 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise ValueError(f"port {port} of {host} cannot be used: {error}") from None
-    listener.listen(_BACKLOG)
     return listener

@@ -5,22 +5,23 @@ An adaptation is a module, listed in ADAPTATIONS (policies/catalogue.py), with
     FAMILY                          by which kernels it is played, see policies/engines.py
     Numbers                         a NamedTuple of the numbers that its kernels read
     numbers_for(policy)             these numbers
-    sizes_for(policy)               what its state needs beyond the estimator's (`jit.Layout.sizes`)
+    LAYOUT                          of its own state, a NamedTuple whose fields are annotated with
+                                    their shares of the stores: `layout_beyond` makes it
+    sizes_for(policy)               what its state needs beyond the estimator's; that of LAYOUT
     window_for(policy)              the longest window that it uses; None: no window
+    exploration_for(policy)         the epsilon of its source
     weights_of_ages(policy, buffers, ages)
                                     what remembered rows of these ages weigh
+    size_of_change(buffers), hypotheses(policy, buffers)
+                                    what it knows of the last change, and of the parameter
 
 and kernels
 
     advance(model, state, rounds)   let the clock go on
-    estimate(model, scoring, numbers, state, seed, actions)
-                                    bring theta_hat and theta up to date before a decision
-    learn(model, scoring, confidence, numbers, state, reward, s)
-                                    learn the reward of scratch.row, chosen in round s
+    estimate(opened, seed, actions) bring theta_hat and theta up to date before a decision
+    learn(opened, reward, s)        learn the reward of scratch.row, chosen in round s
 
-What a module does not change it takes from fixed.py. State of its own is a NamedTuple whose fields
-are annotated with their shares of the stores, and `layout_beyond` makes of it what gives a kernel
-the fields by name.
+What a module does not have is that of fixed.py.
 
 A kernel that has detected a change calls `record_detection`, at most once in an `update`. Agents
 and the compiled loop of `simulate` look at the counter after each update and copy the last

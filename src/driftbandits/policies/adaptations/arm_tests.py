@@ -28,23 +28,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from driftbandits.core import Confidence, Model, State
+from driftbandits.core import Model, State
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import FITTED, layout_beyond
 from driftbandits.jit import Share, inlined, internal, place, reader_of
 from driftbandits.policies.adaptations import fixed, record_detection
-from driftbandits.policies.adaptations.fixed import (
-    advance,
-    estimate,
-    weights_of_ages,
-    window_for,
-)
-from driftbandits.policies.scoring import OWN_NUMBERS, Scoring, arm_of, bernoulli_divergence
+from driftbandits.policies.scoring import OWN_NUMBERS, Opened, arm_of, bernoulli_divergence
 
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-__all__ = ["advance", "estimate", "learn", "weights_of_ages", "window_for"]
 
 FAMILY = "special"
 TESTS = ("", "sums", "halves", "likelihood ratio")
@@ -114,29 +107,15 @@ def sizes_for(policy: Policy) -> dict[str, int]:
 
 
 @inlined
-def learn(
-    model: Model,
-    scoring: Scoring,
-    confidence: Confidence,
-    numbers: Floats,
-    state: State,
-    reward: float,
-    s: int,
-) -> None:
-    fixed.learn(model, scoring, confidence, numbers, state, reward, s)
-    _test(model, scoring, _numbers_of(numbers), state, _own_of(state.stores), reward, s)
+def learn(opened: Opened, reward: float, s: int) -> None:
+    fixed.learn(opened, reward, s)
+    _test(opened, reward, s)
 
 
 @internal
-def _test(
-    model: Model,
-    scoring: Scoring,
-    test: Numbers,
-    state: State,
-    own: Own,
-    reward: float,
-    s: int,
-) -> None:
+def _test(opened: Opened, reward: float, s: int) -> None:
+    numbers, model, scoring, _, state = opened
+    test, own = _numbers_of(numbers), _own_of(state.stores)
     k = arm_of(state.scratch.row, scoring.dim)
     arm = own.arms[k * ROOM : (k + 1) * ROOM]
     x = reward / test.largest

@@ -37,7 +37,6 @@ import math
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from driftbandits.core import (
-    Confidence,
     Model,
     State,
     add_outer,
@@ -49,7 +48,6 @@ from driftbandits.core import (
     dot,
     forward_solve,
     links,
-    memory,
     norm,
     set_to_identity,
 )
@@ -59,13 +57,11 @@ from driftbandits.core.estimator.solve import damping
 from driftbandits.core.estimator.state import BEGUN, HEAD, LONGEST, TAIL, Ints, layout_beyond
 from driftbandits.jit import Share, inlined, internal, reader_of
 from driftbandits.policies.adaptations import fixed, record_detection
-from driftbandits.policies.adaptations.fixed import advance, weights_of_ages, window_for
-from driftbandits.policies.scoring import OWN_NUMBERS, Scoring
+from driftbandits.policies.scoring import OWN_NUMBERS, Opened
 
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-__all__ = ["advance", "estimate", "learn", "weights_of_ages", "window_for"]
 
 FAMILY = "special"
 BLOCKS_OF_A_SIZE = 4
@@ -118,34 +114,21 @@ def numbers_for(policy: Policy) -> Numbers:
     )
 
 
-def sizes_for(policy: Policy) -> dict[str, int]:
-    return dict(LAYOUT.sizes)
-
-
 @inlined
-def estimate(
-    model: Model, scoring: Scoring, numbers: Floats, state: State, seed: int, actions: Floats
-) -> None:
-    fixed.estimate(model, scoring, numbers, state, seed, actions)
+def estimate(opened: Opened, seed: int, actions: Floats) -> None:
+    fixed.estimate(opened, seed, actions)
+    _, model, _, _, state = opened
     blocks = _blocks_of(state.stores)
     if _rows(state) >= _GROWTH * blocks.expanded[0]:
         _expand(model, state, blocks)
 
 
 @inlined
-def learn(
-    model: Model,
-    scoring: Scoring,
-    confidence: Confidence,
-    numbers: Floats,
-    state: State,
-    reward: float,
-    s: int,
-) -> None:
-    outcome = reward - scoring.centre
-    memory.absorb(model, state, outcome, s)
+def learn(opened: Opened, reward: float, s: int) -> None:
+    fixed.learn(opened, reward, s)
+    numbers, model, scoring, _, state = opened
     blocks = _blocks_of(state.stores)
-    _file_row(model, state, blocks, outcome, s)
+    _file_row(model, state, blocks, reward - scoring.centre, s)
     if blocks.expanded[0] > 0 and _rows(state) >= blocks.patience[0]:
         _test(model, _numbers_of(numbers), state, blocks)
 

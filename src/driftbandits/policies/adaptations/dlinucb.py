@@ -65,18 +65,11 @@ from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import BEGUN, FITTED, STALE, Ints, N, layout_beyond
 from driftbandits.jit import Share, inlined, internal, reader_of
 from driftbandits.policies.adaptations import record_detection
-from driftbandits.policies.adaptations.fixed import (
-    advance,
-    estimate,
-    weights_of_ages,
-    window_for,
-)
-from driftbandits.policies.scoring import OWN_NUMBERS, Scoring, measured_rows
+from driftbandits.policies.scoring import OWN_NUMBERS, Opened, measured_rows
 
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-__all__ = ["advance", "estimate", "learn", "weights_of_ages", "window_for"]
 
 FAMILY = "special"
 MOST_MODELS = 8
@@ -120,21 +113,10 @@ def numbers_for(policy: Policy) -> Numbers:
     )
 
 
-def sizes_for(policy: Policy) -> dict[str, int]:
-    return dict(LAYOUT.sizes)
-
-
 @internal
-def learn(
-    model: Model,
-    scoring: Scoring,
-    confidence: Confidence,
-    numbers: Floats,
-    state: State,
-    reward: float,
-    s: int,
-) -> None:
+def learn(opened: Opened, reward: float, s: int) -> None:
     """Let every model judge the reward of scratch.row, of round s, and see which remain."""
+    numbers, model, scoring, confidence, state = opened
     judgement, models = _numbers_of(numbers), _models_of(state.stores)
     outcome = reward - scoring.centre
     if models.number[0] == 0:

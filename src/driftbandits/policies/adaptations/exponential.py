@@ -23,19 +23,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from driftbandits.core import Confidence, Model, State
+from driftbandits.core import State
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import BEGUN, Ints, layout_beyond
 from driftbandits.jit import Share, inlined, internal, reader_of
 from driftbandits.policies.adaptations import fixed
-from driftbandits.policies.adaptations.fixed import advance, weights_of_ages, window_for
 from driftbandits.policies.randomness import ARM_DRAWS, TAKEN, TIES, uniform
-from driftbandits.policies.scoring import OWN_NUMBERS, Scoring, arm_of
+from driftbandits.policies.scoring import OWN_NUMBERS, Opened, Scoring, arm_of
 
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-__all__ = ["advance", "estimate", "learn", "weights_of_ages", "window_for"]
 
 FAMILY = "special"
 
@@ -68,15 +66,10 @@ def exploration_for(policy: Policy) -> float:
     return min(1.0, math.sqrt(K * math.log(K) / ((math.e - 1.0) * policy.window)))
 
 
-def sizes_for(policy: Policy) -> dict[str, int]:
-    return dict(LAYOUT.sizes)
-
-
 @inlined
-def estimate(
-    model: Model, scoring: Scoring, numbers: Floats, state: State, seed: int, actions: Floats
-) -> None:
-    fixed.estimate(model, scoring, numbers, state, seed, actions)
+def estimate(opened: Opened, seed: int, actions: Floats) -> None:
+    fixed.estimate(opened, seed, actions)
+    state = opened.state
     own = _own_of(state.stores)
     if own.begun[0] != state.counters[BEGUN]:
         own.begun[0] = state.counters[BEGUN]
@@ -84,16 +77,9 @@ def estimate(
 
 
 @inlined
-def learn(
-    model: Model,
-    scoring: Scoring,
-    confidence: Confidence,
-    numbers: Floats,
-    state: State,
-    reward: float,
-    s: int,
-) -> None:
-    fixed.learn(model, scoring, confidence, numbers, state, reward, s)
+def learn(opened: Opened, reward: float, s: int) -> None:
+    fixed.learn(opened, reward, s)
+    numbers, _, scoring, _, state = opened
     log_weights, K = _own_of(state.stores).log_weights, scoring.dim
     k = arm_of(state.scratch.row, K)
     largest, total = -math.inf, 0.0

@@ -1,22 +1,28 @@
-"""A memory that is not adapted: the steps of every policy whose module does not say otherwise."""
+"""A memory that is not adapted: what every adaptation is that does not say otherwise."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from driftbandits.core import Confidence, Model, State, copy_matrix, memory
+from driftbandits.core import Model, State, copy_matrix, memory
 from driftbandits.core.estimator.inverse import share_inverse
 from driftbandits.core.estimator.memory import drop_expansions, rebuild
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.solve import fit
 from driftbandits.core.estimator.state import BEGUN, FITTED, HEAD, TAIL, Buffers, N
 from driftbandits.jit import inlined, internal
-from driftbandits.policies.scoring import Scoring, closeness, confidence_of
+from driftbandits.policies.scoring import Opened, closeness
 
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
 FAMILY = "plain"
+
+
+def own_or_fixed(adaptation: ModuleType, name: str) -> Any:
+    """What an adaptation has of that name, or else this module."""
+    return getattr(adaptation, name, globals()[name])
 
 
 class Numbers(NamedTuple):
@@ -28,11 +34,24 @@ def numbers_for(policy: Policy) -> Numbers:
 
 
 def sizes_for(policy: Policy) -> dict[str, int]:
-    return {}
+    layout = getattr(policy.adaptation, "LAYOUT", None)
+    return {} if layout is None else dict(layout.sizes)
 
 
 def window_for(policy: Policy) -> int | None:
     return policy.window
+
+
+def exploration_for(policy: Policy) -> float:
+    return 0.0
+
+
+def size_of_change(buffers: Buffers) -> float | None:
+    return None
+
+
+def hypotheses(policy: Policy, buffers: Buffers) -> list[Any]:
+    return []
 
 
 def weights_of_ages(policy: Policy, buffers: Buffers, ages: Floats) -> Floats:
@@ -46,16 +65,15 @@ def advance(model: Model, state: State, rounds: int) -> None:
 
 
 @inlined
-def estimate(
-    model: Model, scoring: Scoring, numbers: Floats, state: State, seed: int, actions: Floats
-) -> None:
+def estimate(opened: Opened, seed: int, actions: Floats) -> None:
+    _, model, scoring, confidence, state = opened
     if scoring.period > 0:
         _begin_period(model, state, state.counters[N] // scoring.period * scoring.period)
     if scoring.one_matrix:
         copy_matrix(state.V, state.V2)
         if model.fast and model.order == 0:
             share_inverse(state)
-    fit(model, state, closeness(model, scoring, confidence_of(numbers), state))
+    fit(model, state, closeness(model, scoring, confidence, state))
 
 
 @internal
@@ -73,13 +91,5 @@ def _begin_period(model: Model, state: State, begin: int) -> None:
 
 
 @inlined
-def learn(
-    model: Model,
-    scoring: Scoring,
-    confidence: Confidence,
-    numbers: Floats,
-    state: State,
-    reward: float,
-    s: int,
-) -> None:
-    memory.absorb(model, state, reward - scoring.centre, s)
+def learn(opened: Opened, reward: float, s: int) -> None:
+    memory.absorb(opened.model, opened.state, reward - opened.scoring.centre, s)

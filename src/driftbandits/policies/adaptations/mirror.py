@@ -21,7 +21,7 @@ H          (d, d)   lam I + sum of w mu'(a.theta')/v a a', each at the theta' th
 The step is Newton's, eta l' (H + eta l'')^-1, and what leads out of the ball is projected in that
 norm. The radius is in core/theory.py. The sources play the largest a . theta + radius ||a||_{H^-1}.
 Here a score is a bound of the mean as elsewhere, mu(a . theta) + k radius ||a||_{H^-1}: mu of the
-other may round to 1 for every action, and the regret is the same.
+other may round to 1 for every action. In the paper's world both lose the same.
 """
 
 from __future__ import annotations
@@ -29,9 +29,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from driftbandits.core import (
-    Confidence,
-    Model,
-    State,
     add_outer,
     add_scaled,
     copy,
@@ -45,19 +42,12 @@ from driftbandits.core import (
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import FITTED
 from driftbandits.jit import inlined, reader_of
-from driftbandits.policies.adaptations.fixed import (
-    advance,
-    sizes_for,
-    weights_of_ages,
-    window_for,
-)
 from driftbandits.policies.adaptations.online import project, solve
-from driftbandits.policies.scoring import OWN_NUMBERS, Scoring
+from driftbandits.policies.scoring import OWN_NUMBERS, Opened
 
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-__all__ = ["advance", "estimate", "learn", "sizes_for", "weights_of_ages", "window_for"]
 
 FAMILY = "special"
 
@@ -77,22 +67,13 @@ def numbers_for(policy: Policy) -> Numbers:
 
 
 @inlined
-def estimate(
-    model: Model, scoring: Scoring, numbers: Floats, state: State, seed: int, actions: Floats
-) -> None:
-    state.counters[FITTED] = 1  # theta_hat is where the last step led
+def estimate(opened: Opened, seed: int, actions: Floats) -> None:
+    opened.state.counters[FITTED] = 1  # theta_hat is where the last step led
 
 
 @inlined
-def learn(
-    model: Model,
-    scoring: Scoring,
-    confidence: Confidence,
-    numbers: Floats,
-    state: State,
-    reward: float,
-    s: int,
-) -> None:
+def learn(opened: Opened, reward: float, s: int) -> None:
+    numbers, model, scoring, _, state = opened
     r, theta, scratch = _numbers_of(numbers), state.theta_hat, state.scratch
     row, u, H = scratch.row, scratch.noise, scratch.other_matrix
     weight = memory.weight_in(model, state, s) / r.v

@@ -33,7 +33,6 @@ import math
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from driftbandits.core import (
-    Confidence,
     Model,
     State,
     add_scaled,
@@ -53,13 +52,11 @@ from driftbandits.core.estimator.model import Floats, for_large
 from driftbandits.core.estimator.state import RADIUS, layout_beyond
 from driftbandits.jit import Share, inlined, internal, reader_of
 from driftbandits.policies.adaptations import fixed
-from driftbandits.policies.adaptations.fixed import advance, weights_of_ages, window_for
-from driftbandits.policies.scoring import OWN_NUMBERS, Scoring
+from driftbandits.policies.scoring import OWN_NUMBERS, Opened
 
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-__all__ = ["advance", "estimate", "learn", "weights_of_ages", "window_for"]
 
 FAMILY = "special"
 _ROUNDING = 1e-12
@@ -91,15 +88,10 @@ def numbers_for(policy: Policy) -> Numbers:
     return Numbers(kappa=p.c, k=p.k, R=p.m / 2.0, delta=p.delta)
 
 
-def sizes_for(policy: Policy) -> dict[str, int]:
-    return dict(LAYOUT.sizes)
-
-
 @inlined
-def estimate(
-    model: Model, scoring: Scoring, numbers: Floats, state: State, seed: int, actions: Floats
-) -> None:
-    fixed.estimate(model, scoring, numbers, state, seed, actions)
+def estimate(opened: Opened, seed: int, actions: Floats) -> None:
+    fixed.estimate(opened, seed, actions)
+    numbers, model, _, _, state = opened
     own, r = _own_of(state.stores), _numbers_of(numbers)
     B = own.regret[0] + 2.0 * r.kappa * model.S * model.S * model.lam
     noise = (r.R / r.kappa) ** 2
@@ -151,15 +143,8 @@ def project(A: Floats, S: float, state: State, point: Floats) -> None:
 
 
 @inlined
-def learn(
-    model: Model,
-    scoring: Scoring,
-    confidence: Confidence,
-    numbers: Floats,
-    state: State,
-    reward: float,
-    s: int,
-) -> None:
+def learn(opened: Opened, reward: float, s: int) -> None:
+    numbers, model, scoring, _, state = opened
     own, r = _own_of(state.stores), _numbers_of(numbers)
     point, row, u = own.point, state.scratch.row, state.scratch.noise
     z = dot(row, point)

@@ -18,20 +18,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from driftbandits.core import Confidence, Model, State, memory
+from driftbandits.core import Model, State
 from driftbandits.core.estimator.memory import forget_oldest
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import BEGUN, HEAD, SPAN, TAIL, Ints, N, layout_beyond
 from driftbandits.jit import Share, inlined, internal, reader_of
 from driftbandits.policies.adaptations import fixed
-from driftbandits.policies.adaptations.fixed import advance, weights_of_ages
 from driftbandits.policies.randomness import WINDOW_DRAW, uniform
-from driftbandits.policies.scoring import OWN_NUMBERS, Scoring
+from driftbandits.policies.scoring import OWN_NUMBERS, Opened
 
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-__all__ = ["advance", "estimate", "learn", "weights_of_ages"]
 
 FAMILY = "special"
 
@@ -81,14 +79,13 @@ def window_for(policy: Policy) -> int:
 
 
 @inlined
-def estimate(
-    model: Model, scoring: Scoring, numbers: Floats, state: State, seed: int, actions: Floats
-) -> None:
+def estimate(opened: Opened, seed: int, actions: Floats) -> None:
+    numbers, model, _, _, state = opened
     own, bandit = _own_of(state.stores), _numbers_of(numbers)
     block = state.counters[N] // bandit.block
     if block + 1 != own.block[0]:
         _begin_block(model, bandit, state, own, uniform(seed, block, WINDOW_DRAW))
-    fixed.estimate(model, scoring, numbers, state, seed, actions)
+    fixed.estimate(opened, seed, actions)
 
 
 @internal
@@ -125,15 +122,7 @@ def _begin_block(model: Model, bandit: Numbers, state: State, own: Own, draw: fl
 
 
 @inlined
-def learn(
-    model: Model,
-    scoring: Scoring,
-    confidence: Confidence,
-    numbers: Floats,
-    state: State,
-    reward: float,
-    s: int,
-) -> None:
-    memory.absorb(model, state, reward - scoring.centre, s)
-    own, bandit = _own_of(state.stores), _numbers_of(numbers)
+def learn(opened: Opened, reward: float, s: int) -> None:
+    fixed.learn(opened, reward, s)
+    own, bandit = _own_of(opened.state.stores), _numbers_of(opened.numbers)
     own.gain[0] += (reward - bandit.low) / bandit.range

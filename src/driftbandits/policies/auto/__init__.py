@@ -24,17 +24,15 @@ base           a . theta of a typical action; what is left of a belief when tast
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from driftbandits.core import Confidence, Model, State, dot
+from driftbandits.core import Model, State, dot
 from driftbandits.core.estimator.memory import insert_row
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import FITTED, HEAD, ROW_AT, TAIL, Buffers, N
 from driftbandits.jit import allocating, inlined, internal, place, reader_of
-from driftbandits.policies.adaptations.fixed import window_for
 from driftbandits.policies.auto import optimism
 from driftbandits.policies.auto.columns import (
     limit_reward,
@@ -53,6 +51,7 @@ from driftbandits.policies.auto.record import (
     MATERN12_RATE,
     MATERN32_SCALE,
     OF_SMALL_MODELS,
+    PLACES,
     ROOM,
     Belief,
     Hypothesis,
@@ -76,12 +75,13 @@ from driftbandits.policies.auto.weighing import (
     noise_of,
     weigh,
 )
-from driftbandits.policies.scoring import OWN_NUMBERS, Scoring
+from driftbandits.policies.randomness import choose
+from driftbandits.policies.scoring import ACCEPTED, OWN_NUMBERS, Opened, Scoring, set_row, validity
 
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-__all__ = ["IN_COMMON", "LAYOUT", "Hypothesis", "window_for"]
+__all__ = ["IN_COMMON", "LAYOUT", "Hypothesis"]
 
 FAMILY = "believing"
 _BEFORE_CHANGES = 7.5  # rewards, before which priors and dispersions are hardly known
@@ -143,9 +143,7 @@ def hypotheses(policy: Policy, buffers: Buffers) -> list[Hypothesis]:
     return hypotheses_in(buffers, fast=policy.fast)
 
 
-_gauges = np.arange(LAYOUT.sizes["gauges"])
-_places: Belief = LAYOUT.in_python(SimpleNamespace(**dict.fromkeys(LAYOUT.sizes, _gauges)))
-SIZE_OF_CHANGE = place(int(_places.size[0]))
+SIZE_OF_CHANGE = place(int(PLACES.size[0]))
 """The gauge that has the size of the last reported change, in the units that the model is given."""
 
 
@@ -193,15 +191,8 @@ def advance(model: Model, state: State, rounds: int) -> None:
 
 
 @internal
-def learn(
-    model: Model,
-    scoring: Scoring,
-    confidence: Confidence,
-    numbers: Floats,
-    state: State,
-    reward: float,
-    s: int,
-) -> None:
+def _learn(opened: Opened, reward: float, s: int) -> None:
+    numbers, model, scoring, _, state = opened
     belief, counters = _belief_of(state.stores), state.counters
     if belief.sets[0] == 0:  # data of others is learned before any decision
         rows = state.stores.vectors[ROW_AT : ROW_AT + 2]  # scratch.row, and what is scratch too
@@ -243,9 +234,7 @@ def _find_base(model: Model, state: State, belief: Belief) -> None:
 
 
 @internal
-def estimate(
-    model: Model, scoring: Scoring, numbers: Floats, state: State, seed: int, actions: Floats
-) -> None:
+def estimate(model: Model, state: State) -> None:
     """theta_hat, theta := mean of the mixture, scratch.bonus := its covariance."""
     belief = _belief_of(state.stores)
     make_mean(model, belief)
@@ -254,9 +243,39 @@ def estimate(
     state.counters[FITTED] = 1
 
 
-@inlined
-def score(model: Model, scoring: Scoring, state: State, features: Floats, table: Floats) -> None:
-    """Rows of `table`: means, widths and scores, after `estimate`."""
-    belief = _belief_of(state.stores)
+# -- the engine, as `engines.Engine` describes it --------------------------------------------------
+
+
+@allocating
+def decide(
+    opened: Opened,
+    seed: int,
+    number: int,
+    actions: Floats,
+    table: Floats,
+    picks: Floats,
+) -> int:
+    _, model, scoring, _, state = opened
+    found = validity(scoring, actions)
+    if found != ACCEPTED:
+        return found
+    features, belief = see(model, scoring, state, actions), _belief_of(state.stores)
+    estimate(model, state)
     optimism.measure(model, scoring, state, belief, features, table)
     optimism.score(model, scoring, belief.offset[0], table)
+    first = state.counters[N] + 1 if number == 0 else number
+    choose(scoring.epsilon, seed, first, table, picks)
+    if number == 0:
+        advance(model, state, picks.shape[1])
+    return ACCEPTED
+
+
+@allocating
+def update(opened: Opened, actions: Floats, index: int, reward: float, s: int) -> None:
+    set_row(opened.scoring, actions, index, opened.state)
+    _learn(opened, reward, s)
+
+
+@allocating
+def tick(opened: Opened, rounds: int) -> None:
+    advance(opened.model, opened.state, rounds)

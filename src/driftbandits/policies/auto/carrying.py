@@ -42,11 +42,6 @@ def larger(dim: int) -> Move:
     return Move(np.arange(dim), np.arange(dim))
 
 
-def carries_over(policy: Policy) -> bool:
-    """Return whether a model can gain coordinates and keep what it has learned."""
-    return policy.row.believes
-
-
 def carried_over(old: Policy, buffers: Buffers, new: Policy, move: Move) -> Buffers:
     """The buffers of the new policy, with what those of the old one know."""
     move = move.with_intercept(old, new)

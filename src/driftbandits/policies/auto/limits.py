@@ -5,7 +5,6 @@ The belief counts them in its buffers. Other policies limit nothing.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from driftbandits.core import Buffers
 from driftbandits.core.estimator.model import BELIEF, Floats
 from driftbandits.core.estimator.state import Ints
-from driftbandits.policies.auto.record import LAYOUT, Belief
+from driftbandits.policies.auto.record import LAYOUT, PLACES, Belief
 
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
@@ -21,9 +20,7 @@ if TYPE_CHECKING:
 _FAR = 20.0  # times the range, from which a number is worth a warning: ordinary tails are not
 _KNOWN = 8  # values of a column, before which its range is a guess and there is no warning
 
-_counters = np.arange(LAYOUT.sizes["counters"])
-_places: Belief = LAYOUT.in_python(SimpleNamespace(**dict.fromkeys(LAYOUT.sizes, _counters)))
-_LIMITS = int(_places.limits[0])
+_LIMITS = int(PLACES.limits[0])
 
 
 class LimitedColumn(NamedTuple):

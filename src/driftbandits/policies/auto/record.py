@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -116,6 +117,10 @@ class Belief(NamedTuple):
 
 
 LAYOUT = layout_beyond(Belief)
+PLACES: Belief = LAYOUT.in_python(
+    SimpleNamespace(**{store: np.arange(size) for store, size in LAYOUT.sizes.items()})
+)
+"""Where in their stores the fields lie."""
 IN_COMMON = {
     "counters": (
         *("starts", "serials", "kinds", "segments", "born", "newest", "reported"),
