@@ -240,6 +240,14 @@ def test_the_ceiling_agrees_with_scikit_learn():
     assert ours == pytest.approx(refit.score(rows[1000:], labels[1000:]), abs=0.02)
 
 
+def test_a_task_without_anything_to_gain_has_no_share():
+    results = [
+        Result("phishing", entry, 0, 0.5, [0.5], 10, 10) for entry in ("random", "ceiling", "e")
+    ]
+    (score,) = [score for score in bench.score_rows(results) if score.entry == "e"]
+    assert math.isnan(score.share)
+
+
 def test_a_share_is_written_with_its_interval():
     assert share_text(-0.031, 0.2) == "-.03 ± .20"
 

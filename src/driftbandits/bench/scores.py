@@ -65,7 +65,7 @@ def score_rows(results: Sequence[Result]) -> list[Score]:
             runs = [result for result in own if result.entry == entry]
             rewards = [r.reward for r in runs if not math.isnan(r.reward)]
             shares = tuple(
-                (x - reached[RANDOM, run]) / (reached[CEILING, run] - reached[RANDOM, run])
+                _share(x, reached[RANDOM, run], reached[CEILING, run])
                 for (label, run), x in reached.items()
                 if label == entry
             )
@@ -85,6 +85,11 @@ def score_rows(results: Sequence[Result]) -> list[Score]:
             )
         scores += _ranked(found)
     return scores
+
+
+def _share(reward: float, random: float, ceiling: float) -> float:
+    """Not a number if there is nothing to be gained, as in a short log without a click."""
+    return (reward - random) / (ceiling - random) if ceiling > random else math.nan
 
 
 def _ranked(found: Sequence[Score]) -> list[Score]:
