@@ -161,13 +161,14 @@ def test_a_table_with_decimal_commas_is_one_of_numbers(tmp_path):
         ({"time": "country"}, "time: column 'country' must hold times such as"),
         ({"offered": "country"}, "offered: column 'country' must list the arm that was chosen; "),
         ({"arm": "same"}, "arm: column 'same' must have at least two different arms"),
+        ({"arm": "number"}, "arm: column 'number' has 60 different arms in 60 rows: is it the arm"),
         ({"reward": "shown"}, r"must hold numbers \(1 and 0 for yes and no"),
         ({"offered": "large"}, r"offered must be a column of lists or texts .* got 2"),
         ({"event_id": "country"}, "event_id must differ from row to row"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(change, message):
-    frame = visits(60).assign(same="tea", large=2.0)
+    frame = visits(60).assign(same="tea", large=2.0, number=range(60))
     with pytest.raises(ValueError, match=message):
         log_from_frame(frame, **{**COLUMNS, "propensity": "p", **change})
 

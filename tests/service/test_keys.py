@@ -10,7 +10,7 @@ from calls import CONFIGURATION, configure, decide, ok, problem, reward
 from click.testing import CliRunner
 
 from driftbandits import store
-from driftbandits.cli.commands import BAD_USAGE, group, run
+from driftbandits.cli.commands import BAD_USAGE, FAILED, group, run
 from driftbandits.service import auth
 from driftbandits.service.limits import Limits
 from servers import Served
@@ -111,6 +111,13 @@ def test_a_port_in_use_makes_no_store_whose_key_nobody_saw(tmp_path, capsys):
         assert run(["serve", "--port", port, "--store", f"sqlite:///{tmp_path}/x.db"]) == BAD_USAGE
     assert f"port {port} of 127.0.0.1 cannot be used" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_store_that_cannot_be_opened_is_named(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "x.db"
+    assert run(["serve", "--port", "0", "--store", f"sqlite:///{path}"]) == FAILED
+    assert f"Error: store {path} cannot be opened" in capsys.readouterr().err
 
 
 def test_without_keys_no_other_sites_page_gets_in(client):

@@ -331,7 +331,8 @@ def evaluate(
     for name in names:
         try:
             policy = policy_for(found, name, **_of_all(name, names, given))
-            results.append(evaluate_on(found, policy, windows=windows, level=level, seed=seed))
+            parts = min(windows, len(found))
+            results.append(evaluate_on(found, policy, windows=parts, level=level, seed=seed))
         except ValueError as error:
             failures[name] = str(error)
     if failures and not results:

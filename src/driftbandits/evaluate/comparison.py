@@ -202,8 +202,8 @@ class _Found(NamedTuple):
             return
         listed = " and ".join(", ".join(names).rsplit(", ", 1))
         self.notes.append(
-            f"{what} are {average:.2f} times what they must be on average: the propensities are "
-            "not the true ones, or the log never tried what the target chooses. Do not trust "
+            f"{what} are {average:.2f} times what they must be on average: the true propensities "
+            "are others, or the log never tried what the target chooses. Do not trust "
             f"{listed}."
         )
         for values in self.tables:

@@ -43,6 +43,7 @@ _FOLDS = 5
 _PENALTY = 1.0
 _STEPS = 200
 _TOLERANCE = 1e-6
+_MANY_ARMS = 30
 _LEAST_PROPENSITY = 0.01
 """Smaller estimates are raised to this, or to a tenth of 1/K."""
 
@@ -156,6 +157,11 @@ def log_from_frame(
                     f"offered: column {offered!r} must list the arm that was chosen; row {number} "
                     f"has {'|'.join(offer)}, without {arm_chosen!r}"
                 )
+    elif len(everything) > max(_MANY_ARMS, len(rows) // 2):
+        raise ValueError(
+            f"arm: column {arm!r} has {len(everything)} different arms in {len(rows)} rows: is it "
+            "the arm?"
+        )
     elif len(everything) < 2:
         raise ValueError(
             f"arm: column {arm!r} must have at least two different arms; every row has "

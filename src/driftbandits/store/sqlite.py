@@ -107,8 +107,11 @@ def _wait_at_most(connection: apsw.Connection, wait_ms: int) -> None:
 
 def claim(path: str) -> apsw.Connection:
     """Hold the lock of a file beside the store until the connection is closed."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    held = apsw.Connection(f"{path}-serving")
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        held = apsw.Connection(f"{path}-serving")
+    except (OSError, apsw.CantOpenError) as error:
+        raise StoreUnavailable(f"store {path} cannot be opened: {error}") from None
     try:
         held.execute("BEGIN EXCLUSIVE")
     except apsw.BusyError:
