@@ -137,7 +137,7 @@ class Trace:
         >>> rows = [{"age": 20, "best": "tea"}, {"age": 60, "best": "mate"}]
         >>> trace = Trace.from_frame(rows, context=["age"], label="best")
         >>> trace.rewards.tolist(), trace.offers[0]
-        ([[1.0, 0.0], [0.0, 1.0]], ({'id': 'tea'}, {'id': 'mate'}))
+        ([[1.0, 0.0], [0.0, 1.0]], [{'id': 'tea'}, {'id': 'mate'}])
         """
         checks.choice("arms", arms, ("shared", "separate"))
         ways = [
