@@ -262,7 +262,7 @@ def worlds() -> list[str]:
         regret = world.tuned(restart=False)
         over = [short(ratio_of_means(world.regret(label), regret).mean) for label in SHOWN]
         rows.append([world.name, world.title, f"{regret.mean() * world.largest:.3g}", *over])
-    return table(["world", "what it is", "regret of the best single memory", *SHOWN], rows)
+    return table(["world", "what it is", "regret of the best", *SHOWN], rows)
 
 
 def fixed_arms() -> list[str]:
