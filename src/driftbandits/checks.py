@@ -8,6 +8,7 @@ numpy is imported where an array is checked: the HTTP client uses this module wi
 
 from __future__ import annotations
 
+import errno
 import math
 import operator
 import os
@@ -220,6 +221,8 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Files written one after the other also appear one after the other.
     """
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(target.parent))
     part = target.with_name(f"{target.name}.{os.getpid()}.{threading.get_ident()}{PART}")
     try:
         with part.open("wb") as file:

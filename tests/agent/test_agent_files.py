@@ -31,7 +31,7 @@ def test_a_save_is_one_file_where_it_was_asked_for(saved):
 
 def test_a_save_that_fails_leaves_nothing_behind(saved):
     before = saved.read_bytes()
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"no such folder: '.*nowhere'$"):
         veteran().save(saved.parent / "nowhere" / "agent")
     (saved.parent / "folder").mkdir()
     with pytest.raises(OSError, match=r"."):

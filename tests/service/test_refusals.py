@@ -48,6 +48,11 @@ def test_bad_decisions_name_the_field(refusing, text, status, path):
     assert problem(raw(refusing, text), status)["path"] == path
 
 
+def test_a_field_that_nobody_knows_is_answered_by_the_nearest(refusing):
+    answer = refusing.put("/v1/policies/new", json={"name": "auto", "feature": {}})
+    assert problem(answer, 422)["message"].endswith("`feature`, perhaps features")
+
+
 @pytest.mark.parametrize(
     ("body", "path"),
     [

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from driftbandits.api import ID_PATTERN, ID_RULE
+from driftbandits.checks import perhaps
 from driftbandits.service.refusals import Refused
 
 MOST_DEPTH = 32
@@ -27,6 +28,7 @@ _MOST_EXPLAINED = 64 * 1024
 """Bytes of a body in which the slow decoder looks for what is wrong."""
 
 _AT_PATH = re.compile(r"^(?P<message>.*?)(?: - at `(?P<path>.*)`)?$", re.DOTALL)
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z)', re.DOTALL)
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _encode = msgspec.json.Encoder().encode
@@ -42,6 +44,8 @@ def decoded(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
         match = _AT_PATH.match(str(error))
         assert match is not None
         message = match["message"].replace(f"matching regex {ID_PATTERN!r}", f"of {ID_RULE}")
+        if match["path"] is None and (field := _UNKNOWN.fullmatch(message)):
+            message += perhaps(field[1], getattr(decoder.type, "__struct_encode_fields__", ()))
         raise Refused(422, "invalid", message, path=match["path"] or "$") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         _refuse_flaws(raw)
