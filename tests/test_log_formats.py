@@ -513,7 +513,11 @@ INTO = ("--store", "{url}", "--policy", "random", "--as")
         ),
         (["import", "{log}", *INTO, "b", "--policy", "D-GLUCB"], BAD_USAGE, "D-GLUCB needs disc"),
         (["import", "{bad}", *INTO, "b"], BAD_USAGE, "event_id must be 1 to 128 characters"),
-        (["import", "{arm}", *INTO, "b"], BAD_USAGE, "arm must be 1 to 128 characters"),
+        (
+            ["import", "{arm}", "--store", "sqlite:///{folder}/new.db", *INTO[2:], "b"],
+            BAD_USAGE,
+            "arm must be 1 to 128 characters",
+        ),
         (["import", "{high}", *INTO, "b"], BAD_USAGE, "reward must be a number in [0, 1]"),
     ],
     ids=str,

@@ -243,7 +243,7 @@ def import_(
     Every decision is recorded as one that somebody else made, at its own time, with its reward.
     """
     from driftbandits import store
-    from driftbandits.cli.warming import warm
+    from driftbandits.cli.warming import check, warm
     from driftbandits.evaluate import rewards_outside
     from driftbandits.policies import policy as policy_of
     from driftbandits.service.configuration import arguments_by_time
@@ -252,6 +252,7 @@ def import_(
     forgetting = {"half_life_s": half_life_s, "window_s": window_s}
     given = _policy_arguments(options) | arguments_by_time(**forgetting)
     made = policy_of(policy, **_takes(policy, found), **given)
+    check(name, found)
     with store.open(url) as opened:
         warm(opened, name, found, policy=made, seed=seed, **forgetting)
     click.echo(_size(found))

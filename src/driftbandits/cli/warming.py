@@ -35,7 +35,6 @@ def warm(
     Its events are those that a service would have written while somebody else decided, so that
     every replay ends in the same state. Then it is online.
     """
-    _check(name, log)
     apprentice = Configured(
         version=1,
         arguments=policy.arguments,
@@ -56,7 +55,8 @@ def warm(
         session.append(name, list(_new_events(name, log, apprentice)))
 
 
-def _check(name: str, log: Log) -> None:
+def check(name: str, log: Log) -> None:
+    """Refuse a log that the service could not go on with, before a store is made for it."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise ValueError(f"name must match {NAME_PATTERN}; got {name!r}")
     arms = {id for ids in log.arm_ids or () for id in ids}
