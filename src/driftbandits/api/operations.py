@@ -137,7 +137,6 @@ CONFIGURE = Operation(
     request=api.PolicyRequest,
     answer=api.PolicyAnswer,
     done=(200, 201, 202),
-    refused=_BUSY,
 )
 FREEZE = Operation(
     id="freeze",
