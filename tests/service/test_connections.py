@@ -328,4 +328,6 @@ def test_who_is_late_with_the_second_request_still_gets_the_first_answer(served,
         wait_until(lambda: bool(held))
         at(served, server.REQUEST_TIMEOUT_S + 1.0)
         caller.shutdown(socket.SHUT_WR)
-        assert [status for status, _ in answers_of(caller)] == [200]
+        first, *others = (status for status, _ in answers_of(caller))
+    assert first == 200
+    assert others in ([], [408])  # 408 if the first answer was out before the time was up
