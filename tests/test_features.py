@@ -438,6 +438,19 @@ def test_arms_without_columns_get_coefficients_of_their_own():
     assert (dict(named.context), dict(named.arm)) == ({"x": "number"}, {"k": "category"})
     with pytest.raises(ValueError, match=r"arm must name columns of the table; got 'kk'"):
         db.Features.guess([{"x": 1.5}], ["kk"])
+    with pytest.raises(ValueError, match=r"arm must name columns of the table; got 'kinds'"):
+        db.Features.guess([{"x": 1.5, "kind": "u", "y": 1}], ["kinds", "y"])
+
+
+def test_arms_that_are_named_like_columns_are_arms_if_a_column_holds_them():
+    """A wide table: what was shown, and a column for what each arm would have earned."""
+    rows = [
+        {"age": 20.0 + n, "shown": ("tea", "mate")[n % 2], "tea": n % 3, "mate2": n % 5}
+        for n in range(60)
+    ]
+    with pytest.warns(UserWarning, match=r"shown left out"):
+        features = db.Features.guess(rows, ["tea", "mate"], leave_out=["tea", "mate2"])
+    assert (dict(features.context), features.cross) == ({"age": "number"}, (("arm", "*"),))
     with pytest.raises(ValueError, match=r"at least one row"):
         db.Features.guess([])
 

@@ -110,3 +110,15 @@ def test_a_frozen_policy_decides_and_does_not_learn(client):
     configure(client, mode="online")
     ok(decide(client, "after"))
     assert ok(reward(client, "after", 1)) == {"status": "learned"}
+
+
+def test_arms_are_named_as_people_name_them(client):
+    configure(client)
+    names = ["Free delivery (2 days)", "-20 %", "Größe L / weiß"]
+    offer = [{"id": name, "x": [0.1 * i, 0.2]} for i, name in enumerate(names)]
+    answer = ok(client.post(f"{NEWS}/decisions", json={"event_id": "e", "arms": offer}))
+    assert answer["arm"] == names[answer["index"]]
+    for bad in (" a", "a ", "a|b", "a\nb", "\x00", "a" * 129):
+        offer[1]["id"] = bad
+        refused = client.post(f"{NEWS}/decisions", json={"event_id": "f", "arms": offer})
+        assert "a control character or |" in problem(refused, 422)["message"]

@@ -35,3 +35,15 @@ def test_the_answer_to_a_configuration_carries_the_note(client):
     for name in ("ECOLog", "GLOC"):
         assert (name in said) == (name in policy_names())
     assert ok(client.get("/v1/policies/large"))["notes"] == [said]
+
+
+def test_features_without_a_cross_are_noted(client):
+    columns = {"context": {"age": "number"}, "arm": {"kind": "category"}}
+    path = "/v1/policies/table"
+    put = {"dim": None, "discount": None, "name": "auto"}
+    (said,) = configure(client, path, **put, features=columns)["notes"]
+    assert said.startswith("No column of the context is crossed with the arm")
+    for pair in (["kind", "age"], ["arm", "*"]):
+        crossed = {**columns, "cross": [pair]}
+        assert "notes" not in configure(client, path, **put, features=crossed)
+    assert "notes" not in configure(client, path, **put, features=columns, arms="separate")

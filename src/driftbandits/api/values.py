@@ -10,6 +10,8 @@ from msgspec import Meta
 # A `$` alone would let a line end follow.
 ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:@/+=-]{0,127}$(?!\n)"
 ID_RULE = "1 to 128 characters of A-Z a-z 0-9 . _ : @ / + = -, the first a letter or digit"
+ARM_PATTERN = r"^[^|\s\x00-\x1f\x7f](?:[^|\x00-\x1f\x7f]{0,126}[^|\s\x00-\x1f\x7f])?$(?!\n)"
+ARM_RULE = "1 to 128 characters, none of them a control character or |, and no space at either end"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$(?!\n)"
 LARGEST_INTEGER = 2**63 - 1
 MOST_ARMS = 1000
@@ -18,7 +20,7 @@ MOST_IN_A_BATCH = 1000
 MOST_PLACES = 100
 LARGEST_MAGNITUDE = 1e9
 EventId = Annotated[str, Meta(pattern=ID_PATTERN, description="chosen by the caller")]
-ArmId = Annotated[str, Meta(pattern=ID_PATTERN)]
+ArmId = Annotated[str, Meta(pattern=ARM_PATTERN)]
 Value = Annotated[float, Meta(ge=-LARGEST_MAGNITUDE, le=LARGEST_MAGNITUDE)]
 Mode = Literal["online", "apprentice", "frozen"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from driftbandits.api import ID_PATTERN, ID_RULE, NAME_PATTERN
+from driftbandits.api import ARM_PATTERN, ARM_RULE, ID_PATTERN, ID_RULE, NAME_PATTERN
 from driftbandits.evaluate import Log, LoggedDecision
 from driftbandits.policies import Policy
 from driftbandits.service.offers import Offer
@@ -60,10 +60,13 @@ def check(name: str, log: Log) -> None:
     if not re.fullmatch(NAME_PATTERN, name):
         raise ValueError(f"name must match {NAME_PATTERN}; got {name!r}")
     arms = {id for ids in log.arm_ids or () for id in ids}
-    for label, ids in (("event_id", log.event_id), ("arm", sorted(arms))):
+    for label, ids, pattern, rule in (
+        ("event_id", log.event_id, ID_PATTERN, ID_RULE),
+        ("arm", sorted(arms), ARM_PATTERN, ARM_RULE),
+    ):
         for id in ids:
-            if not re.fullmatch(ID_PATTERN, id):
-                raise ValueError(f"{label} must be {ID_RULE} to be served; got {id!r}")
+            if not re.fullmatch(pattern, id):
+                raise ValueError(f"{label} must be {rule} to be served; got {id!r}")
 
 
 def _new_events(name: str, log: Log, apprentice: Configured) -> Iterator[NewEvent]:

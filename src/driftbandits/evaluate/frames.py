@@ -142,8 +142,8 @@ def log_from_frame(
     contexts = rows.records("context", context)
     if outcomes := [name for name in context if is_outcome(name)]:
         warnings.warn(
-            f"context has {', '.join(outcomes)}, named like an outcome: leave out what was not "
-            "known before the decision",
+            f"context has {', '.join(outcomes)}, named like an outcome or a propensity: leave out "
+            "what was not known before the decision",
             UserWarning,
             stacklevel=2,
         )

@@ -451,5 +451,5 @@ def _unknown(where: str, given: Record, features: Features) -> ValueError:
     hint = where_else if name in other else perhaps(str(name), known)
     return ValueError(
         f"column {brief(name)} of the {where} is not known{hint}; known are "
-        f"{', '.join(known) or 'none'}. To leave others out give Features(extra='ignore')."
+        f"{', '.join(known) or 'none'}. extra='ignore' in the features leaves others out."
     )

@@ -25,10 +25,12 @@ _SKEWED = 1.5
 _CYCLES = {"hour": 24, "weekday": 7, "dayofweek": 7, "day_of_week": 7, "month": 12, "minute": 60}
 
 _OUTCOMES = {
-    *("y", "label", "target", "outcome", "reward", "rewards", "revenue", "propensity"),
+    *("y", "label", "target", "outcome", "reward", "rewards", "revenue"),
+    *("p", "prob", "probability", "propensity", "propensity_score", "pscore"),
     *("click", "clicks", "clicked", "conversion", "conversions", "converted"),
     *("purchase", "purchased", "bought", "sold"),
 }
+_NOT_KNOWN_YET = "named like an outcome or a propensity"
 _PREFIXES = ("is_", "was_", "has_", "did_")
 _LONG_TAILED = ("price", "amount", "cost", "basket", "income", "salary", "revenue", "spend")
 
@@ -53,7 +55,7 @@ def guess(frame: Any, arm: Any, *, leave_out: Iterable[str], keep: Iterable[str]
         may_name_columns, arm = isinstance(arm, (list, tuple)), list(arm)
         if all(isinstance(one, (str, int, np.integer)) for one in arm):
             ids = list(dict.fromkeys(arm))
-            if may_name_columns and (len(ids) < 2 or any(nearest(str(one), names) for one in ids)):
+            if may_name_columns and _name_columns(ids, names, rows):
                 of_arm, arm = _known("arm", ids, names), None
             else:
                 arm = [{ID: one} for one in ids]
@@ -72,14 +74,15 @@ def guess(frame: Any, arm: Any, *, leave_out: Iterable[str], keep: Iterable[str]
     }
     ids_of_arms = {str(row[ID]) for row in chosen_from if ID in row} if has_ids else set()
     unknown = {
-        name: "named like an outcome" if is_outcome(name) else "its values are the ids of the arms"
+        name: _NOT_KNOWN_YET if is_outcome(name) else "its values are the ids of the arms"
         for name, one in found.items()
         if name not in keep and (is_outcome(name) or _shows_choice(name, one, rows, ids_of_arms))
     }
     if unknown:
         _warn(
-            f"{', '.join(unknown)} left out of the features: the names are those of outcomes, or "
-            "the values are the ids of the arms, which are not known before a decision. "
+            f"{', '.join(unknown)} left out of the features: the names are those of outcomes or "
+            "propensities, or the values are the ids of the arms, which are not known before a "
+            "decision. "
             f"keep={list(unknown)} takes them."
         )
     for name, reason in unknown.items():
@@ -102,13 +105,22 @@ def guess(frame: Any, arm: Any, *, leave_out: Iterable[str], keep: Iterable[str]
     return Features(context, chosen, tuple(cross), extra=extra, reasons=reasons)
 
 
+def _name_columns(listed: Sequence[Any], names: Sequence[str], rows: Sequence[Record]) -> bool:
+    """True if a list holds names of columns; ids of arms are the values of a column, or unlike."""
+    known = {str(one) for one in listed}
+    for name in names:
+        if len(known) > 1 and known <= {str(row.get(name)) for row in rows}:
+            return False
+    return len(known) < 2 or any(nearest(one, names) for one in known)
+
+
 def _shows_choice(name: str, one: Guess, rows: Sequence[Record], ids: set[str]) -> bool:
     values = {str(row[name]) for row in rows if not is_missing(row.get(name))}
     return one.kind == "category" and len(values) > 1 and values <= ids
 
 
 def is_outcome(name: str) -> bool:
-    """Whether a column is named like something that is not known before a decision."""
+    """Say whether a column is named like something that is not known before a decision."""
     plain = name.lower()
     return plain in _OUTCOMES or any(
         plain.startswith(prefix) and plain.removeprefix(prefix) in _OUTCOMES for prefix in _PREFIXES

@@ -171,6 +171,14 @@ class Features:
         return "\n".join(lines)
 
     @property
+    def crossed(self) -> bool:
+        """The context can change which arm is chosen: a cross has a column of each."""
+        return any(
+            EVERY in pair or (pair[0] in self.context) != (pair[1] in self.context)
+            for pair in self.cross
+        )
+
+    @property
     def ignored(self) -> tuple[str, ...]:
         """The columns that are ignored by name."""
         return () if isinstance(self.extra, str) else self.extra
@@ -228,9 +236,9 @@ class Features:
 
         `arm` is the table of the arms, a list of their ids, or the names of the arm's columns in
         the frame. `print` shows the reasons. Columns that are named like an outcome (clicked,
-        reward, revenue, ...), or whose values are the ids of the arms, are left out unless they are
-        in `keep`; list others that are not known before the decision in `leave_out`. The agent
-        ignores the columns that were left out.
+        reward, revenue, ...) or a propensity, or whose values are the ids of the arms, are left out
+        unless they are in `keep`; list others that are not known before the decision in
+        `leave_out`. The agent ignores the columns that were left out.
         """
         from driftbandits.features.guessing import guess
 

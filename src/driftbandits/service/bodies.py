@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from driftbandits.api import ID_PATTERN, ID_RULE
+from driftbandits.api import ARM_PATTERN, ARM_RULE, ID_PATTERN, ID_RULE
 from driftbandits.checks import perhaps
 from driftbandits.service.refusals import Refused
 
@@ -43,7 +43,9 @@ def decoded(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
         _refuse_flaws(raw)
         match = _AT_PATH.match(str(error))
         assert match is not None
-        message = match["message"].replace(f"matching regex {ID_PATTERN!r}", f"of {ID_RULE}")
+        message = match["message"]
+        for pattern, rule in ((ID_PATTERN, ID_RULE), (ARM_PATTERN, ARM_RULE)):
+            message = message.replace(f"matching regex {pattern!r}", f"of {rule}")
         if match["path"] is None and (field := _UNKNOWN.fullmatch(message)):
             message += perhaps(field[1], getattr(decoder.type, "__struct_encode_fields__", ()))
         raise Refused(422, "invalid", message, path=match["path"] or "$") from None

@@ -112,7 +112,12 @@ def _too_costly(message: str) -> Refused:
 
 def notes(policy: Policy) -> list[str]:
     """Return hints for the person who configures the policy."""
-    model = policy.model
+    features, model = policy.features, policy.model
+    if features is not None and features.context and not (features.crossed or policy.separate):
+        return [
+            "No column of the context is crossed with the arm, so the context cannot change which "
+            'arm is chosen. Add a cross such as ["arm", "*"] to the features.'
+        ]
     if not keeps_rows(model) or model.memory not in (EVERYTHING, SINCE_RESTART):
         return []
     until = "" if model.memory == EVERYTHING else " until it detects a change"
