@@ -100,7 +100,9 @@ def test_a_cost_is_an_amount_with_a_minus():
 
 def test_outside_is_clipped_and_counted(tmp_path):
     policy = db.policy("SW-LinUCB", dim=2, window=5, reward="rating:1..5")
-    agent, _ = played(policy, [9.0, 3.0, -2.0])
+    with pytest.warns(UserWarning, match="reward 9 is outside 1 .. 5.* learned as 5") as said:
+        agent, _ = played(policy, [9.0, 3.0, -2.0])
+    assert len(said) == 1, "only the first is reported"
     same, _ = played(policy, [5.0, 3.0, 1.0])
     assert (agent.clipped, same.clipped) == (2, 0)
     np.testing.assert_array_equal(agent.theta_hat, same.theta_hat)

@@ -53,12 +53,15 @@ def test_rewards_are_clipped_and_counted(store_url):
         client = service.client
         configure(client, **settings, reward="rating:1..5")
         agent = db.Agent(db.policy("SW-LinUCB", dim=2, window=50, reward="rating:1..5"), seed=3)
+        agent.warns = False
         for i, value in enumerate([9, 3, -4, 5, 1]):
             answer = ok(decide(client, f"e{i}", i))
             choice = agent.decide([arm["x"] for arm in arms(i)])
             assert answer["scores"] == choice.scores.tolist()
             agent.update(choice, value)
-            assert ok(reward(client, f"e{i}", value))["status"] == "learned"
+            learned = ok(reward(client, f"e{i}", value))
+            assert learned["status"] == "learned"
+            assert learned.get("clipped", False) == (value in (9, -4))
         assert counts(client)["clipped"] == agent.clipped == 2
         assert ok(reward(client, "e0", 9))["status"] == "duplicate"
         assert reward(client, "e0", 5).status_code == 409

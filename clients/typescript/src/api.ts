@@ -537,9 +537,14 @@ export interface RestoreRequest {
   dry_run?: boolean;
 }
 
-/** A frozen policy answers `recorded`: the outcome is kept, and nothing is learned from it. */
+/**
+ * A frozen policy answers `recorded`: the outcome is kept, and nothing is learned from it.
+ *
+ * A value outside the range of the policy's rewards is `clipped`, and learned from the end of it.
+ */
 export interface RewardAnswer {
   status: "learned" | "late" | "duplicate" | "recorded" | (string & {});
+  clipped?: boolean;
 }
 
 /** The outcome of a decision. */

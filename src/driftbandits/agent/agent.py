@@ -77,7 +77,7 @@ class Agent:
     """
 
     warns = True
-    """If true, the first number of a column that is limited or clipped raises a warning."""
+    """If true, the first number of a column and the first reward that are clipped warn."""
 
     def __init__(self, policy: Policy, *, seed: int = 0, clock: str = "decisions") -> None:
         self.policy, self.seed = _checked_policy(policy), _checked_seed(seed)
@@ -332,17 +332,24 @@ class Agent:
         Returns "learned", or "late" where the policy has forgotten that round: then it is counted
         and changes nothing.
         """
-        value, clipped = self._checked_reward(reward)
         with self._lock:
-            pending = self._ledger.pending.pop(self._checked_id(decision), None)
-            if pending is None:
-                self.late += 1
-                return "late"
-            self.clipped += clipped
-            t, action, arm = pending
-            if self._learner.learn(action, value, t, arm):
-                self._expire()
-            return "learned"
+            status = self._update(decision, reward)
+        if self._unsaid and self.warns:
+            self._warn()
+        return status
+
+    def _update(self, decision: Decision | int, reward: float) -> str:
+        value, clipped = self._checked_reward(reward)
+        pending = self._ledger.pending.pop(self._checked_id(decision), None)
+        if pending is None:
+            self.late += 1
+            return "late"
+        if clipped:
+            self._note_clipped(reward)
+        t, action, arm = pending
+        if self._learner.learn(action, value, t, arm):
+            self._expire()
+        return "learned"
 
     def update_many(
         self, decisions: Sequence[Decision | int], rewards: Sequence[float] | NDArray[np.float64]
@@ -362,7 +369,10 @@ class Agent:
             if len(set(pending)) < len(pending):
                 twice = next(number for number in pending if pending.count(number) > 1)
                 raise UnknownDecision(f"decisions must differ; got decision {twice} twice")
-            return [self.update(*pair) for pair in zip(ids, rewards, strict=True)]
+            statuses = [self._update(*pair) for pair in zip(ids, rewards, strict=True)]
+        if self._unsaid and self.warns:
+            self._warn()
+        return statuses
 
     def withdraw(self, decision: Decision | int) -> None:
         """Take back a decision that was never shown; its round stays in the past."""
@@ -409,21 +419,37 @@ class Agent:
             for i, (play, (value, clipped)) in enumerate(zip(plays, values, strict=True)):
                 if when is None:
                     self.tick(1)
-                self._learn(play, value, clipped, self.clock - (0 if when is None else when[i]))
+                age = 0 if when is None else when[i]
+                if self._learn(play, value, self.clock - age) and clipped:
+                    self._note_clipped(outcomes[i])
         if self._unsaid and self.warns:
             self._warn()
 
-    def _learn(self, play: Offer, reward: float, clipped: bool, s: int) -> None:
+    def _learn(self, play: Offer, reward: float, s: int) -> bool:
+        """Learn what was played in round s; return False if that round is forgotten."""
         row, arm = self._rows_of(play), play.arms and play.arms[0]
         if s <= self._learner.last_forgotten_round():
             self.late += 1
-            return
-        self.clipped += clipped
+            return False
         self._learner.see(row)
         if self._learner.limits != self._limits:
             self._note_limits(row)
         if self._learner.learn(row, reward, s, arm):
             self._expire()
+        return True
+
+    def _note_clipped(self, value: Any) -> None:
+        """Count a reward that was clipped; prepare a warning of the first."""
+        assert self._reward is not None
+        if self.clipped == 0:
+            low, high = self._reward.range
+            self._unsaid.append(
+                f"reward {float(value):g} is outside {low:g} .. {high:g}, the range of "
+                f"reward={self._reward.text!r}, and was learned as {min(max(value, low), high):g}. "
+                "agent.clipped counts such rewards. Give reward a wider range, or "
+                "outside='refuse'."
+            )
+        self.clipped += 1
 
     def _checked_id(self, decision: Decision | int) -> int:
         """The id of a decision that waits for a reward, or that is too old to matter."""

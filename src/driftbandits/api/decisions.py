@@ -115,10 +115,14 @@ class RewardRequest(Request):
     value: float  # its range is the policy's, and a refusal of it an event
 
 
-class RewardAnswer(Answer):
-    """A frozen policy answers `recorded`: the outcome is kept, and nothing is learned from it."""
+class RewardAnswer(Answer, omit_defaults=True):
+    """A frozen policy answers `recorded`: the outcome is kept, and nothing is learned from it.
+
+    A value outside the range of the policy's rewards is `clipped`, and learned from the end of it.
+    """
 
     status: Annotated[str, one_of(RewardStatus)]
+    clipped: bool = False
 
 
 class RewardsRequest(Request):

@@ -13,7 +13,7 @@ from driftbandits.features import CLIP
 from driftbandits.policies import Policy
 from driftbandits.service.offers import Offer, check_offer, offer_of, place_ids
 from driftbandits.service.refusals import Refused, gone, invalid, unknown_decision
-from driftbandits.service.state import State
+from driftbandits.service.state import CLIPPED, State
 from driftbandits.service.transactions import Command, Unfinished, UnitOfWork, attempt
 from driftbandits.store import (
     CONFLICT,
@@ -206,11 +206,13 @@ class Reward(Command):
         learns = state.is_open(self.event_id) and state.learns_from(self.event_id)
         if not _is_accepted(self.value, state.playing.policy if learns else None):
             return self._refuse(work, state)
+        clipped = state.counts[CLIPPED]
         kind = state.reward(self.event_id, self.value, work.time_for(state))
         work.append(state, kind, self.event_id, Rewarded(self.value, self.key))
         if kind == LATE:
             return api.RewardAnswer("late")
-        return api.RewardAnswer("learned" if learns else "recorded")
+        status = "learned" if learns else "recorded"
+        return api.RewardAnswer(status, clipped=state.counts[CLIPPED] > clipped)
 
     def _refuse(self, work: UnitOfWork, state: State) -> Refused:
         """Return the refusal, so that the event which ends the wait for a default is committed."""
