@@ -18,10 +18,12 @@ from driftbandits.policies.arguments import (
     uses,
 )
 from driftbandits.policies.auto import SIZE_OF_CHANGE, Hypothesis
-from driftbandits.policies.auto.carrying import Move, carried_over, larger
-from driftbandits.policies.auto.limits import (
+from driftbandits.policies.auto.record import (
     Limit,
     LimitedColumn,
+    Move,
+    carried_over,
+    larger,
     limit_counter,
     limited_columns,
     limits_of,

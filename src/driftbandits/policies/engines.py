@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from driftbandits.core import Model, State, large_model_of, model_of, state_of
-from driftbandits.core.estimator.model import Floats, for_large
+from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import NUMBERS, N
 from driftbandits.jit import (
     Handle,
@@ -47,12 +47,10 @@ from driftbandits.policies.scoring import (
     estimate_and_measure,
     features_of,
     make_bonus_matrix,
-    measure,
     score,
-    score_measured,
     scoring_of,
-    set_row,
     validity,
+    write_row,
 )
 
 if TYPE_CHECKING:
@@ -66,13 +64,14 @@ ANY = place(0)
 """In place of a dimension: the kernels are for all of them."""
 
 
-class Engine(NamedTuple):
-    """Three functions that play a policy by its opened handle."""
+class Kernels(NamedTuple):
+    """The kernels of a family, which play a policy by its handle."""
 
+    label: str
     decide: Callable[..., int]
     """Choose distinct actions, best first, as the decisions of rounds N+1, N+2, ...
 
-    decide(opened, seed, number, actions, table, picks) computes everything at the clock as it
+    decide(handle, seed, number, actions, table, picks) computes everything at the clock as it
     stands, which then counts the decisions; with a number above 0 it does not, and the decisions
     are number, number + 1, ... A set of actions that cannot be used changes nothing, and the answer
     says why. table (TABLE_ROWS, K) receives means, widths and scores, and its last rows are
@@ -80,16 +79,16 @@ class Engine(NamedTuple):
     estimate and its radius are brought up to date.
     """
     update: Callable[..., None]
-    """Learn the reward of an action of round s: update(opened, actions, index, reward, s).
+    """Learn the reward of an action of round s: update(handle, actions, index, reward, s).
 
     `rows` must have room and s be young enough.
     """
     tick: Callable[..., None]
-    """Let time pass without a decision: tick(opened, rounds)."""
+    """Let time pass without a decision: tick(handle, rounds)."""
 
 
 class Parts(NamedTuple):
-    """The engine of a family, and what opens a handle for it.
+    """The same for other kernels, by an opened handle, and what opens one.
 
     A loop that opens a handle once spares each round the reading of some sixty numbers.
     """
@@ -101,22 +100,14 @@ class Parts(NamedTuple):
     tick: Callable[..., None]
 
 
-class Kernels(NamedTuple):
-    """The kernels of a family, which take a handle: otherwise as `Engine`."""
-
-    label: str
-    decide: Callable[..., int]
-    update: Callable[..., None]
-    tick: Callable[..., None]
-
-
 def family_of(policy: Policy) -> str:
     """The name of the kernels that play a policy."""
-    family: str = policy.adaptation.FAMILY
-    scoring = policy.scoring
-    samples = scoring.score >= SCALED
-    if family == PLAIN and (samples or scoring.project_in_curvature):
+    if policy.row.believes:
+        family = BELIEVING
+    elif policy.row.adaptation != "none" or policy.scoring.score >= SCALED:
         family = SPECIAL
+    else:
+        family = SPECIAL if policy.scoring.project_in_curvature else PLAIN
     return LARGE_FAMILY + family if policy.fast else family
 
 
@@ -124,17 +115,9 @@ def family_of(policy: Policy) -> str:
 
 
 @inlined
-def _prepare_large(model: Model, scoring: Scoring, state: State) -> None:
-    pass  # norms are measured by the inverse that is kept
-
-
-@inlined
-def _prepare_small(model: Model, scoring: Scoring, state: State) -> None:
+def _prepare(model: Model, scoring: Scoring, state: State) -> None:
     if scoring.score not in (GREEDY, CONSTANT, WEIGHTED):
-        make_bonus_matrix(scoring, state)
-
-
-_prepare = for_large(_prepare_large, _prepare_small)
+        make_bonus_matrix(model, scoring, state)
 
 
 @inlined
@@ -145,39 +128,6 @@ def _prepare_special(model: Model, scoring: Scoring, state: State) -> None:
         make_sampling_matrices(model, scoring, state)
     else:
         _prepare(model, scoring, state)
-
-
-@inlined
-def _score_large(
-    model: Model,
-    scoring: Scoring,
-    state: State,
-    wide: float,
-    measured: int,
-    actions: Floats,
-    table: Floats,
-) -> None:
-    if scoring.score == CONSTANT:
-        score(model, scoring, state, wide, actions, table)
-    else:
-        measure(model, scoring, state, scoring.score in SAMPLED, measured, actions, table)
-        score_measured(model, scoring, state, wide, actions, table)
-
-
-@inlined
-def _score_small(
-    model: Model,
-    scoring: Scoring,
-    state: State,
-    wide: float,
-    measured: int,
-    actions: Floats,
-    table: Floats,
-) -> None:
-    score(model, scoring, state, wide, actions, table)
-
-
-_score = for_large(_score_large, _score_small)
 
 
 @inlined
@@ -210,16 +160,15 @@ def _choose_special(
 
 def _step(name: str, family: str) -> Callable[..., Any]:
     """A step of the adaptations that a family plays, by the number of the adaptation."""
-    played = (PLAIN, SPECIAL) if family == SPECIAL else (family,)
     steps = {
         number: own_or_fixed(adaptation, name)
-        for number, adaptation in enumerate(ADAPTATIONS.values())
-        if adaptation.FAMILY in played
+        for number, (label, adaptation) in enumerate(ADAPTATIONS.items())
+        if label == "none" or (family == SPECIAL and adaptation is not auto)
     }
     return inlined(one_of(name, steps))
 
 
-def _estimator_engine(family: str) -> Engine:
+def _estimator_engine(family: str) -> tuple[Callable[..., Any], ...]:
     """The engine of one memory and a bonus, or that of all which does more than this."""
     advance, estimate, learn = (_step(name, family) for name in ("advance", "estimate", "learn"))
     special = family == SPECIAL
@@ -229,12 +178,7 @@ def _estimator_engine(family: str) -> Engine:
 
     @part
     def decide(
-        opened: Opened,
-        seed: int,
-        number: int,
-        actions: Floats,
-        table: Floats,
-        picks: Floats,
+        opened: Opened, seed: int, number: int, actions: Floats, table: Floats, picks: Floats
     ) -> int:
         _, model, scoring, confidence, state = opened
         found = validity(scoring, actions)
@@ -244,7 +188,7 @@ def _estimator_engine(family: str) -> Engine:
         estimate(scoring.adaptation, opened, seed, actions)
         prepare(model, scoring, state)
         wide = bonus_factor(model, scoring, confidence, state, number)
-        _score(model, scoring, state, wide, measured, actions, table)
+        score(model, scoring, state, wide, measured, actions, table)
         first = state.counters[N] + 1 if number == 0 else number
         choose_actions(opened, seed, first, actions, table, picks)
         if number == 0:
@@ -253,14 +197,14 @@ def _estimator_engine(family: str) -> Engine:
 
     @part
     def update(opened: Opened, actions: Floats, index: int, reward: float, s: int) -> None:
-        set_row(opened.scoring, actions, index, opened.state)
+        write_row(opened.scoring, actions, index, opened.state.scratch.row)
         learn(opened.scoring.adaptation, opened, reward, s)
 
     @part
     def tick(opened: Opened, rounds: int) -> None:
         advance(opened.scoring.adaptation, opened.model, opened.state, rounds)
 
-    return Engine(decide, update, tick)
+    return decide, update, tick
 
 
 # -- families --------------------------------------------------------------------------------------
@@ -306,30 +250,16 @@ def kernels_of(family: str) -> Kernels:
 
     @compiled_for(label, lets_others_run=lets_others_run)
     def decide(
-        handle: Handle,
-        seed: int,
-        number: int,
-        actions: Floats,
-        table: Floats,
-        picks: Floats,
+        handle: Handle, seed: int, number: int, actions: Floats, table: Floats, picks: Floats
     ) -> int:
         return decide_opened(opened(handle), seed, number, actions, table, picks)
 
     @compiled_for(label, lets_others_run=lets_others_run)
-    def update(
-        handle: Handle,
-        actions: Floats,
-        index: int,
-        reward: float,
-        s: int,
-    ) -> None:
+    def update(handle: Handle, actions: Floats, index: int, reward: float, s: int) -> None:
         update_opened(opened(handle), actions, index, reward, s)
 
     @compiled_for(label, lets_others_run=lets_others_run)
-    def tick(
-        handle: Handle,
-        rounds: int,
-    ) -> None:
+    def tick(handle: Handle, rounds: int) -> None:
         tick_opened(opened(handle), rounds)
 
     return Kernels(label, decide, update, tick)

@@ -165,7 +165,12 @@ def measured_rows(model: Model, confidence: Confidence, design: Floats) -> float
 
 
 @inlined
-def make_bonus_matrix(scoring: Scoring, state: State) -> None:
+def _no_bonus_matrix(model: Model, scoring: Scoring, state: State) -> None:
+    pass  # norms are measured by the inverse that is kept
+
+
+@inlined
+def _make_bonus_matrix(model: Model, scoring: Scoring, state: State) -> None:
     scratch = state.scratch
     cholesky(state.V, scratch.factor)
     if scoring.sandwiched:
@@ -173,6 +178,9 @@ def make_bonus_matrix(scoring: Scoring, state: State) -> None:
         sandwich(scratch.inverse, state.V2, scratch.other_matrix, scratch.bonus)
     else:
         inverse(scratch.factor, scratch.bonus)
+
+
+make_bonus_matrix = for_large(_no_bonus_matrix, _make_bonus_matrix)
 
 
 @inlined
@@ -216,34 +224,11 @@ def feature(scoring: Scoring, actions: Floats, i: int, j: int, factor: float) ->
 
 
 @inlined
-def set_row(scoring: Scoring, actions: Floats, i: int, state: State) -> None:
-    """scratch.row := action i as the model sees it."""
+def write_row(scoring: Scoring, actions: Floats, i: int, row: Floats) -> None:
+    """row := action i as the model sees it."""
     factor = scale_factor(scoring, actions, i)
-    for j in range(state.scratch.row.shape[0]):
-        state.scratch.row[j] = feature(scoring, actions, i, j, factor)
-
-
-@inlined
-def score(
-    model: Model, scoring: Scoring, state: State, wide: float, actions: Floats, table: Floats
-) -> None:
-    """Rows of `table`: means, widths and scores of usable actions, by what `bonus_factor` gave."""
-    theta, bonus = state.theta, state.scratch.bonus
-    state.gauges[RADIUS] = wide
-    for i in range(actions.shape[0]):
-        if scoring.score == CONSTANT:
-            table[0, i] = table[1, i] = table[2, i] = 0.0
-        else:
-            factor = scale_factor(scoring, actions, i)
-            z, square = 0.0, 0.0
-            for j in range(model.d):
-                a = feature(scoring, actions, i, j, factor)
-                z += a * theta[j]
-                along = 0.5 * a * bonus[j, j]
-                for k in range(j):
-                    along += feature(scoring, actions, i, k, factor) * bonus[j, k]
-                square += 2.0 * a * along
-            set_score(model, scoring, wide, z, square, table, i)
+    for j in range(row.shape[0]):
+        row[j] = feature(scoring, actions, i, j, factor)
 
 
 @inlined
@@ -261,7 +246,7 @@ def _estimate_and_measure(
     if not (together and settled and scoring.score in (UCB, SCALED)):
         return 0
     room = room_in(state)
-    n = load_block(scoring, actions[: BLOCK - 1], 0, room.rows)
+    n = _load_block(scoring, actions[: BLOCK - 1], 0, room.rows)
     copy(state.b, room.rows[n])
     solve_design_and_last(state, n + 1, _enough_for(scoring), FOR_SOLUTIONS)
     take_ridge(model, state, room.solutions[n])
@@ -280,23 +265,17 @@ estimate_and_measure = for_large(_estimate_and_measure, _measure_nothing)
 
 
 @internal
-def measure(
-    model: Model,
-    scoring: Scoring,
-    state: State,
-    has_matrix: bool,
-    first: int,
-    actions: Floats,
-    table: Floats,
+def _measure(
+    model: Model, scoring: Scoring, state: State, first: int, actions: Floats, table: Floats
 ) -> None:
     """Row 3 of `table`: squared norms of the actions of a large model from one on, in blocks.
 
-    By the matrix in scratch.bonus where there is one, else by the inverse that is kept.
+    By the matrix in scratch.bonus where samples have made one, else by the inverse that is kept.
     """
     room = room_in(state)
     for start in range(first, actions.shape[0], BLOCK):
-        n = load_block(scoring, actions, start, room.rows)
-        if has_matrix:
+        n = _load_block(scoring, actions, start, room.rows)
+        if scoring.score in SAMPLED:
             multiply_rows(room.rows[:n], state.scratch.bonus, room.steps[:n])
             for i in range(n):
                 table[3, start + i] = dot_large(room.rows[i], room.steps[i])
@@ -327,32 +306,72 @@ def _set_squares(scoring: Scoring, state: State, start: int, n: int, table: Floa
 
 
 @inlined
-def load_block(scoring: Scoring, actions: Floats, start: int, rows: Floats) -> int:
+def _load_block(scoring: Scoring, actions: Floats, start: int, rows: Floats) -> int:
     """rows := the next actions as the model sees them; says how many."""
     n = int(min(BLOCK, actions.shape[0] - start))
     for i in range(n):
-        factor = scale_factor(scoring, actions, start + i)
-        for j in range(rows.shape[1]):
-            rows[i, j] = feature(scoring, actions, start + i, j, factor)
+        write_row(scoring, actions, start + i, rows[i])
     return n
 
 
 @inlined
-def score_measured(
-    model: Model, scoring: Scoring, state: State, wide: float, actions: Floats, table: Floats
+def _score_small(
+    model: Model,
+    scoring: Scoring,
+    state: State,
+    wide: float,
+    measured: int,
+    actions: Floats,
+    table: Floats,
 ) -> None:
-    """Score as `score` does, from the squared norms in row 3 of `table`."""
+    """Rows of `table`: means, widths and scores of usable actions, by what `bonus_factor` gave."""
+    theta, bonus = state.theta, state.scratch.bonus
     state.gauges[RADIUS] = wide
     for i in range(actions.shape[0]):
-        factor = scale_factor(scoring, actions, i)
-        z = 0.0
-        for j in range(model.d):
-            z += feature(scoring, actions, i, j, factor) * state.theta[j]
-        set_score(model, scoring, wide, z, table[3, i], table, i)
+        if scoring.score == CONSTANT:
+            table[0, i] = table[1, i] = table[2, i] = 0.0
+        else:
+            factor = scale_factor(scoring, actions, i)
+            z, square = 0.0, 0.0
+            for j in range(model.d):
+                a = feature(scoring, actions, i, j, factor)
+                z += a * theta[j]
+                along = 0.5 * a * bonus[j, j]
+                for k in range(j):
+                    along += feature(scoring, actions, i, k, factor) * bonus[j, k]
+                square += 2.0 * a * along
+            _set_score(model, scoring, wide, z, square, table, i)
 
 
 @inlined
-def set_score(
+def _score_large(
+    model: Model,
+    scoring: Scoring,
+    state: State,
+    wide: float,
+    measured: int,
+    actions: Floats,
+    table: Floats,
+) -> None:
+    """The same, where norms of so many actions are measured already."""
+    state.gauges[RADIUS] = wide
+    if scoring.score == CONSTANT:
+        table[:3] = 0.0
+    else:
+        _measure(model, scoring, state, measured, actions, table)
+        for i in range(actions.shape[0]):
+            factor = scale_factor(scoring, actions, i)
+            z = 0.0
+            for j in range(model.d):
+                z += feature(scoring, actions, i, j, factor) * state.theta[j]
+            _set_score(model, scoring, wide, z, table[3, i], table, i)
+
+
+score = for_large(_score_large, _score_small)
+
+
+@inlined
+def _set_score(
     model: Model, scoring: Scoring, wide: float, z: float, square: float, table: Floats, i: int
 ) -> None:
     """The mean, width and score of action i, from a . theta and its squared norm."""
@@ -401,9 +420,7 @@ def features_of(model: Model, scoring: Scoring, actions: Floats) -> Floats:
     """The actions as the model sees them, (K, d)."""
     features = np.empty((actions.shape[0], model.d))
     for i in range(actions.shape[0]):
-        factor = scale_factor(scoring, actions, i)
-        for j in range(model.d):
-            features[i, j] = feature(scoring, actions, i, j, factor)
+        write_row(scoring, actions, i, features[i])
     return features
 
 

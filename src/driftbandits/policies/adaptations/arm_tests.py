@@ -38,8 +38,6 @@ from driftbandits.policies.scoring import OWN_NUMBERS, Opened, arm_of, bernoulli
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-
-FAMILY = "special"
 TESTS = ("", "sums", "halves", "likelihood ratio")
 """Tests that a row can have; the first is none."""
 SUMS, HALVES = place(1), place(2)

@@ -62,8 +62,6 @@ from driftbandits.policies.scoring import OWN_NUMBERS, Opened
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-
-FAMILY = "special"
 BLOCKS_OF_A_SIZE = 4
 LARGEST_SIZE = 16  # as a power of 2; blocks of this size merge into larger ones of the same name
 BLOCKS = BLOCKS_OF_A_SIZE * (LARGEST_SIZE + 1) + 1

@@ -70,8 +70,6 @@ from driftbandits.policies.scoring import OWN_NUMBERS, Opened, measured_rows
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-
-FAMILY = "special"
 MOST_MODELS = 8
 TAU = 200
 _SOONER = 0.2  # delta~1 over delta1

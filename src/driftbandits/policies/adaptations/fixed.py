@@ -17,8 +17,6 @@ from driftbandits.policies.scoring import Opened, closeness
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-FAMILY = "plain"
-
 
 def own_or_fixed(adaptation: ModuleType, name: str) -> Any:
     """What an adaptation has of that name, or else this module."""

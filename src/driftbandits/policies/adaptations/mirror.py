@@ -49,9 +49,6 @@ if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
 
-FAMILY = "special"
-
-
 class Numbers(NamedTuple):
     """Constants of the source."""
 

@@ -57,8 +57,6 @@ from driftbandits.policies.scoring import OWN_NUMBERS, Opened
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-
-FAMILY = "special"
 _ROUNDING = 1e-12
 
 

@@ -32,36 +32,34 @@ from driftbandits.core import Model, State, dot
 from driftbandits.core.estimator.memory import insert_row
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import FITTED, HEAD, ROW_AT, TAIL, Buffers, N
-from driftbandits.jit import allocating, inlined, internal, place, reader_of
+from driftbandits.jit import allocating, internal, place, reader_of
 from driftbandits.policies.auto import optimism
-from driftbandits.policies.auto.columns import (
-    limit_reward,
-    limit_row,
-    new_features,
-    set_estimates,
-)
-from driftbandits.policies.auto.drifts import learn_by_drifts, move
-from driftbandits.policies.auto.gaussians import MOST_REFITTED
-from driftbandits.policies.auto.priors import count_seen, observe
-from driftbandits.policies.auto.record import (
-    CHAINS,
-    FIRST_OF_ALL,
-    IN_COMMON,
-    LAYOUT,
-    MATERN12_RATE,
-    MATERN32_SCALE,
-    OF_SMALL_MODELS,
-    PLACES,
-    ROOM,
-    Belief,
-    Hypothesis,
-    hypotheses_in,
-)
-from driftbandits.policies.auto.segments import (
+from driftbandits.policies.auto.gaussians import (
+    MOST_REFITTED,
     begin,
     begin_segment,
     fit_segments,
+    learn_by_drifts,
     learn_by_segments,
+    move,
+)
+from driftbandits.policies.auto.priors import (
+    count_seen,
+    limit_reward,
+    limit_row,
+    observe,
+    set_estimates,
+)
+from driftbandits.policies.auto.record import (
+    FIRST_OF_ALL,
+    IN_COMMON,
+    LAYOUT,
+    OF_SMALL_MODELS,
+    PLACES,
+    ROOM,
+    Hypothesis,
+    hypotheses,
+    weights_of_ages,
 )
 from driftbandits.policies.auto.weighing import (
     begin_weighing,
@@ -76,14 +74,20 @@ from driftbandits.policies.auto.weighing import (
     weigh,
 )
 from driftbandits.policies.randomness import choose
-from driftbandits.policies.scoring import ACCEPTED, OWN_NUMBERS, Opened, Scoring, set_row, validity
+from driftbandits.policies.scoring import (
+    ACCEPTED,
+    OWN_NUMBERS,
+    Opened,
+    Scoring,
+    validity,
+    write_row,
+)
 
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-__all__ = ["IN_COMMON", "LAYOUT", "Hypothesis"]
+__all__ = ["IN_COMMON", "LAYOUT", "Hypothesis", "hypotheses", "weights_of_ages"]
 
-FAMILY = "believing"
 _BEFORE_CHANGES = 7.5  # rewards, before which priors and dispersions are hardly known
 
 _PATIENCE = 4.0  # rewards for each coefficient of each of separate arms
@@ -99,19 +103,15 @@ class Numbers(NamedTuple):
 _belief_of, _numbers_of = LAYOUT.of, reader_of(Numbers, first=OWN_NUMBERS)
 
 
-def numbers_for(policy: Policy) -> Numbers:
-    reports = policy.row.false_alarm_rate > 0.0
-    threshold = least_probability(policy.false_alarm_rate) if reports else 0.0
-    return Numbers(threshold, patience=0.0)
-
-
-def numbers_for_arms(policy: Policy, count: int) -> Numbers:
-    """Numbers for this many separate arms.
+def numbers_for(policy: Policy, arms: int = 0) -> Numbers:
+    """Return the numbers of one model, or of that of each of separate arms.
 
     A model fits as many rewards as it has coefficients, whatever they are. Of those that are chosen
     for what they promise, several times as many say nothing of whether they have changed.
     """
-    return numbers_for(policy)._replace(patience=_PATIENCE * count)
+    reports = policy.row.false_alarm_rate > 0.0
+    threshold = least_probability(policy.false_alarm_rate) if reports else 0.0
+    return Numbers(threshold, patience=_PATIENCE * arms)
 
 
 def sizes_for(policy: Policy) -> dict[str, int]:
@@ -120,27 +120,6 @@ def sizes_for(policy: Policy) -> dict[str, int]:
         for store, size in OF_SMALL_MODELS.items():
             sizes[store] -= size
     return sizes
-
-
-def weights_of_ages(policy: Policy, buffers: Buffers, ages: Floats) -> Floats:
-    """Probability that the parameter of each age is still the present one."""
-    belief: Belief = LAYOUT.in_python(buffers)
-    weights = np.zeros_like(ages)
-    for r in range(belief.segments[0]):
-        held = belief.trust[:CHAINS] @ belief.weights[r::ROOM][:CHAINS]
-        weights += held * (buffers.counters[N] - ages >= belief.starts[r])
-    fading = [(1.0 - speed) ** (ages / 2.0) for speed in MATERN12_RATE]
-    if not policy.fast:
-        ways = [np.sqrt(3.0) * ages / scale for scale in MATERN32_SCALE]
-        fading += [(1.0 + way) * np.exp(-way) for way in ways]
-    for weight, faded in zip(belief.drift_weights, fading, strict=False):
-        weights += belief.trust[CHAINS] * weight * faded
-    return weights
-
-
-def hypotheses(policy: Policy, buffers: Buffers) -> list[Hypothesis]:
-    """Hypotheses about the parameter, the most probable first."""
-    return hypotheses_in(buffers, fast=policy.fast)
 
 
 SIZE_OF_CHANGE = place(int(PLACES.size[0]))
@@ -152,14 +131,6 @@ def size_of_change(buffers: Buffers) -> float:
 
 
 @internal
-def _prepare(model: Model, state: State, belief: Belief) -> None:
-    """Begin the belief, when the first features are known."""
-    begin_weighing(model, belief)
-    begin(model, state, belief)
-    belief.reported[0] = belief.newest[0] = FIRST_OF_ALL
-
-
-@internal
 def _follow(
     model: Model, scoring: Scoring, state: State, actions: Floats, features: Floats
 ) -> None:
@@ -168,13 +139,15 @@ def _follow(
     belief.constant[0] = model.d - scoring.dim
     observe(model, state, belief, actions, features)
     if belief.segments[0] == 0:
-        _prepare(model, state, belief)
+        begin_weighing(model, belief)
+        begin(model, state, belief)
+        belief.reported[0] = belief.newest[0] = FIRST_OF_ALL
 
 
 @allocating
 def see(model: Model, scoring: Scoring, state: State, actions: Floats) -> Floats:
     """The actions as the model is given them, (K, d), once its prior has followed them."""
-    features = new_features(model, actions)
+    features = np.empty((actions.shape[0], model.d))
     if actions.shape[0] > 0:
         _follow(model, scoring, state, actions, features)
     return features
@@ -191,8 +164,46 @@ def advance(model: Model, state: State, rounds: int) -> None:
 
 
 @internal
-def _learn(opened: Opened, reward: float, s: int) -> None:
+def estimate(model: Model, state: State) -> None:
+    """theta_hat, theta := mean of the mixture, scratch.bonus := its covariance."""
+    belief = _belief_of(state.stores)
+    make_mean(model, belief)
+    set_estimates(model, state, belief, mean_base(model, belief))
+    make_mixture(model, state, belief, dispersion(model, belief))
+    state.counters[FITTED] = 1
+
+
+# -- the engine, as `engines.Kernels` describes it -------------------------------------------------
+
+
+@allocating
+def decide(
+    opened: Opened,
+    seed: int,
+    number: int,
+    actions: Floats,
+    table: Floats,
+    picks: Floats,
+) -> int:
+    _, model, scoring, _, state = opened
+    found = validity(scoring, actions)
+    if found != ACCEPTED:
+        return found
+    features, belief = see(model, scoring, state, actions), _belief_of(state.stores)
+    estimate(model, state)
+    optimism.measure(model, scoring, state, belief, features, table)
+    optimism.score(model, scoring, belief.offset[0], table)
+    first = state.counters[N] + 1 if number == 0 else number
+    choose(scoring.epsilon, seed, first, table, picks)
+    if number == 0:
+        advance(model, state, picks.shape[1])
+    return ACCEPTED
+
+
+@internal
+def update(opened: Opened, actions: Floats, index: int, reward: float, s: int) -> None:
     numbers, model, scoring, _, state = opened
+    write_row(scoring, actions, index, state.scratch.row)
     belief, counters = _belief_of(state.stores), state.counters
     if belief.sets[0] == 0:  # data of others is learned before any decision
         rows = state.stores.vectors[ROW_AT : ROW_AT + 2]  # scratch.row, and what is scratch too
@@ -220,62 +231,14 @@ def _learn(opened: Opened, reward: float, s: int) -> None:
         look_for_change(model, state, belief, threshold)
     if s > belief.newest[0]:
         belief.newest[0] = s
-        _find_base(model, state, belief)
+        if belief.constant[0]:
+            make_mean(model, belief)
+            belief.base[0] = dot(belief.centre, belief.mean)
         if belief.rewarded[0] > _BEFORE_CHANGES:
             begin_segment(model, state, belief, s + 1)
     counters[FITTED] = 0
 
 
-@inlined
-def _find_base(model: Model, state: State, belief: Belief) -> None:
-    if belief.constant[0]:
-        make_mean(model, belief)
-        belief.base[0] = dot(belief.centre, belief.mean)
-
-
 @internal
-def estimate(model: Model, state: State) -> None:
-    """theta_hat, theta := mean of the mixture, scratch.bonus := its covariance."""
-    belief = _belief_of(state.stores)
-    make_mean(model, belief)
-    set_estimates(model, state, belief, mean_base(model, belief))
-    make_mixture(model, state, belief, dispersion(model, belief))
-    state.counters[FITTED] = 1
-
-
-# -- the engine, as `engines.Engine` describes it --------------------------------------------------
-
-
-@allocating
-def decide(
-    opened: Opened,
-    seed: int,
-    number: int,
-    actions: Floats,
-    table: Floats,
-    picks: Floats,
-) -> int:
-    _, model, scoring, _, state = opened
-    found = validity(scoring, actions)
-    if found != ACCEPTED:
-        return found
-    features, belief = see(model, scoring, state, actions), _belief_of(state.stores)
-    estimate(model, state)
-    optimism.measure(model, scoring, state, belief, features, table)
-    optimism.score(model, scoring, belief.offset[0], table)
-    first = state.counters[N] + 1 if number == 0 else number
-    choose(scoring.epsilon, seed, first, table, picks)
-    if number == 0:
-        advance(model, state, picks.shape[1])
-    return ACCEPTED
-
-
-@allocating
-def update(opened: Opened, actions: Floats, index: int, reward: float, s: int) -> None:
-    set_row(opened.scoring, actions, index, opened.state)
-    _learn(opened, reward, s)
-
-
-@allocating
 def tick(opened: Opened, rounds: int) -> None:
     advance(opened.model, opened.state, rounds)

@@ -20,16 +20,14 @@ from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import HEAD, TAIL
 from driftbandits.jit import inlined, internal
 from driftbandits.policies.adaptations import record_detection
-from driftbandits.policies.auto.columns import limit_row
-from driftbandits.policies.auto.drifts import drifts_of
-from driftbandits.policies.auto.gaussians import Noise, forecast_of, within_range
+from driftbandits.policies.auto.gaussians import Noise, drifts_of, forecast_of, hold, within_range
+from driftbandits.policies.auto.priors import limit_row
 from driftbandits.policies.auto.record import (
     CHAINS,
     PRIOR_TRUST,
     ROOM,
     Belief,
 )
-from driftbandits.policies.auto.segments import hold
 
 _SHARE_OF_DRIFTS = 5e-5  # of the weights of the drifts that is shared evenly in a round
 _SHARE_OF_TRUST = 1e-5
@@ -115,8 +113,7 @@ def _fill_evidence(belief: Belief, s: int, best: float) -> None:
 def make_mean(model: Model, belief: Belief) -> None:
     """belief.mean := mean of the mixture."""
     mean = belief.mean
-    for j in range(model.d):
-        mean[j] = 0.0
+    mean[:] = 0.0
     for r in range(belief.segments[0]):
         add_scaled(mean, belief.held[r], belief.theta[r])
     for i in range(drifts_of(model)):
