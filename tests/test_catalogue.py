@@ -68,14 +68,14 @@ def test_names_are_those_of_rows_and_aliases():
 
 
 NEW_ROWS = {
-    "SW-LinTS": Row(WINDOW, True, PERTURBED, "a window and samples", votes=8),
-    "LB-Window": Row(WINDOW, True, UCB, "a window, for drift", one_matrix=True),
-    "LinTSL": Row(EVERYTHING, True, POSTERIOR, "everything and a linear posterior", votes=8),
-    "SW-RandGLUCB": Row(WINDOW, False, SCALED, "a window and a bonus of random scale"),
-    "SC-GLUCB": Row(EVERYTHING, False, UCB, "everything, self-concordant", "self-concordant"),
-    "D-greedy": Row(DISCOUNT, False, GREEDY, "a discount without a bonus"),
+    "SW-LinTS": Row(WINDOW, True, PERTURBED, votes=8),
+    "LB-Window": Row(WINDOW, True, UCB, one_matrix=True),
+    "LinTSL": Row(EVERYTHING, True, POSTERIOR, votes=8),
+    "SW-RandGLUCB": Row(WINDOW, False, SCALED),
+    "SC-GLUCB": Row(EVERYTHING, False, UCB, "self-concordant"),
+    "D-greedy": Row(DISCOUNT, False, GREEDY),
     "CD-SCB": Row(
-        SINCE_RESTART, False, UCB, "a change test, locally", "local", adaptation="change test",
+        SINCE_RESTART, False, UCB, "local", adaptation="change test",
         false_alarm_rate=0.01,
     ),
 }  # fmt: skip

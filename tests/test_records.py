@@ -142,7 +142,7 @@ def test_no_two_arrays_of_a_state_share_memory():
 def test_a_row_with_a_choice_that_is_unknown_is_refused(choices):
     label = next(iter(choices))
     with pytest.raises(ValueError, match=f"{label} of a row must be one of"):
-        Row(**{"memory": WINDOW, "linear": False, "score": UCB, "citation": "", **choices})
+        Row(**{"memory": WINDOW, "linear": False, "score": UCB, **choices})
 
 
 def test_a_radius_that_is_unknown_is_refused():

@@ -368,7 +368,7 @@ def policies(*, names: tuple[str, ...]) -> None:
         SINCE_RESTART,
         WINDOW,
     )
-    from driftbandits.policies import ALIASES, LIMITED, ROWS, policy_names, takes, uses
+    from driftbandits.policies import ALIASES, LIMITED, ROWS, SOURCES, policy_names, takes, uses
 
     memories = {
         WINDOW: "window",
@@ -392,7 +392,7 @@ def policies(*, names: tuple[str, ...]) -> None:
         for label, arguments in details.items():
             if arguments:
                 click.echo(_indented(f"{label} {' '.join(arguments)}"))
-        click.echo(_indented(row.citation) + "\n")
+        click.echo(_indented(SOURCES[name]) + "\n")
 
 
 def _indented(text: str) -> str:

@@ -28,7 +28,7 @@ from driftbandits.policies.auto.record import (
     limited_columns,
     limits_of,
 )
-from driftbandits.policies.catalogue import ALIASES, LARGE, ROWS, Policy, Row, policy_names
+from driftbandits.policies.catalogue import ALIASES, LARGE, ROWS, SOURCES, Policy, Row, policy_names
 from driftbandits.policies.engines import (
     ANY,
     BELIEVING,
@@ -80,6 +80,7 @@ __all__ = [
     "ROWS",
     "SCALED",
     "SIZE_OF_CHANGE",
+    "SOURCES",
     "SPECIAL",
     "TABLE_ROWS",
     "THEORY",

@@ -39,42 +39,36 @@ _LEAST_ROOM = 16  # from which on models of features are computed in the ways fo
 # -- which policy uses what ------------------------------------------------------------------------
 
 
-def _all(row: Row) -> bool:
-    return True
+_USES: Mapping[str, Callable[[Row], bool]] = {
+    "all": lambda row: True,
+    "bounded": lambda row: not row.believes,
+    "with a link": lambda row: not row.linear,
+    "informed": lambda row: row.score != CONSTANT,
+    "with a bonus": lambda row: row.score not in (CONSTANT, GREEDY),
+    # an index of counts or a posterior needs no bound on the parameter, and no confidence
+    "with a bound": lambda row: row.score != CONSTANT and _is_confident(row),
+    "with confidence": lambda row: row.score not in (CONSTANT, GREEDY) and _is_confident(row),
+    "projected": lambda row: row.projected,
+    "tuned": lambda row: row.memory in (WINDOW, DISCOUNT) or row.adaptation == "arm tests",
+    "tuned by changes": lambda row: (
+        row.adaptation in ("none", "mirror descent", "arm tests") and _USES["tuned"](row)
+    ),
+    "tuned by a path": lambda row: (
+        row.periodic
+        or (row.memory == DISCOUNT and row.radius == "mirror")
+        or (row.memory == DISCOUNT and row.radius != "count" and row.one_matrix)
+    ),
+    "with a window": lambda row: (
+        row.memory in (WINDOW, None) and row.adaptation != "bandit over windows"
+    ),
+    "with a discount": lambda row: row.memory in (DISCOUNT, None),
+    "looking for changes": lambda row: row.false_alarm_rate > 0.0,
+}
+"""What the policies are that use an argument."""
 
 
-def _bounded(row: Row) -> bool:
-    return not row.believes
-
-
-def _informed(row: Row) -> bool:
-    return row.score != CONSTANT
-
-
-def _with_bonus(row: Row) -> bool:
-    return row.score not in (CONSTANT, GREEDY)
-
-
-def _confident(row: Row) -> bool:
-    """An index of counts or a posterior needs no bound on the parameter, and no confidence."""
+def _is_confident(row: Row) -> bool:
     return not row.believes and row.radius not in ("count", "posterior")
-
-
-def _tests_arms(row: Row) -> bool:
-    return row.adaptation == "arm tests"
-
-
-def _tuned(row: Row) -> bool:
-    return row.memory in (WINDOW, DISCOUNT)
-
-
-def _window_given(row: Row) -> bool:
-    return row.memory in (WINDOW, None) and row.adaptation != "bandit over windows"
-
-
-def _path_given(row: Row) -> bool:
-    drifts = row.one_matrix and row.radius != "count"
-    return row.periodic or (row.memory == DISCOUNT and (drifts or row.radius == "mirror"))
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -100,7 +94,7 @@ class Argument(NamedTuple):
     says: str
     check: Callable[[str, Any], Any]
     default: Any = None  # None: it may be missing
-    used_by: Callable[[Row], bool] = _all
+    used_by: str = "all"  # of `_USES`
     group: str = PRODUCT
 
 
@@ -152,7 +146,7 @@ class Given(TypedDict, total=False):
             "instead of reward: the reward model, logistic, binomial, poisson or identity",
             _checked_elsewhere,
             "logistic",
-            lambda row: not row.linear,
+            "with a link",
         ),
     ]
     intercept: Annotated[
@@ -161,7 +155,7 @@ class Given(TypedDict, total=False):
             "append a constant 1 to every action; unless given: of auto, with features and with "
             "separate arms",
             checks.flag,
-            used_by=_informed,
+            used_by="informed",
         ),
     ]
     epsilon: Annotated[
@@ -170,7 +164,7 @@ class Given(TypedDict, total=False):
             "share of rounds in which the action is drawn uniformly",
             partial(checks.number, at_least=0.0, at_most=1.0),
             0.0,
-            _informed,
+            "informed",
         ),
     ]
     horizon: Annotated[
@@ -179,7 +173,7 @@ class Given(TypedDict, total=False):
             "number of rounds to come, from which a window or a discount follows by the rule of "
             "the policy's source",
             _whole,
-            used_by=lambda row: _tuned(row) or _tests_arms(row),
+            used_by="tuned",
         ),
     ]
     changes: Annotated[
@@ -187,9 +181,7 @@ class Given(TypedDict, total=False):
         Argument(
             "number of changes within the horizon, if known",
             partial(checks.integer, least=0),
-            used_by=lambda row: (
-                (_tuned(row) and row.adaptation in ("none", "mirror descent")) or _tests_arms(row)
-            ),
+            used_by="tuned by changes",
         ),
     ]
     window: Annotated[
@@ -198,7 +190,7 @@ class Given(TypedDict, total=False):
             "instead of horizon: rounds that SW-* remember, and from restart to restart of "
             "Restart-* and REXP3",
             _whole,
-            used_by=_window_given,
+            used_by="with a window",
         ),
     ]
     discount: Annotated[
@@ -206,7 +198,7 @@ class Given(TypedDict, total=False):
         Argument(
             "instead of horizon: weight that D-*, DOMD-GLB and *-Weight* keep from round to round",
             _within_0_and_1,
-            used_by=lambda row: row.memory in (DISCOUNT, None),
+            used_by="with a discount",
         ),
     ]
     false_alarm_rate: Annotated[
@@ -215,7 +207,7 @@ class Given(TypedDict, total=False):
             "of CD-* and auto: about one false report of a change in 1/rate decisions; of dLinUCB: "
             "with which a judgement may discard a sound model",
             _within_0_and_1,
-            used_by=lambda row: row.false_alarm_rate > 0.0,
+            used_by="looking for changes",
         ),
     ]
     exact: Annotated[
@@ -233,17 +225,20 @@ class Given(TypedDict, total=False):
             "bound of the length of theta, the intercept included",
             _positive,
             1.0,
-            lambda row: _informed(row) and _confident(row),
+            "with a bound",
         ),
     ]
-    L: Annotated[float, _theory("bound of the length of an action", _positive, 1.0, _bounded)]
+    L: Annotated[
+        float,
+        _theory("bound of the length of an action", _positive, 1.0, "bounded"),
+    ]
     too_long: Annotated[
         str,
         _theory(
             "refuse an action longer than L, or rescale it to L",
             partial(checks.choice, allowed=("refuse", "rescale")),
             "refuse",
-            _bounded,
+            "bounded",
         ),
     ]
     m: Annotated[
@@ -256,7 +251,7 @@ class Given(TypedDict, total=False):
             "rewards are centre + mu(a.theta) + noise: 1/2 lets a linear model fit 0/1 rewards",
             checks.number,
             0.0,
-            _informed,
+            "informed",
         ),
     ]
     lam: Annotated[
@@ -264,7 +259,7 @@ class Given(TypedDict, total=False):
         _theory(
             "penalty (lam/2)||theta||^2; unless given 1, or what the source asks for",
             _positive,
-            used_by=_informed,
+            used_by="informed",
         ),
     ]
     delta: Annotated[
@@ -273,7 +268,7 @@ class Given(TypedDict, total=False):
             "probability that a confidence bound fails; of dLinUCB also that of a bad reward",
             _within_0_and_1,
             0.01,
-            lambda row: _with_bonus(row) and _confident(row),
+            "with confidence",
         ),
     ]
     bonus_scale: Annotated[
@@ -282,7 +277,7 @@ class Given(TypedDict, total=False):
             "factor of the bonus of the theory, which is several times too wide in practice",
             _not_negative,
             1.0,
-            _with_bonus,
+            "with a bonus",
         ),
     ]
     path_length: Annotated[
@@ -292,7 +287,7 @@ class Given(TypedDict, total=False):
             "instead of changes for DOMD-GLB; unless given 2 S changes, or 1 where changes are "
             "unknown too",
             _not_negative,
-            used_by=_path_given,
+            used_by="tuned by a path",
         ),
     ]
     projection: Annotated[
@@ -301,7 +296,7 @@ class Given(TypedDict, total=False):
             "of theta-hat on the ball of S: exact, radial or none",
             partial(checks.choice, allowed=PROJECTIONS),
             "exact",
-            lambda row: row.projected,
+            "projected",
         ),
     ]
 
@@ -309,7 +304,7 @@ class Given(TypedDict, total=False):
 _HINTS = get_type_hints(Given, include_extras=True)
 ARGUMENTS: Mapping[str, Argument] = {name: hint.__metadata__[0] for name, hint in _HINTS.items()}
 """The table by name."""
-LIMITED = tuple(name for name, argument in ARGUMENTS.items() if argument.used_by is not _all)
+LIMITED = tuple(name for name, argument in ARGUMENTS.items() if argument.used_by != "all")
 """The arguments that some policies have no use for."""
 OF_ANY_WORLD = ("horizon", "changes", "projection")
 """Accepted by every policy, whether or not it has a use for them."""
@@ -340,7 +335,7 @@ def uses(name: str, argument: str) -> bool:
     >>> uses("auto", "discount"), uses("D-GLUCB", "discount")
     (False, True)
     """
-    return argument not in ARGUMENTS or ARGUMENTS[argument].used_by(row_of(name))
+    return argument not in ARGUMENTS or _USES[ARGUMENTS[argument].used_by](row_of(name))
 
 
 def takes(name: str, argument: str) -> bool:
