@@ -118,7 +118,8 @@ def test_no_number_and_no_array_is_carried_that_nobody_reads(label):
 def test_every_number_of_an_adaptation_is_read(name):
     module = ADAPTATIONS[name]
     source = Path(module.__file__).read_text()
-    for field in module.Numbers._fields:
+    numbers = getattr(module, "Numbers", None)
+    for field in numbers._fields if numbers else ():
         assert re.search(rf"[\w)]\.{field}\b", source), f"{field} is never read"
 
 

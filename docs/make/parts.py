@@ -195,8 +195,7 @@ def arguments() -> Iterator[str]:
     ):
         rows = (
             _row(f"`{name}`", "" if one.default is None else f"`{one.default!r}`", one.says)
-            for name, one in ARGUMENTS.items()
-            if one.group == group
+            for name, one in ((name, ARGUMENTS[name]) for name in group)
         )
         yield from ("", f"### {title}")
         yield from _table(("argument", "unless given", "what it is"), rows)

@@ -73,9 +73,6 @@ def _is_confident(row: Row) -> bool:
 
 # -- the table -------------------------------------------------------------------------------------
 
-PRODUCT, THEORY = "product", "theory"
-"""The arguments that an application needs first, and those that the theory asks for."""
-
 
 def _checked_elsewhere(label: str, value: Any) -> Any:
     """For what `links.link` and `rewards.reward` check."""
@@ -95,215 +92,185 @@ class Argument(NamedTuple):
     check: Callable[[str, Any], Any]
     default: Any = None  # None: it may be missing
     used_by: str = "all"  # of `_USES`
-    group: str = PRODUCT
 
 
-_theory = partial(Argument, group=THEORY)
+class Product(TypedDict, total=False):
+    """The arguments that an application needs first.
 
-
-class Given(TypedDict, total=False):
-    """The keyword arguments of `policy`."""
+    Each has its type, a sentence, its check, its default, and what the policies are that use it.
+    """
 
     features: Annotated[
         Features | Mapping[str, Any] | None,
-        Argument(
-            "how tables become vectors, see docs/features.md",
-            lambda label, value: features_from(value),
-        ),
+        "how tables become vectors, see docs/features.md",
+        lambda label, value: features_from(value),
     ]
     dim: Annotated[
         int | None,
-        Argument(
-            "instead of features: length of an action, or of a context of separate arms", _whole
-        ),
+        "instead of features: length of an action, or of a context of separate arms",
+        _whole,
     ]
     arms: Annotated[
         str,
-        Argument(
-            "shared: one model for all actions; separate: one for each arm, see "
-            "docs/separate-arms.md",
-            partial(checks.choice, allowed=ARMS),
-            SHARED,
-        ),
+        "shared: one model for all actions; separate: one for each arm, see docs/separate-arms.md",
+        partial(checks.choice, allowed=ARMS),
+        SHARED,
     ]
     reward: Annotated[
         str | None,
-        Argument(
-            "what a reward is: click, rating:1..5, count, count:20, amount, amount:0..500, cost or "
-            "cost:0..500, see docs/rewards.md",
-            _checked_elsewhere,
-        ),
+        "what a reward is: click, rating:1..5, count, count:20, amount, amount:0..500, cost or "
+        "cost:0..500, see docs/rewards.md",
+        _checked_elsewhere,
     ]
     outside: Annotated[
         str | None,
-        Argument(
-            "clip rewards outside that range, which is counted, or refuse them", _checked_elsewhere
-        ),
+        "clip rewards outside that range, which is counted, or refuse them",
+        _checked_elsewhere,
     ]
     link: Annotated[
         str,
-        Argument(
-            "instead of reward: the reward model, logistic, binomial, poisson or identity",
-            _checked_elsewhere,
-            "logistic",
-            "with a link",
-        ),
+        "instead of reward: the reward model, logistic, binomial, poisson or identity",
+        _checked_elsewhere,
+        "logistic",
+        "with a link",
     ]
     intercept: Annotated[
         bool | None,
-        Argument(
-            "append a constant 1 to every action; unless given: of auto, with features and with "
-            "separate arms",
-            checks.flag,
-            used_by="informed",
-        ),
+        "append a constant 1 to every action; unless given: of auto, with features and with "
+        "separate arms",
+        checks.flag,
+        None,
+        "informed",
     ]
     epsilon: Annotated[
         float,
-        Argument(
-            "share of rounds in which the action is drawn uniformly",
-            partial(checks.number, at_least=0.0, at_most=1.0),
-            0.0,
-            "informed",
-        ),
+        "share of rounds in which the action is drawn uniformly",
+        partial(checks.number, at_least=0.0, at_most=1.0),
+        0.0,
+        "informed",
     ]
     horizon: Annotated[
         int | None,
-        Argument(
-            "number of rounds to come, from which a window or a discount follows by the rule of "
-            "the policy's source",
-            _whole,
-            used_by="tuned",
-        ),
+        "number of rounds to come, from which a window or a discount follows by the rule of "
+        "the policy's source",
+        _whole,
+        None,
+        "tuned",
     ]
     changes: Annotated[
         int | None,
-        Argument(
-            "number of changes within the horizon, if known",
-            partial(checks.integer, least=0),
-            used_by="tuned by changes",
-        ),
+        "number of changes within the horizon, if known",
+        partial(checks.integer, least=0),
+        None,
+        "tuned by changes",
     ]
     window: Annotated[
         int | None,
-        Argument(
-            "instead of horizon: rounds that SW-* remember, and from restart to restart of "
-            "Restart-* and REXP3",
-            _whole,
-            used_by="with a window",
-        ),
+        "instead of horizon: rounds that SW-* remember, and from restart to restart of "
+        "Restart-* and REXP3",
+        _whole,
+        None,
+        "with a window",
     ]
     discount: Annotated[
         float | None,
-        Argument(
-            "instead of horizon: weight that D-*, DOMD-GLB and *-Weight* keep from round to round",
-            _within_0_and_1,
-            used_by="with a discount",
-        ),
+        "instead of horizon: weight that D-*, DOMD-GLB and *-Weight* keep from round to round",
+        _within_0_and_1,
+        None,
+        "with a discount",
     ]
     false_alarm_rate: Annotated[
         float | None,
-        Argument(
-            "of CD-* and auto: about one false report of a change in 1/rate decisions; of dLinUCB: "
-            "with which a judgement may discard a sound model",
-            _within_0_and_1,
-            used_by="looking for changes",
-        ),
+        "of CD-* and auto: about one false report of a change in 1/rate decisions; of dLinUCB: "
+        "with which a judgement may discard a sound model",
+        _within_0_and_1,
+        None,
+        "looking for changes",
     ]
     exact: Annotated[
         bool,
-        Argument(
-            "compute a model of 16 dimensions or more to 1e-8, as small ones always are; otherwise "
-            "its scores are within a ten-thousandth of their widths",
-            checks.flag,
-            False,
-        ),
+        "compute a model of 16 dimensions or more to 1e-8, as small ones always are; otherwise "
+        "its scores are within a ten-thousandth of their widths",
+        checks.flag,
+        False,
     ]
+
+
+class Given(Product, total=False):
+    """The keyword arguments of `policy`: those, and what the theory asks for."""
+
     S: Annotated[
         float,
-        _theory(
-            "bound of the length of theta, the intercept included",
-            _positive,
-            1.0,
-            "with a bound",
-        ),
+        "bound of the length of theta, the intercept included",
+        _positive,
+        1.0,
+        "with a bound",
     ]
-    L: Annotated[
-        float,
-        _theory("bound of the length of an action", _positive, 1.0, "bounded"),
-    ]
+    L: Annotated[float, "bound of the length of an action", _positive, 1.0, "bounded"]
     too_long: Annotated[
         str,
-        _theory(
-            "refuse an action longer than L, or rescale it to L",
-            partial(checks.choice, allowed=("refuse", "rescale")),
-            "refuse",
-            "bounded",
-        ),
+        "refuse an action longer than L, or rescale it to L",
+        partial(checks.choice, allowed=("refuse", "rescale")),
+        "refuse",
+        "bounded",
     ]
     m: Annotated[
-        float | None,
-        _theory("largest reward; unless given what its link has, mostly 1", _checked_elsewhere),
+        float | None, "largest reward; unless given what its link has, mostly 1", _checked_elsewhere
     ]
     centre: Annotated[
         float,
-        _theory(
-            "rewards are centre + mu(a.theta) + noise: 1/2 lets a linear model fit 0/1 rewards",
-            checks.number,
-            0.0,
-            "informed",
-        ),
+        "rewards are centre + mu(a.theta) + noise: 1/2 lets a linear model fit 0/1 rewards",
+        checks.number,
+        0.0,
+        "informed",
     ]
     lam: Annotated[
         float | None,
-        _theory(
-            "penalty (lam/2)||theta||^2; unless given 1, or what the source asks for",
-            _positive,
-            used_by="informed",
-        ),
+        "penalty (lam/2)||theta||^2; unless given 1, or what the source asks for",
+        _positive,
+        None,
+        "informed",
     ]
     delta: Annotated[
         float,
-        _theory(
-            "probability that a confidence bound fails; of dLinUCB also that of a bad reward",
-            _within_0_and_1,
-            0.01,
-            "with confidence",
-        ),
+        "probability that a confidence bound fails; of dLinUCB also that of a bad reward",
+        _within_0_and_1,
+        0.01,
+        "with confidence",
     ]
     bonus_scale: Annotated[
         float,
-        _theory(
-            "factor of the bonus of the theory, which is several times too wide in practice",
-            _not_negative,
-            1.0,
-            "with a bonus",
-        ),
+        "factor of the bonus of the theory, which is several times too wide in practice",
+        _not_negative,
+        1.0,
+        "with a bonus",
     ]
     path_length: Annotated[
         float | None,
-        _theory(
-            "sum of ||theta_t - theta_{t-1}|| over the horizon, for *-Weight* and Restart-*, and "
-            "instead of changes for DOMD-GLB; unless given 2 S changes, or 1 where changes are "
-            "unknown too",
-            _not_negative,
-            used_by="tuned by a path",
-        ),
+        "sum of ||theta_t - theta_{t-1}|| over the horizon, for *-Weight* and Restart-*, and "
+        "instead of changes for DOMD-GLB; unless given 2 S changes, or 1 where changes are "
+        "unknown too",
+        _not_negative,
+        None,
+        "tuned by a path",
     ]
     projection: Annotated[
         str,
-        _theory(
-            "of theta-hat on the ball of S: exact, radial or none",
-            partial(checks.choice, allowed=PROJECTIONS),
-            "exact",
-            "projected",
-        ),
+        "of theta-hat on the ball of S: exact, radial or none",
+        partial(checks.choice, allowed=PROJECTIONS),
+        "exact",
+        "projected",
     ]
 
 
 _HINTS = get_type_hints(Given, include_extras=True)
-ARGUMENTS: Mapping[str, Argument] = {name: hint.__metadata__[0] for name, hint in _HINTS.items()}
+ARGUMENTS: Mapping[str, Argument] = {
+    name: Argument(*hint.__metadata__) for name, hint in _HINTS.items()
+}
 """The table by name."""
+PRODUCT = tuple(Product.__annotations__)
+THEORY = tuple(name for name in ARGUMENTS if name not in PRODUCT)
+"""The arguments that an application needs first, and those that the theory asks for."""
 LIMITED = tuple(name for name, argument in ARGUMENTS.items() if argument.used_by != "all")
 """The arguments that some policies have no use for."""
 OF_ANY_WORLD = ("horizon", "changes", "projection")
@@ -381,22 +348,20 @@ def _signature() -> inspect.Signature:
 
 
 def _help() -> str:
-    def group(label: str) -> Iterable[str]:
-        for name, argument in ARGUMENTS.items():
-            if argument.group == label:
-                yield textwrap.fill(
-                    f"{name:<18}{argument.says}", width=98, subsequent_indent=" " * 18
-                )
+    def lines(names: Iterable[str]) -> Iterable[str]:
+        for name in names:
+            text = f"{name:<18}{ARGUMENTS[name].says}"
+            yield textwrap.fill(text, width=98, subsequent_indent=" " * 18)
 
     return "\n".join(
         (
             "A policy by its name, see `policy_names`.",
             "",
-            *group(PRODUCT),
+            *lines(PRODUCT),
             "",
             "What the theory asks for:",
             "",
-            *group(THEORY),
+            *lines(THEORY),
             "",
             "`driftbandits policies` lists which arguments a policy refuses or ignores.",
             "",

@@ -12,7 +12,8 @@ table      (TABLE_ROWS, K)   means = centre + mu(a . theta), widths = bonus_scal
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,18 +21,12 @@ from driftbandits.core import (
     Confidence,
     Model,
     bonus_radius,
-    cholesky,
     confidence_reader,
-    copy,
     depends_on_inside,
-    dot_large,
-    inverse,
     links,
-    multiply_rows,
-    norm,
     rows_that_count,
-    sandwich,
 )
+from driftbandits.core import linalg as la
 from driftbandits.core.estimator.inverse import (
     BLOCK,
     FOR_DIRECTIONS,
@@ -45,6 +40,8 @@ from driftbandits.core.estimator.model import DISCOUNT, MODEL_SIZE, Floats, for_
 from driftbandits.core.estimator.solve import take_ridge
 from driftbandits.core.estimator.state import BEGUN, FITTED, RADIUS, SPAN, N, State
 from driftbandits.jit import allocating, compiled, inlined, internal, place, reader_of
+
+R = TypeVar("R")
 
 UCB, GREEDY, CONSTANT, OPTIMISTIC = 0, 1, 2, 3
 SCALED, POSTERIOR, PERTURBED, WEIGHTED, AUGMENTED = 4, 5, 6, 7, 8
@@ -84,6 +81,16 @@ class Scoring(NamedTuple):
     radius_given: int  # by the adaptation, in the gauge RADIUS
 
 
+def by_size(large: Callable[..., R], small: Callable[..., R]) -> Callable[..., R]:
+    """Make a kernel of a model and arguments, which it hands to one of two by the model's size."""
+
+    @inlined
+    def either(model: Model, *arguments: Any) -> R:
+        return large(*arguments) if model.fast else small(*arguments)
+
+    return either
+
+
 class Opened(NamedTuple):
     """The numbers and arrays behind a handle, by name."""
 
@@ -121,7 +128,7 @@ def bonus_factor(
         n = rows_that_count(confidence, t, counters[SPAN])
     else:
         n = measured_rows(model, confidence, state.V2 if model.memory == DISCOUNT else state.V)
-    inside = depends_on_inside(confidence) and norm(state.theta_hat) <= model.S
+    inside = depends_on_inside(confidence) and la.norm(state.theta_hat) <= model.S
     return scoring.bonus_scale * bonus_radius(confidence, t, n, inside)
 
 
@@ -172,12 +179,12 @@ def _no_bonus_matrix(model: Model, scoring: Scoring, state: State) -> None:
 @inlined
 def _make_bonus_matrix(model: Model, scoring: Scoring, state: State) -> None:
     scratch = state.scratch
-    cholesky(state.V, scratch.factor)
+    la.cholesky(state.V, scratch.factor)
     if scoring.sandwiched:
-        inverse(scratch.factor, scratch.inverse)
-        sandwich(scratch.inverse, state.V2, scratch.other_matrix, scratch.bonus)
+        la.inverse(scratch.factor, scratch.inverse)
+        la.sandwich(scratch.inverse, state.V2, scratch.other_matrix, scratch.bonus)
     else:
-        inverse(scratch.factor, scratch.bonus)
+        la.inverse(scratch.factor, scratch.bonus)
 
 
 make_bonus_matrix = for_large(_no_bonus_matrix, _make_bonus_matrix)
@@ -247,7 +254,7 @@ def _estimate_and_measure(
         return 0
     room = room_in(state)
     n = _load_block(scoring, actions[: BLOCK - 1], 0, room.rows)
-    copy(state.b, room.rows[n])
+    la.copy(state.b, room.rows[n])
     solve_design_and_last(state, n + 1, _enough_for(scoring), FOR_SOLUTIONS)
     take_ridge(model, state, room.solutions[n])
     _set_squares(scoring, state, 0, n, table)
@@ -276,9 +283,9 @@ def _measure(
     for start in range(first, actions.shape[0], BLOCK):
         n = _load_block(scoring, actions, start, room.rows)
         if scoring.score in SAMPLED:
-            multiply_rows(room.rows[:n], state.scratch.bonus, room.steps[:n])
+            la.multiply_rows(room.rows[:n], state.scratch.bonus, room.steps[:n])
             for i in range(n):
-                table[3, start + i] = dot_large(room.rows[i], room.steps[i])
+                table[3, start + i] = la.dot_large(room.rows[i], room.steps[i])
         elif scoring.score in (GREEDY, WEIGHTED):
             for i in range(n):
                 table[3, start + i] = 0.0
@@ -297,11 +304,11 @@ def _set_squares(scoring: Scoring, state: State, start: int, n: int, table: Floa
     """Row 3 of `table` from `start` on: squared norms of the n actions that were solved for."""
     room = room_in(state)
     if scoring.sandwiched:
-        multiply_rows(room.solutions[:n], state.V2, room.steps[:n])
+        la.multiply_rows(room.solutions[:n], state.V2, room.steps[:n])
     for i in range(n):
         square = room.squares[i]
         if scoring.sandwiched:
-            square = dot_large(room.solutions[i], room.steps[i])
+            square = la.dot_large(room.solutions[i], room.steps[i])
         table[3, start + i] = square
 
 

@@ -79,7 +79,6 @@ def held_in_common(policy: Policy, buffers: Buffers) -> list[Any]:
 class _Arm(NamedTuple):
     """The model of an arm of `auto`, by name."""
 
-    numbers: Floats
     model: Model
     scoring: Scoring
     state: State
@@ -89,11 +88,9 @@ class _Arm(NamedTuple):
 @inlined
 def _arm(handle: Handle) -> _Arm:
     numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
-    d, fast = int(numbers[0]), int(numbers[FAST])
-    state = state_of(handle, d)
-    return _Arm(
-        numbers, model_of(numbers, d, fast), scoring_of(numbers), state, _belief_of(state.stores)
-    )
+    d = int(numbers[0])
+    model, state = model_of(numbers, d, int(numbers[FAST])), state_of(handle, d)
+    return _Arm(model, scoring_of(numbers), state, _belief_of(state.stores))
 
 
 @compiled

@@ -36,21 +36,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from driftbandits.core import (
-    Model,
-    State,
-    add_outer,
-    add_scaled,
-    backward_solve,
-    cholesky,
-    copy,
-    copy_matrix,
-    dot,
-    forward_solve,
-    links,
-    norm,
-    set_to_identity,
-)
+from driftbandits.core import Model, State, links
+from driftbandits.core import linalg as la
 from driftbandits.core.estimator.memory import forget_oldest, load_row
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.solve import damping
@@ -161,22 +148,22 @@ def _file_row(model: Model, state: State, blocks: Blocks, reward: float, s: int)
 def _clear(c: Floats, H: Floats) -> None:
     for i in range(c.shape[0]):
         c[i] = 0.0
-    set_to_identity(H, 0.0)
+    la.set_to_identity(H, 0.0)
 
 
 @inlined
 def _add_row(model: Model, state: State, reward: float, c: Floats, H: Floats) -> None:
     """Add scratch.row, expanded about theta_hat, to the sums of a set of rows."""
     row = state.scratch.row
-    z = dot(row, state.theta_hat)
+    z = la.dot(row, state.theta_hat)
     slope = links.slope(model.link, model.m, z)
-    add_scaled(c, reward - links.mean(model.link, model.m, z) + slope * z, row)
-    add_outer(H, slope, row)
+    la.add_scaled(c, reward - links.mean(model.link, model.m, z) + slope * z, row)
+    la.add_outer(H, slope, row)
 
 
 @inlined
 def _add_block(blocks: Blocks, source: int, c: Floats, H: Floats) -> None:
-    add_scaled(c, 1.0, blocks.c[source])
+    la.add_scaled(c, 1.0, blocks.c[source])
     for i in range(c.shape[0]):
         for j in range(c.shape[0]):
             H[i, j] += blocks.H[source, i, j]
@@ -187,8 +174,8 @@ def _move_block(blocks: Blocks, source: int, target: int) -> None:
     blocks.sizes[target] = blocks.sizes[source]
     blocks.levels[target] = blocks.levels[source]
     blocks.firsts[target] = blocks.firsts[source]
-    copy(blocks.c[source], blocks.c[target])
-    copy_matrix(blocks.H[source], blocks.H[target])
+    la.copy(blocks.c[source], blocks.c[target])
+    la.copy_matrix(blocks.H[source], blocks.H[target])
 
 
 @inlined
@@ -214,13 +201,13 @@ def _merge(blocks: Blocks) -> None:
 def _evidence(model: Model, phi: float, blocks: Blocks, c: Floats, H: Floats) -> float:
     """E(c, H)."""
     root, solved = blocks.root, blocks.solved
-    copy_matrix(H, root)
+    la.copy_matrix(H, root)
     for i in range(model.d):
         root[i, i] += model.lam
-    cholesky(root, root)
-    copy(c, solved)
-    forward_solve(root, solved)
-    return 0.5 * dot(solved, solved) / phi + _log_volume(model, root)
+    la.cholesky(root, root)
+    la.copy(c, solved)
+    la.forward_solve(root, solved)
+    return 0.5 * la.dot(solved, solved) / phi + _log_volume(model, root)
 
 
 @inlined
@@ -236,18 +223,18 @@ def _log_volume(model: Model, root: Floats) -> float:
 def _laplace_evidence(model: Model, state: State, blocks: Blocks, first: int, last: int) -> float:
     """Evidence of a range of rows, expanded about their own peak, which Newton's method finds."""
     root, solved = blocks.root, blocks.solved
-    copy(state.theta_hat, blocks.peak)
+    la.copy(state.theta_hat, blocks.peak)
     height = 0.0
     for _ in range(_MOST_STEPS):
         height = _climb(model, state, blocks, first, last)
-        cholesky(root, root)
-        forward_solve(root, solved)
-        rise = 0.5 * dot(solved, solved)
+        la.cholesky(root, root)
+        la.forward_solve(root, solved)
+        rise = 0.5 * la.dot(solved, solved)
         if rise < _LEAST_RISE:
             height += rise
             break
-        backward_solve(root, solved)
-        add_scaled(blocks.peak, damping(state.gauges[LONGEST] * norm(solved)), solved)
+        la.backward_solve(root, solved)
+        la.add_scaled(blocks.peak, damping(state.gauges[LONGEST] * la.norm(solved)), solved)
     return height + _log_volume(model, root)
 
 
@@ -256,16 +243,16 @@ def _climb(model: Model, state: State, blocks: Blocks, first: int, last: int) ->
     """Penalised log-likelihood at the peak; solved := its gradient, root := minus its Hessian."""
     rows, row, d = state.rows, state.scratch.row, model.d
     peak, gradient = blocks.peak, blocks.solved
-    height = -0.5 * model.lam * dot(peak, peak)
+    height = -0.5 * model.lam * la.dot(peak, peak)
     for i in range(d):
         gradient[i] = -model.lam * peak[i]
-    set_to_identity(blocks.root, model.lam)
+    la.set_to_identity(blocks.root, model.lam)
     for s in range(first, last):
         load_row(model, state, s)
-        z = dot(row, peak)
+        z = la.dot(row, peak)
         height += rows[d, s] * z - links.log_partition(model.link, model.m, z)
-        add_scaled(gradient, rows[d, s] - links.mean(model.link, model.m, z), row)
-        add_outer(blocks.root, links.slope(model.link, model.m, z), row)
+        la.add_scaled(gradient, rows[d, s] - links.mean(model.link, model.m, z), row)
+        la.add_outer(blocks.root, links.slope(model.link, model.m, z), row)
     return height
 
 

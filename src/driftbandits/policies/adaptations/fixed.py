@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from driftbandits.core import Model, State, copy_matrix, memory
 from driftbandits.core.estimator.inverse import share_inverse
@@ -23,12 +23,8 @@ def own_or_fixed(adaptation: ModuleType, name: str) -> Any:
     return getattr(adaptation, name, globals()[name])
 
 
-class Numbers(NamedTuple):
-    """None."""
-
-
-def numbers_for(policy: Policy) -> Numbers:
-    return Numbers()
+def numbers_for(policy: Policy) -> tuple[float, ...]:
+    return ()
 
 
 def sizes_for(policy: Policy) -> dict[str, int]:

@@ -31,22 +31,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from driftbandits.core import (
-    Model,
-    State,
-    add_outer,
-    add_scaled,
-    cholesky,
-    copy,
-    copy_matrix,
-    dot,
-    dot_large,
-    inverse,
-    links,
-    multiply,
-    multiply_large,
-    set_to_identity,
-)
+from driftbandits.core import Model, State, links
+from driftbandits.core import linalg as la
 from driftbandits.core.estimator.memory import load_row
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import BEGUN, HEAD, TAIL
@@ -73,6 +59,7 @@ from driftbandits.policies.auto.record import (
     SEGMENTS,
     Belief,
 )
+from driftbandits.policies.scoring import by_size
 
 MOST_REFITTED = 2048
 """A segment is fitted anew until it holds so many rewards; so many rows are kept."""
@@ -107,9 +94,8 @@ class Learned(NamedTuple):
     lost: float  # what P has lost along P a
 
 
-@inlined
-def forecast_of(model: Model, theta: Floats, row: Floats) -> float:
-    return dot_large(theta, row) if model.fast else dot(theta, row)
+forecast_of = by_size(la.dot_large, la.dot)
+_multiply = by_size(la.multiply_large, la.multiply)
 
 
 @inlined
@@ -156,15 +142,6 @@ def settled(model: Model, reward: float, z: float, q: float, weight: float) -> f
         if is_slow or not low < t < high:
             t = 0.5 * (low + high)
     return t
-
-
-@inlined
-def direction_of(model: Model, P: Floats, row: Floats, out: Floats) -> None:
-    """out := P a."""
-    if model.fast:
-        multiply_large(P, row, out)
-    else:
-        multiply(P, row, out)
 
 
 @inlined
@@ -218,12 +195,12 @@ def learn_reward(
     `base` is what separate arms share of a . theta, and `variance` what is not known of it.
     """
     row, along = state.scratch.row, state.scratch.step
-    direction_of(model, P, row, along)
+    _multiply(model, P, row, along)
     z = within_range(model, base + forecast_of(model, theta, row))
     q = max(forecast_of(model, along, row), 0.0) + variance
     learned = _learned(model, reward, z, q, weight, noise)
-    add_scaled(theta, learned.t, along)
-    add_outer(P, -learned.lost, along)
+    la.add_scaled(theta, learned.t, along)
+    la.add_outer(P, -learned.lost, along)
     return learned
 
 
@@ -268,25 +245,25 @@ def fit_anew(model: Model, state: State, belief: Belief, r: int) -> None:
     first = _first_row(model, state, belief.starts[r])
     for _ in range(_MOST_STEPS):
         theta[last] -= base
-        multiply(precision, theta, pull)
+        la.multiply(precision, theta, pull)
         theta[last] += base
-        copy_matrix(precision, hessian)
+        la.copy_matrix(precision, hessian)
         for i in range(first, state.counters[TAIL]):
             load_row(model, state, i)
             limit_row(model, state, belief)
-            z = within_range(model, belief.shared_base[r] + dot(scratch.row, theta))
+            z = within_range(model, belief.shared_base[r] + la.dot(scratch.row, theta))
             reward = _remembered(model, state, belief, i)
-            add_scaled(pull, links.mean(model.link, model.m, z) - reward, scratch.row)
-            add_outer(hessian, links.slope(model.link, model.m, z), scratch.row)
-        cholesky(hessian, scratch.factor)
-        inverse(scratch.factor, P)
-        multiply(P, pull, step)
-        decrement = dot(step, pull)
+            la.add_scaled(pull, links.mean(model.link, model.m, z) - reward, scratch.row)
+            la.add_outer(hessian, links.slope(model.link, model.m, z), scratch.row)
+        la.cholesky(hessian, scratch.factor)
+        la.inverse(scratch.factor, P)
+        la.multiply(P, pull, step)
+        decrement = la.dot(step, pull)
         if model.linear or decrement < _DECREMENT:
-            add_scaled(theta, -1.0, step)
+            la.add_scaled(theta, -1.0, step)
             break
         far = math.sqrt(decrement)  # damped as for self-concordant functions, until it is near
-        add_scaled(theta, -1.0 / (1.0 + far) if far > _NEAR else -1.0, step)
+        la.add_scaled(theta, -1.0 / (1.0 + far) if far > _NEAR else -1.0, step)
     clear_unseen(model, belief, P)
 
 
@@ -294,7 +271,7 @@ def fit_anew(model: Model, state: State, belief: Belief, r: int) -> None:
 def learn_again(model: Model, state: State, belief: Belief, r: int, noise: Noise) -> None:
     """Segment r from its rows under the prior of now, one after the other."""
     row = state.scratch.start
-    copy(state.scratch.row, row)
+    la.copy(state.scratch.row, row)
     is_new = belief.starts[r] > FIRST_OF_ALL
     make_covariance(model, state, belief, belief.kinds[r], is_new, belief.P[r])
     belief.theta[r][:] = 0.0
@@ -304,7 +281,7 @@ def learn_again(model: Model, state: State, belief: Belief, r: int, noise: Noise
         limit_row(model, state, belief)
         reward, base = _remembered(model, state, belief, i), belief.shared_base[r]
         learn_reward(model, state, belief.theta[r], belief.P[r], reward, 1.0, noise, base, 0.0)
-    copy(row, state.scratch.row)
+    la.copy(row, state.scratch.row)
 
 
 # -- drifts ----------------------------------------------------------------------------------------
@@ -371,12 +348,12 @@ def _move_matern32(model: Model, belief: Belief, i: int, way: float) -> None:
 def begin_as(model: Model, belief: Belief, r: int) -> None:
     """Let all drifts begin as segment r, without velocity."""
     for i in range(drifts_of(model)):
-        copy(belief.theta[r], belief.drift_means[i])
-        copy_matrix(belief.P[r], belief.drift_P[i])
+        la.copy(belief.theta[r], belief.drift_means[i])
+        la.copy_matrix(belief.P[r], belief.drift_P[i])
     if not model.fast:
         for i in range(MATERN32):
-            set_to_identity(belief.cross_P[i], 0.0)
-            copy_matrix(belief.prior_P, belief.velocity_P[i])
+            la.set_to_identity(belief.cross_P[i], 0.0)
+            la.copy_matrix(belief.prior_P, belief.velocity_P[i])
             belief.velocity[i][:] = 0.0
 
 
@@ -400,7 +377,7 @@ def learn_by_drifts(
     row = state.scratch.row
     prior = 0.0
     if age > 0.0:
-        direction_of(model, belief.prior_P, row, state.scratch.step)
+        _multiply(model, belief.prior_P, row, state.scratch.step)
         prior = forecast_of(model, state.scratch.step, row)
     for i in range(drifts_of(model)):
         weight = 1.0
@@ -432,19 +409,19 @@ def _learn_matern32(
     along, speeding = state.scratch.step, state.scratch.pull
     theta = belief.drift_means[MATERN12 + i]
     place, cross, speed = belief.drift_P[MATERN12 + i], belief.cross_P[i], belief.velocity_P[i]
-    multiply(place, row, along)
+    la.multiply(place, row, along)
     for j in range(d):
         total = 0.0
         for k in range(d):
             total += cross[k, j] * row[k]
         speeding[j] = total
-    z = within_range(model, belief.shared_base[ROOM + MATERN12 + i] + dot(theta, row))
-    q = max(dot(along, row), 0.0) + belief.base_variance[ROOM + MATERN12 + i]
+    z = within_range(model, belief.shared_base[ROOM + MATERN12 + i] + la.dot(theta, row))
+    q = max(la.dot(along, row), 0.0) + belief.base_variance[ROOM + MATERN12 + i]
     learned = _learned(model, reward, z, q, weight, noise)
-    add_scaled(theta, learned.t, along)
-    add_scaled(belief.velocity[i], learned.t, speeding)
-    add_outer(place, -learned.lost, along)
-    add_outer(speed, -learned.lost, speeding)
+    la.add_scaled(theta, learned.t, along)
+    la.add_scaled(belief.velocity[i], learned.t, speeding)
+    la.add_outer(place, -learned.lost, along)
+    la.add_outer(speed, -learned.lost, speeding)
     for j in range(d):
         for k in range(d):
             cross[j, k] -= learned.lost * along[j] * speeding[k]
@@ -491,8 +468,8 @@ def align(model: Model, state: State, belief: Belief, common: Belief) -> None:
         if after < known and belief.serials[after] == common.serials[r]:
             if after > r:
                 belief.counts[r], belief.bases[r] = belief.counts[after], belief.bases[after]
-                copy(belief.theta[after], belief.theta[r])
-                copy_matrix(belief.P[after], belief.P[r])
+                la.copy(belief.theta[after], belief.theta[r])
+                la.copy_matrix(belief.P[after], belief.P[r])
         else:
             _empty(model, belief, r)
 
@@ -517,7 +494,7 @@ def _empty(model: Model, belief: Belief, r: int) -> None:
     belief.bases[r] = belief.base[0]
     belief.theta[r][:] = 0.0
     belief.theta[r, model.d - 1] += belief.base[0]
-    copy_matrix(belief.prior_P, belief.P[r])
+    la.copy_matrix(belief.prior_P, belief.P[r])
 
 
 @internal
@@ -636,8 +613,8 @@ def _merge(model: Model, state: State, belief: Belief, r: int) -> None:
         belief.bases[i] = belief.bases[i + 1]
         belief.shared_base[i] = belief.shared_base[i + 1]
         belief.base_variance[i] = belief.base_variance[i + 1]
-        copy(belief.theta[i + 1], belief.theta[i])
-        copy_matrix(belief.P[i + 1], belief.P[i])
+        la.copy(belief.theta[i + 1], belief.theta[i])
+        la.copy_matrix(belief.P[i + 1], belief.P[i])
         for h in range(CHAINS):
             belief.weights[h * ROOM + i] = belief.weights[h * ROOM + i + 1]
     belief.segments[0] -= 1

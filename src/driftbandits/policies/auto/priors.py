@@ -25,16 +25,8 @@ n            scalar features that were ever anything but 0
 
 from __future__ import annotations
 
-from driftbandits.core import (
-    Model,
-    State,
-    add_outer,
-    cholesky,
-    copy,
-    copy_matrix,
-    inverse,
-    set_to_identity,
-)
+from driftbandits.core import Model, State
+from driftbandits.core import linalg as la
 from driftbandits.core.estimator.model import Floats
 from driftbandits.jit import inlined, internal
 from driftbandits.policies.auto.record import (
@@ -296,12 +288,12 @@ def limited_reward(model: Model, belief: Belief, reward: float) -> float:
 def set_estimates(model: Model, state: State, belief: Belief, base: float) -> None:
     """theta_hat, theta := mean of the belief for features as they are offered, beyond a base."""
     last = model.d - 1
-    copy(belief.mean, state.theta_hat)
+    la.copy(belief.mean, state.theta_hat)
     for j in range(slopes_of(model, belief)):
         state.theta_hat[last] -= belief.reference[j] * belief.mean[j]
     if belief.constant[0]:
         state.theta_hat[last] += base
-    copy(state.theta_hat, state.theta)
+    la.copy(state.theta_hat, state.theta)
 
 
 # -- the prior -------------------------------------------------------------------------------------
@@ -355,9 +347,9 @@ def _follow_moments(model: Model, state: State, belief: Belief, features: Floats
         belief.variance[j] = max(belief.variance[j] + squares, 0.0)
     if not model.fast:
         products = belief.moments[1]
-        set_to_identity(products, 0.0)
+        la.set_to_identity(products, 0.0)
         for i in range(n):
-            add_outer(products, 1.0 / n, features[i])
+            la.add_outer(products, 1.0 / n, features[i])
         for j in range(d):
             for k in range(d):
                 belief.moments[0, j, k] += rate * (products[j, k] - belief.moments[0, j, k])
@@ -436,11 +428,11 @@ def make_covariance(
     d, slopes = model.d, slopes_of(model, belief)
     if not model.fast:
         make_precision(model, belief, kind, is_new, state.scratch.quadratic)
-        cholesky(state.scratch.quadratic, state.scratch.factor)
-        inverse(state.scratch.factor, out)
+        la.cholesky(state.scratch.quadratic, state.scratch.factor)
+        la.inverse(state.scratch.factor, out)
     else:
         n, lam = count_seen(model, belief), model.lam * TIGHTNESS[kind]
-        set_to_identity(out, 0.0)
+        la.set_to_identity(out, 0.0)
         base = 1.0 / base_precision(belief, kind, is_new, n)
         for j in range(slopes):
             if has_moved(belief, j):
@@ -471,8 +463,7 @@ def _begin_slopes(model: Model, belief: Belief, version: int) -> None:
 
 @internal
 def _begin_slope(model: Model, belief: Belief, j: int) -> None:
-    n, precision = count_seen(model, belief), model.lam
-    alone = 1.0 / _slope_precision(belief, precision, n, j)
+    alone = 1.0 / _slope_precision(belief, model.lam, count_seen(model, belief), j)
     likely = alone / TIGHTNESS[belief.kind[0]]
     _set_variance(belief, belief.prior_P, j, likely)
     belief.mean[j] = 0.0
@@ -517,7 +508,7 @@ def take_prior(model: Model, belief: Belief, common: Belief) -> None:
         belief.centre[j], belief.variance[j] = common.centre[j], common.variance[j]
     belief.sets[0], belief.version[0] = common.sets[0], common.version[0]
     belief.constant[0], belief.offered[0] = common.constant[0], common.offered[0]
-    copy_matrix(common.prior_P, belief.prior_P)
+    la.copy_matrix(common.prior_P, belief.prior_P)
     if not model.fast:
-        copy_matrix(common.moments[0], belief.moments[0])
+        la.copy_matrix(common.moments[0], belief.moments[0])
     _begin_slopes(model, belief, version)
