@@ -22,8 +22,9 @@ from driftbandits.jit import (
     one_of,
     reader_of,
 )
-from driftbandits.policies import UCB, Row, Scoring
+from driftbandits.policies import UCB, Row
 from driftbandits.policies.catalogue import ADAPTATIONS
+from driftbandits.policies.scoring import Scoring
 
 SOURCES = "\n".join(path.read_text() for path in sorted(Path(db.__file__).parent.rglob("*.py")))
 RECORDS = {

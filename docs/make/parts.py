@@ -187,7 +187,7 @@ _NOT_NEEDED = ("changes", "path_length")  # "if known"
 
 def arguments() -> Iterator[str]:
     """The arguments of `driftbandits.policy`, those of the theory apart."""
-    from driftbandits.policies import ARGUMENTS, PRODUCT, THEORY
+    from driftbandits.policies.arguments import ARGUMENTS, PRODUCT, THEORY
 
     for title, group in (
         ("What an application needs", PRODUCT),

@@ -33,23 +33,7 @@ from driftbandits.core.estimator.memory import insert_row
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import FITTED, HEAD, ROW_AT, TAIL, Buffers, N
 from driftbandits.jit import allocating, internal, place, reader_of
-from driftbandits.policies.auto import optimism
-from driftbandits.policies.auto.gaussians import (
-    MOST_REFITTED,
-    begin,
-    begin_segment,
-    fit_segments,
-    learn_by_drifts,
-    learn_by_segments,
-    move,
-)
-from driftbandits.policies.auto.priors import (
-    count_seen,
-    limit_reward,
-    limit_row,
-    observe,
-    set_estimates,
-)
+from driftbandits.policies.auto import gaussians, optimism, priors, weighing
 from driftbandits.policies.auto.record import (
     FIRST_OF_ALL,
     IN_COMMON,
@@ -60,18 +44,6 @@ from driftbandits.policies.auto.record import (
     Hypothesis,
     hypotheses,
     weights_of_ages,
-)
-from driftbandits.policies.auto.weighing import (
-    begin_weighing,
-    dispersion,
-    least_probability,
-    look_for_change,
-    make_mean,
-    make_mixture,
-    mean_base,
-    measure_dispersion,
-    noise_of,
-    weigh,
 )
 from driftbandits.policies.randomness import choose
 from driftbandits.policies.scoring import (
@@ -110,7 +82,7 @@ def numbers_for(policy: Policy, arms: int = 0) -> Numbers:
     for what they promise, several times as many say nothing of whether they have changed.
     """
     reports = policy.row.false_alarm_rate > 0.0
-    threshold = least_probability(policy.false_alarm_rate) if reports else 0.0
+    threshold = weighing.least_probability(policy.false_alarm_rate) if reports else 0.0
     return Numbers(threshold, patience=_PATIENCE * arms)
 
 
@@ -137,10 +109,10 @@ def _follow(
     """Let the prior follow a set of actions; features := what the model is given of them."""
     belief = _belief_of(state.stores)
     belief.constant[0] = model.d - scoring.dim
-    observe(model, state, belief, actions, features)
+    priors.observe(model, state, belief, actions, features)
     if belief.segments[0] == 0:
-        begin_weighing(model, belief)
-        begin(model, state, belief)
+        weighing.begin_weighing(model, belief)
+        gaussians.begin(model, state, belief)
         belief.reported[0] = belief.newest[0] = FIRST_OF_ALL
 
 
@@ -159,7 +131,7 @@ def advance(model: Model, state: State, rounds: int) -> None:
     belief = _belief_of(state.stores)
     state.counters[N] += rounds
     if belief.segments[0] > 0:
-        move(model, belief, rounds)
+        gaussians.move(model, belief, rounds)
     state.counters[FITTED] = 0
 
 
@@ -167,9 +139,9 @@ def advance(model: Model, state: State, rounds: int) -> None:
 def estimate(model: Model, state: State) -> None:
     """theta_hat, theta := mean of the mixture, scratch.bonus := its covariance."""
     belief = _belief_of(state.stores)
-    make_mean(model, belief)
-    set_estimates(model, state, belief, mean_base(model, belief))
-    make_mixture(model, state, belief, dispersion(model, belief))
+    weighing.make_mean(model, belief)
+    priors.set_estimates(model, state, belief, weighing.mean_base(model, belief))
+    weighing.make_mixture(model, state, belief, weighing.dispersion(model, belief))
     state.counters[FITTED] = 1
 
 
@@ -208,34 +180,34 @@ def update(opened: Opened, actions: Floats, index: int, reward: float, s: int) -
     if belief.sets[0] == 0:  # data of others is learned before any decision
         rows = state.stores.vectors[ROW_AT : ROW_AT + 2]  # scratch.row, and what is scratch too
         _follow(model, scoring, state, rows[:1], rows[1:])
-    outcome = limit_reward(model, belief, reward - scoring.centre)
+    outcome = priors.limit_reward(model, belief, reward - scoring.centre)
     if model.linear:
         if belief.rewarded[0] == 0.0 and belief.constant[0]:
             belief.offset[0] = outcome
         outcome -= belief.offset[0]
-    noise = noise_of(model, belief)
+    noise = weighing.noise_of(model, belief)
     insert_row(model, state, reward - scoring.centre, float(s))  # as it came: limits may move
-    if counters[TAIL] - counters[HEAD] > MOST_REFITTED:
+    if counters[TAIL] - counters[HEAD] > gaussians.MOST_REFITTED:
         counters[HEAD] += 1
-    limit_row(model, state, belief)
-    measure_dispersion(model, state, belief, outcome)
-    learn_by_segments(model, state, belief, outcome, s, noise)
+    priors.limit_row(model, state, belief)
+    weighing.measure_dispersion(model, state, belief, outcome)
+    gaussians.learn_by_segments(model, state, belief, outcome, s, noise)
     age = float(counters[N] - s)
-    learn_by_drifts(model, state, belief, outcome, age, noise, ROOM)
+    gaussians.learn_by_drifts(model, state, belief, outcome, age, noise, ROOM)
     belief.learned[0] += 1
-    if belief.learned[0] > _numbers_of(numbers).patience * count_seen(model, belief):
-        weigh(model, belief, s)
-    fit_segments(model, state, belief, s, noise)
+    if belief.learned[0] > _numbers_of(numbers).patience * priors.count_seen(model, belief):
+        weighing.weigh(model, belief, s)
+    gaussians.fit_segments(model, state, belief, s, noise)
     threshold = _numbers_of(numbers).threshold
     if threshold > 0.0:
-        look_for_change(model, state, belief, threshold)
+        weighing.look_for_change(model, state, belief, threshold)
     if s > belief.newest[0]:
         belief.newest[0] = s
         if belief.constant[0]:
-            make_mean(model, belief)
+            weighing.make_mean(model, belief)
             belief.base[0] = dot(belief.centre, belief.mean)
         if belief.rewarded[0] > _BEFORE_CHANGES:
-            begin_segment(model, state, belief, s + 1)
+            gaussians.begin_segment(model, state, belief, s + 1)
     counters[FITTED] = 0
 
 
