@@ -601,9 +601,7 @@ REACH: dict[str, list[tuple[dict, dict, kinds.Kind]]] = {
     "lam": [({}, {"lam": 3.0}, informed)],
     "S": [({}, {"S": 0.3}, both(informed, confident))],
     "L": [({}, {"L": 2.0}, bounded)],
-    "m": [
-        ({"link": "binomial", "m": 2.0}, {"m": 4.0}, everywhere),
-    ],
+    "m": [({"link": "binomial", "m": 2.0}, {"m": 4.0}, everywhere)],
     "delta": [({}, {"delta": 0.2}, both(with_bonus, confident))],
     "bonus_scale": [({}, {"bonus_scale": 0.25}, with_bonus)],
     "intercept": [({"intercept": False}, {"intercept": True}, informed)],

@@ -138,16 +138,6 @@ def test_no_row_is_kept(name, dim):
     assert longer._learner._model.buffers.counters[TAIL] == 0
 
 
-def test_the_truth_lies_in_the_confidence_set():
-    outside = []
-    for seed in range(20):
-        policy = db.policy("GLOC", dim=2, S=1.0 + seed / 40, delta=0.05)
-        _, plain, truth = play(policy, 300)
-        off = truth - plain.centre()
-        outside.append(math.sqrt(off @ plain.V @ off) > plain.radius())
-    assert sum(outside) == 0  # the set is wide: 1 in 20 is what is allowed
-
-
 # -- online mirror descent -------------------------------------------------------------------------
 
 
@@ -270,19 +260,6 @@ def test_the_sources_step_and_penalty():
     assert known.discount == like.discount  # (sqrt(c) Gamma/(dT))^(2/3), from the rate
     drifting = db.policy("DOMD-GLB", dim=2, horizon=6000, path_length=3.0)
     assert drifting.discount == pytest.approx(1 - math.sqrt(3.0 / 12000))
-
-
-def test_without_discount_both_are_the_same():
-    plain, discounted = mirrored(), mirrored(discount=1 - 1e-12)
-    agents = db.Agent(plain, seed=1), db.Agent(discounted, seed=1)
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        actions = rng.uniform(-0.5, 0.5, size=(3, 3))
-        one, other = (agent.decide(actions) for agent in agents)
-        np.testing.assert_allclose(one.means, other.means, rtol=1e-6)
-        x = float(rng.random() < 0.5)
-        for agent, choice in zip(agents, (one, other), strict=True):
-            agent.update(choice, x)
 
 
 @pytest.mark.parametrize("link", ["logistic", "poisson", "identity"])

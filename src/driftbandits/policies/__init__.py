@@ -1,10 +1,6 @@
 """The policies: a catalogue of rows, their arguments, and the two engines that play them."""
 
-from driftbandits.policies.adaptations import (
-    Detection,
-    last_detection,
-    rows_of,
-)
+from driftbandits.policies.adaptations import Detection, last_detection, rows_of
 from driftbandits.policies.arguments import (
     ARGUMENTS,
     LIMITED,

@@ -333,51 +333,45 @@ def policy_from(arguments: Mapping[str, Any]) -> Policy:
     return _made(_checked(given.pop("name"), given))
 
 
-def _signature() -> inspect.Signature:
-    name = inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=str)
-    keywords = [
-        inspect.Parameter(
-            label,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=argument.default,
-            annotation=get_args(_HINTS[label])[0],
-        )
-        for label, argument in ARGUMENTS.items()
-    ]
-    return inspect.Signature([name, *keywords], return_annotation=Policy)
+def _lines(names: Iterable[str]) -> Iterable[str]:
+    for name in names:
+        text = f"{name:<18}{ARGUMENTS[name].says}"
+        yield textwrap.fill(text, width=98, subsequent_indent=" " * 18)
 
 
-def _help() -> str:
-    def lines(names: Iterable[str]) -> Iterable[str]:
-        for name in names:
-            text = f"{name:<18}{ARGUMENTS[name].says}"
-            yield textwrap.fill(text, width=98, subsequent_indent=" " * 18)
-
-    return "\n".join(
-        (
-            "A policy by its name, see `policy_names`.",
-            "",
-            *lines(PRODUCT),
-            "",
-            "What the theory asks for:",
-            "",
-            *lines(THEORY),
-            "",
-            "`driftbandits policies` lists which arguments a policy refuses or ignores.",
-            "",
-            '>>> policy("SW-GLUCB", dim=2, horizon=6000, changes=3).window',
-            "252",
-        )
+policy.__doc__ = "\n".join(
+    (
+        "A policy by its name, see `policy_names`.",
+        "",
+        *_lines(PRODUCT),
+        "",
+        "What the theory asks for:",
+        "",
+        *_lines(THEORY),
+        "",
+        "`driftbandits policies` lists which arguments a policy refuses or ignores.",
+        "",
+        '>>> policy("SW-GLUCB", dim=2, horizon=6000, changes=3).window',
+        "252",
     )
-
-
-_SIGNATURE = _signature()
-policy.__doc__ = _help()
-policy.__signature__ = _SIGNATURE  # type: ignore[attr-defined]
-policy.__annotations__ = {
-    **{name: parameter.annotation for name, parameter in _SIGNATURE.parameters.items()},
-    "return": Policy,
-}
+)
+_TYPES = {label: get_args(hint)[0] for label, hint in _HINTS.items()}
+policy.__annotations__ = {"name": str, **_TYPES, "return": Policy}
+policy.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [
+        inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=str),
+        *(
+            inspect.Parameter(
+                label,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=argument.default,
+                annotation=_TYPES[label],
+            )
+            for label, argument in ARGUMENTS.items()
+        ),
+    ],
+    return_annotation=Policy,
+)
 
 
 def _checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -500,7 +500,7 @@ class Policy:
     @cached_property
     def numbers(self) -> Floats:
         """Everything that the kernels read, packed for them."""
-        own = self.adaptation.numbers_for(self)
+        own = self._adapted("numbers_for", self)
         return as_numbers(self.model, self.scoring, self.confidence, own)
 
     def new_buffers(self, capacity: int) -> Buffers:

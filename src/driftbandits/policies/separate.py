@@ -30,6 +30,7 @@ from driftbandits.jit import (
     place,
 )
 from driftbandits.policies import auto
+from driftbandits.policies.adaptations import fixed
 from driftbandits.policies.auto import optimism
 from driftbandits.policies.auto.gaussians import align, begin_arm, hold
 from driftbandits.policies.auto.priors import take_prior
@@ -60,7 +61,7 @@ def believes(policy: Policy) -> bool:
 
 def numbers_of_arms(policy: Policy, count: int) -> Floats:
     """The numbers of the model of one of so many arms."""
-    own, model = policy.adaptation.numbers_for(policy), policy.model
+    model, own = policy.model, fixed.numbers_for(policy)
     if believes(policy):
         own = auto.numbers_for(policy, arms=count)
         # to be the best of K, a . theta must be able to move by log K

@@ -101,14 +101,9 @@ def sizes_for(policy: Policy) -> dict[str, int]:
     return sizes
 
 
-@inlined
+@internal
 def learn(opened: Opened, reward: float, s: int) -> None:
     fixed.learn(opened, reward, s)
-    _test(opened, reward, s)
-
-
-@internal
-def _test(opened: Opened, reward: float, s: int) -> None:
     numbers, model, scoring, _, state = opened
     test, own = _numbers_of(numbers), _own_of(state.stores)
     k = arm_of(state.scratch.row, scoring.dim)

@@ -109,22 +109,15 @@ def estimate(opened: Opened, seed: int, actions: Floats) -> None:
 
 
 @inlined
-def learn(opened: Opened, reward: float, s: int) -> None:
-    fixed.learn(opened, reward, s)
-    numbers, model, scoring, _, state = opened
-    blocks = _blocks_of(state.stores)
-    _file_row(model, state, blocks, reward - scoring.centre, s)
-    if blocks.expanded[0] > 0 and _rows(state) >= blocks.patience[0]:
-        _test(model, _numbers_of(numbers), state, blocks)
-
-
-@inlined
 def _rows(state: State) -> int:
     return int(state.counters[TAIL] - state.counters[HEAD])
 
 
 @internal
-def _file_row(model: Model, state: State, blocks: Blocks, reward: float, s: int) -> None:
+def learn(opened: Opened, reward: float, s: int) -> None:
+    fixed.learn(opened, reward, s)
+    numbers, model, scoring, _, state = opened
+    outcome, blocks = reward - scoring.centre, _blocks_of(state.stores)
     if blocks.number[0] == 0 or s > blocks.newest[0]:
         block = blocks.number[0]
         _clear(blocks.c[block], blocks.H[block])
@@ -139,9 +132,11 @@ def _file_row(model: Model, state: State, blocks: Blocks, reward: float, s: int)
             block -= 1
         blocks.firsts[block] = min(blocks.firsts[block], s)
     blocks.sizes[block] += 1
-    _add_row(model, state, reward, blocks.c[block], blocks.H[block])
-    _add_row(model, state, reward, blocks.all_c, blocks.all_H)
+    _add_row(model, state, outcome, blocks.c[block], blocks.H[block])
+    _add_row(model, state, outcome, blocks.all_c, blocks.all_H)
     _merge(blocks)
+    if blocks.expanded[0] > 0 and _rows(state) >= blocks.patience[0]:
+        _test(model, _numbers_of(numbers), state, blocks)
 
 
 @inlined
@@ -275,7 +270,12 @@ def _test(model: Model, test: Numbers, state: State, blocks: Blocks) -> None:
         )
     if strongest > test.threshold:
         record_detection(state, blocks.firsts[border], strongest, test.threshold)
-        _forget_before(model, state, blocks, border, older)
+        for block in range(border, blocks.number[0]):
+            _move_block(blocks, block, block - border)
+        blocks.number[0] -= border
+        state.counters[BEGUN] = blocks.firsts[0] - 1
+        blocks.expanded[0] = blocks.patience[0] = 0
+        forget_oldest(model, state, older)
     else:
         blocks.patience[0] = rows + max(1, (rows - older) // 8, rows // 256)
 
@@ -299,18 +299,6 @@ def _strongest_border(model: Model, phi: float, blocks: Blocks, rows: int) -> tu
         if before + after - whole > strongest:
             strongest, border = before + after - whole, block
     return strongest, border
-
-
-@internal
-def _forget_before(model: Model, state: State, blocks: Blocks, border: int, gone: int) -> None:
-    """Forget the blocks before a border, which hold `gone` rows."""
-    for block in range(border, blocks.number[0]):
-        _move_block(blocks, block, block - border)
-    blocks.number[0] -= border
-    state.counters[BEGUN] = blocks.firsts[0] - 1
-    blocks.expanded[0] = 0
-    blocks.patience[0] = 0
-    forget_oldest(model, state, gone)
 
 
 @internal

@@ -113,15 +113,7 @@ def project(A: Floats, S: float, state: State, point: Floats) -> None:
     scratch = state.scratch
     la.multiply(A, point, scratch.pull)
     la.minimise_in_ball(
-        A,
-        scratch.pull,
-        S,
-        0.0,
-        _ROUNDING,
-        point,
-        scratch.quadratic,
-        scratch.factor,
-        scratch.slope,
+        A, scratch.pull, S, 0.0, _ROUNDING, point, scratch.quadratic, scratch.factor, scratch.slope
     )
 
 

@@ -40,7 +40,6 @@ from driftbandits.policies.auto.record import (
     LAYOUT,
     OF_SMALL_MODELS,
     PLACES,
-    ROOM,
     Hypothesis,
     hypotheses,
     weights_of_ages,
@@ -150,12 +149,7 @@ def estimate(model: Model, state: State) -> None:
 
 @allocating
 def decide(
-    opened: Opened,
-    seed: int,
-    number: int,
-    actions: Floats,
-    table: Floats,
-    picks: Floats,
+    opened: Opened, seed: int, number: int, actions: Floats, table: Floats, picks: Floats
 ) -> int:
     _, model, scoring, _, state = opened
     found = validity(scoring, actions)
@@ -193,7 +187,7 @@ def update(opened: Opened, actions: Floats, index: int, reward: float, s: int) -
     weighing.measure_dispersion(model, state, belief, outcome)
     gaussians.learn_by_segments(model, state, belief, outcome, s, noise)
     age = float(counters[N] - s)
-    gaussians.learn_by_drifts(model, state, belief, outcome, age, noise, ROOM)
+    gaussians.learn_by_drifts(model, state, belief, outcome, age, noise)
     belief.learned[0] += 1
     if belief.learned[0] > _numbers_of(numbers).patience * priors.count_seen(model, belief):
         weighing.weigh(model, belief, s)

@@ -368,9 +368,9 @@ def _variance_moved(i: int, age: float) -> float:
 
 @internal
 def learn_by_drifts(
-    model: Model, state: State, belief: Belief, reward: float, age: float, noise: Noise, first: int
+    model: Model, state: State, belief: Belief, reward: float, age: float, noise: Noise
 ) -> None:
-    """Let the drifts learn the reward of scratch.row; evidence[first + i] := that of drift i.
+    """Let the drifts learn the reward of scratch.row; evidence[ROOM + i] := that of drift i.
 
     The movement of a.theta since the round of a late reward counts as noise.
     """
@@ -382,28 +382,22 @@ def learn_by_drifts(
     for i in range(drifts_of(model)):
         weight = 1.0
         if age > 0.0:
-            z = belief.shared_base[first + i] + forecast_of(model, belief.drift_means[i], row)
+            z = belief.shared_base[ROOM + i] + forecast_of(model, belief.drift_means[i], row)
             slope = links.slope(model.link, model.m, z)
             weight = 1.0 / (1.0 + slope * prior * _variance_moved(i, age))
         if i < MATERN12:
             theta, P = belief.drift_means[i], belief.drift_P[i]
-            base, variance = belief.shared_base[first + i], belief.base_variance[first + i]
+            base, variance = belief.shared_base[ROOM + i], belief.base_variance[ROOM + i]
             learned = learn_reward(model, state, theta, P, reward, weight, noise, base, variance)
         else:
             learned = _learn_matern32(model, state, belief, i - MATERN12, reward, weight, noise)
-        belief.evidence[first + i] = learned.evidence
-        learn_base(belief, first + i, learned)
+        belief.evidence[ROOM + i] = learned.evidence
+        learn_base(belief, ROOM + i, learned)
 
 
 @inlined
 def _learn_matern32(
-    model: Model,
-    state: State,
-    belief: Belief,
-    i: int,
-    reward: float,
-    weight: float,
-    noise: Noise,
+    model: Model, state: State, belief: Belief, i: int, reward: float, weight: float, noise: Noise
 ) -> Learned:
     d, row = model.d, state.scratch.row
     along, speeding = state.scratch.step, state.scratch.pull

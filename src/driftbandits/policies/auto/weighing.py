@@ -22,12 +22,7 @@ from driftbandits.jit import inlined, internal
 from driftbandits.policies.adaptations import record_detection
 from driftbandits.policies.auto.gaussians import Noise, drifts_of, forecast_of, hold, within_range
 from driftbandits.policies.auto.priors import limit_row
-from driftbandits.policies.auto.record import (
-    CHAINS,
-    PRIOR_TRUST,
-    ROOM,
-    Belief,
-)
+from driftbandits.policies.auto.record import CHAINS, PRIOR_TRUST, ROOM, Belief
 
 _SHARE_OF_DRIFTS = 5e-5  # of the weights of the drifts that is shared evenly in a round
 _SHARE_OF_TRUST = 1e-5
@@ -145,13 +140,7 @@ def make_mixture(model: Model, state: State, belief: Belief, phi: float) -> None
 
 @internal
 def _add_gaussian(
-    model: Model,
-    state: State,
-    belief: Belief,
-    weight: float,
-    theta: Floats,
-    P: Floats,
-    phi: float,
+    model: Model, state: State, belief: Belief, weight: float, theta: Floats, P: Floats, phi: float
 ) -> None:
     if weight <= _NEGLIGIBLE:
         return
