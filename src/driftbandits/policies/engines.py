@@ -42,13 +42,13 @@ from driftbandits.policies.scoring import (
     WEIGHTED,
     Opened,
     Scoring,
-    bonus_factor,
     confidence_of,
     estimate_and_measure,
     features_of,
     make_bonus_matrix,
     score,
     scoring_of,
+    set_radius,
     validity,
     write_row,
 )
@@ -187,8 +187,8 @@ def _estimator_engine(family: str) -> tuple[Callable[..., Any], ...]:
         measured = estimate_and_measure(model, scoring, state, actions, table)
         estimate(scoring.adaptation, opened, seed, actions)
         prepare(model, scoring, state)
-        wide = bonus_factor(model, scoring, confidence, state, number)
-        score(model, scoring, state, wide, measured, actions, table)
+        set_radius(model, scoring, confidence, state, number)
+        score(model, scoring, state, measured, actions, table)
         first = state.counters[N] + 1 if number == 0 else number
         choose_actions(opened, seed, first, actions, table, picks)
         if number == 0:

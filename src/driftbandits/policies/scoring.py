@@ -109,18 +109,25 @@ OWN_NUMBERS = _BEFORE_CONFIDENCE + len(Confidence._fields)
 
 
 @inlined
-def bonus_factor(
+def set_radius(
     model: Model, scoring: Scoring, confidence: Confidence, state: State, number: int
-) -> float:
-    """Return the factor of the norm in the next decision's widths; `number` as in `decide`.
+) -> None:
+    """Set the factor of the norm in the next decision's widths; `number` as in `decide`.
 
     Where the clock counts no decisions it cannot say how many rows count. Their squared weights
     are then measured: the deviation needs them only to bound a determinant by the trace.
     """
+    state.gauges[RADIUS] = scoring.bonus_scale * _radius(model, scoring, confidence, state, number)
+
+
+@inlined
+def _radius(
+    model: Model, scoring: Scoring, confidence: Confidence, state: State, number: int
+) -> float:
     if scoring.score in (GREEDY, CONSTANT, WEIGHTED):
         return 0.0
     if scoring.radius_given:
-        return scoring.bonus_scale * float(state.gauges[RADIUS])
+        return float(state.gauges[RADIUS])
     counters = state.counters
     t = float(number)
     if number == 0 and not scoring.measured:
@@ -129,7 +136,7 @@ def bonus_factor(
     else:
         n = measured_rows(model, confidence, state.V2 if model.memory == DISCOUNT else state.V)
     inside = depends_on_inside(confidence) and la.norm(state.theta_hat) <= model.S
-    return scoring.bonus_scale * bonus_radius(confidence, t, n, inside)
+    return bonus_radius(confidence, t, n, inside)
 
 
 @inlined
@@ -323,17 +330,10 @@ def _load_block(scoring: Scoring, actions: Floats, start: int, rows: Floats) -> 
 
 @inlined
 def _score_small(
-    model: Model,
-    scoring: Scoring,
-    state: State,
-    wide: float,
-    measured: int,
-    actions: Floats,
-    table: Floats,
+    model: Model, scoring: Scoring, state: State, measured: int, actions: Floats, table: Floats
 ) -> None:
-    """Rows of `table`: means, widths and scores of usable actions, by what `bonus_factor` gave."""
+    """Rows of `table`: means, widths and scores of usable actions, after `set_radius`."""
     theta, bonus = state.theta, state.scratch.bonus
-    state.gauges[RADIUS] = wide
     for i in range(actions.shape[0]):
         if scoring.score == CONSTANT:
             table[0, i] = table[1, i] = table[2, i] = 0.0
@@ -347,21 +347,14 @@ def _score_small(
                 for k in range(j):
                     along += feature(scoring, actions, i, k, factor) * bonus[j, k]
                 square += 2.0 * a * along
-            _set_score(model, scoring, wide, z, square, table, i)
+            _set_score(model, scoring, state, z, square, table, i)
 
 
 @inlined
 def _score_large(
-    model: Model,
-    scoring: Scoring,
-    state: State,
-    wide: float,
-    measured: int,
-    actions: Floats,
-    table: Floats,
+    model: Model, scoring: Scoring, state: State, measured: int, actions: Floats, table: Floats
 ) -> None:
     """The same, where norms of so many actions are measured already."""
-    state.gauges[RADIUS] = wide
     if scoring.score == CONSTANT:
         table[:3] = 0.0
     else:
@@ -371,7 +364,7 @@ def _score_large(
             z = 0.0
             for j in range(model.d):
                 z += feature(scoring, actions, i, j, factor) * state.theta[j]
-            _set_score(model, scoring, wide, z, table[3, i], table, i)
+            _set_score(model, scoring, state, z, table[3, i], table, i)
 
 
 score = for_large(_score_large, _score_small)
@@ -379,10 +372,10 @@ score = for_large(_score_large, _score_small)
 
 @inlined
 def _set_score(
-    model: Model, scoring: Scoring, wide: float, z: float, square: float, table: Floats, i: int
+    model: Model, scoring: Scoring, state: State, z: float, square: float, table: Floats, i: int
 ) -> None:
     """The mean, width and score of action i, from a . theta and its squared norm."""
-    mean = scoring.centre + links.mean(model.link, model.m, z)
+    mean, wide = scoring.centre + links.mean(model.link, model.m, z), state.gauges[RADIUS]
     if scoring.kl:
         width = divergence_width(mean / model.m, 0.5 * (wide / model.m) ** 2 * square) * model.m
     elif scoring.score != OPTIMISTIC:
