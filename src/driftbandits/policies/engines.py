@@ -14,6 +14,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from driftbandits.core import Model, State, large_model_of, model_of, state_of
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import NUMBERS, N
@@ -44,7 +46,6 @@ from driftbandits.policies.scoring import (
     Scoring,
     confidence_of,
     estimate_and_measure,
-    features_of,
     make_bonus_matrix,
     score,
     scoring_of,
@@ -148,7 +149,9 @@ def _choose_special(
         return
     for i in range(table.shape[1]):
         table[3, i] = table[2, i]
-    features = features_of(model, scoring, actions)
+    features = np.empty((actions.shape[0], model.d))
+    for i in range(actions.shape[0]):
+        write_row(scoring, actions, i, features[i])
     for rank in range(picks.shape[1]):
         index, propensity = draw(
             model, scoring, state, features, table, seed, first + rank, confidence.k

@@ -92,7 +92,10 @@ def draw(
         free += table[3, i] > TAKEN
     chosen = -1
     if scoring.epsilon > 0.0 and uniform(seed, t, MIXTURE) < scoring.epsilon:
-        chosen = _free_action(table, int(uniform(seed, t, TIES) * free))
+        left, chosen = int(uniform(seed, t, TIES) * free), 0
+        while left > 0 or table[3, chosen] == TAKEN:
+            left -= table[3, chosen] > TAKEN
+            chosen += 1
     if scoring.score == SCALED:
         possible = 0.0
         if chosen < 0:
@@ -105,15 +108,6 @@ def draw(
     else:
         chosen, share = _vote(model, scoring, state, features, table, seed, t, steepest, chosen)
     return chosen, (1.0 - scoring.epsilon) * share + scoring.epsilon / free
-
-
-@internal
-def _free_action(table: Floats, place: int) -> int:
-    i = 0
-    while place > 0 or table[3, i] == TAKEN:
-        place -= table[3, i] > TAKEN
-        i += 1
-    return i
 
 
 @internal

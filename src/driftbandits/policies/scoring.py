@@ -15,8 +15,6 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
 from driftbandits.core import (
     Confidence,
     Model,
@@ -39,7 +37,7 @@ from driftbandits.core.estimator.inverse import (
 from driftbandits.core.estimator.model import DISCOUNT, MODEL_SIZE, Floats, for_large
 from driftbandits.core.estimator.solve import take_ridge
 from driftbandits.core.estimator.state import BEGUN, FITTED, RADIUS, SPAN, N, State
-from driftbandits.jit import allocating, compiled, inlined, internal, place, reader_of
+from driftbandits.jit import compiled, inlined, internal, place, reader_of
 
 R = TypeVar("R")
 
@@ -413,15 +411,6 @@ def divergence_width(p: float, level: float) -> float:
         else:
             low = middle
     return high - p
-
-
-@allocating
-def features_of(model: Model, scoring: Scoring, actions: Floats) -> Floats:
-    """The actions as the model sees them, (K, d)."""
-    features = np.empty((actions.shape[0], model.d))
-    for i in range(actions.shape[0]):
-        write_row(scoring, actions, i, features[i])
-    return features
 
 
 @inlined

@@ -217,11 +217,21 @@ def _log_volume(model: Model, root: Floats) -> float:
 @internal
 def _laplace_evidence(model: Model, state: State, blocks: Blocks, first: int, last: int) -> float:
     """Evidence of a range of rows, expanded about their own peak, which Newton's method finds."""
-    root, solved = blocks.root, blocks.solved
-    la.copy(state.theta_hat, blocks.peak)
+    root, solved, peak = blocks.root, blocks.solved, blocks.peak
+    rows, row = state.rows, state.scratch.row
+    la.copy(state.theta_hat, peak)
     height = 0.0
     for _ in range(_MOST_STEPS):
-        height = _climb(model, state, blocks, first, last)
+        height = -0.5 * model.lam * la.dot(peak, peak)
+        for i in range(model.d):
+            solved[i] = -model.lam * peak[i]  # the gradient, and in root minus the Hessian
+        la.set_to_identity(root, model.lam)
+        for s in range(first, last):
+            load_row(model, state, s)
+            z, reward = la.dot(row, peak), rows[model.d, s]
+            height += reward * z - links.log_partition(model.link, model.m, z)
+            la.add_scaled(solved, reward - links.mean(model.link, model.m, z), row)
+            la.add_outer(root, links.slope(model.link, model.m, z), row)
         la.cholesky(root, root)
         la.forward_solve(root, solved)
         rise = 0.5 * la.dot(solved, solved)
@@ -229,26 +239,8 @@ def _laplace_evidence(model: Model, state: State, blocks: Blocks, first: int, la
             height += rise
             break
         la.backward_solve(root, solved)
-        la.add_scaled(blocks.peak, damping(state.gauges[LONGEST] * la.norm(solved)), solved)
+        la.add_scaled(peak, damping(state.gauges[LONGEST] * la.norm(solved)), solved)
     return height + _log_volume(model, root)
-
-
-@inlined
-def _climb(model: Model, state: State, blocks: Blocks, first: int, last: int) -> float:
-    """Penalised log-likelihood at the peak; solved := its gradient, root := minus its Hessian."""
-    rows, row, d = state.rows, state.scratch.row, model.d
-    peak, gradient = blocks.peak, blocks.solved
-    height = -0.5 * model.lam * la.dot(peak, peak)
-    for i in range(d):
-        gradient[i] = -model.lam * peak[i]
-    la.set_to_identity(blocks.root, model.lam)
-    for s in range(first, last):
-        load_row(model, state, s)
-        z = la.dot(row, peak)
-        height += rows[d, s] * z - links.log_partition(model.link, model.m, z)
-        la.add_scaled(gradient, rows[d, s] - links.mean(model.link, model.m, z), row)
-        la.add_outer(blocks.root, links.slope(model.link, model.m, z), row)
-    return height
 
 
 @internal

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IN_COMMON", "LAYOUT", "Hypothesis", "hypotheses", "weights_of_ages"]
 
+_ODDS = 0.006  # of a change that is reported, times false_alarm_rate
 _BEFORE_CHANGES = 7.5  # rewards, before which priors and dispersions are hardly known
 
 _PATIENCE = 4.0  # rewards for each coefficient of each of separate arms
@@ -67,7 +68,7 @@ _PATIENCE = 4.0  # rewards for each coefficient of each of separate arms
 class Numbers(NamedTuple):
     """The test for a change."""
 
-    threshold: float  # probability from which a change is reported; 0: none is looked for
+    threshold: float  # probability from which a change is reported
     patience: float  # rewards a coefficient of separate arms that say nothing of the hypotheses
 
 
@@ -80,9 +81,8 @@ def numbers_for(policy: Policy, arms: int = 0) -> Numbers:
     A model fits as many rewards as it has coefficients, whatever they are. Of those that are chosen
     for what they promise, several times as many say nothing of whether they have changed.
     """
-    reports = policy.row.false_alarm_rate > 0.0
-    threshold = weighing.least_probability(policy.false_alarm_rate) if reports else 0.0
-    return Numbers(threshold, patience=_PATIENCE * arms)
+    odds = _ODDS / policy.false_alarm_rate
+    return Numbers(threshold=odds / (1.0 + odds), patience=_PATIENCE * arms)
 
 
 def sizes_for(policy: Policy) -> dict[str, int]:
@@ -110,7 +110,6 @@ def _follow(
     belief.constant[0] = model.d - scoring.dim
     priors.observe(model, state, belief, actions, features)
     if belief.segments[0] == 0:
-        weighing.begin_weighing(model, belief)
         gaussians.begin(model, state, belief)
         belief.reported[0] = belief.newest[0] = FIRST_OF_ALL
 
@@ -192,9 +191,7 @@ def update(opened: Opened, actions: Floats, index: int, reward: float, s: int) -
     if belief.learned[0] > _numbers_of(numbers).patience * priors.count_seen(model, belief):
         weighing.weigh(model, belief, s)
     gaussians.fit_segments(model, state, belief, s, noise)
-    threshold = _numbers_of(numbers).threshold
-    if threshold > 0.0:
-        weighing.look_for_change(model, state, belief, threshold)
+    weighing.look_for_change(model, state, belief, _numbers_of(numbers).threshold)
     if s > belief.newest[0]:
         belief.newest[0] = s
         if belief.constant[0]:

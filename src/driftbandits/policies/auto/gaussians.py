@@ -55,6 +55,7 @@ from driftbandits.policies.auto.record import (
     MATERN12_RATE,
     MATERN32,
     MATERN32_SCALE,
+    PRIOR_TRUST,
     ROOM,
     SEGMENTS,
     Belief,
@@ -439,7 +440,11 @@ def hold(belief: Belief) -> None:
 
 @internal
 def begin(model: Model, state: State, belief: Belief) -> None:
-    """One segment for each kind of prior, which hold everything."""
+    """One segment for each kind of prior, which hold everything, and drifts like the first."""
+    for which in range(CHAINS + 1):
+        belief.trust[which] = PRIOR_TRUST[which]
+    for i in range(drifts_of(model)):
+        belief.drift_weights[i] = 1.0 / drifts_of(model)
     for kind in range(KINDS):
         belief.starts[kind], belief.serials[kind] = FIRST_OF_ALL, kind
         belief.kinds[kind] = kind

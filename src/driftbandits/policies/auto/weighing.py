@@ -44,14 +44,6 @@ def _likelihood(evidence: float) -> float:
 
 
 @internal
-def begin_weighing(model: Model, belief: Belief) -> None:
-    for which in range(CHAINS + 1):
-        belief.trust[which] = PRIOR_TRUST[which]
-    for i in range(drifts_of(model)):
-        belief.drift_weights[i] = 1.0 / drifts_of(model)
-
-
-@internal
 def weigh(model: Model, belief: Belief, s: int) -> None:
     """Weigh by the evidence of a reward of round s; evidence[ROOM + i] is that of drift i."""
     evidence, n, drifts = belief.evidence, belief.segments[0], drifts_of(model)
@@ -212,14 +204,7 @@ def measure_dispersion(model: Model, state: State, belief: Belief, reward: float
 # -- changes ---------------------------------------------------------------------------------------
 
 _MEASURED_ROWS = 64
-_ODDS = 0.006  # that are asked for, times false_alarm_rate
 _IN_NO_CHANGE = float(PRIOR_TRUST[0] / PRIOR_TRUST[:CHAINS].sum())  # of the trust in chains
-
-
-def least_probability(false_alarm_rate: float) -> float:
-    """That a change must have to be reported."""
-    odds = _ODDS / false_alarm_rate
-    return odds / (1.0 + odds)
 
 
 @internal
