@@ -6,7 +6,7 @@ import driftbandits as db
 import kinds
 import policy_checks
 from driftbandits.core.estimator.model import DISCOUNT, EVERYTHING, SINCE_RESTART, WINDOW
-from driftbandits.policies import ROWS, UCB, Row
+from driftbandits.policies import ROWS, SOURCES, UCB, Row
 from driftbandits.policies.scoring import GREEDY, PERTURBED, POSTERIOR, SCALED
 from policy_checks import CHECKS, Case, assert_follows
 
@@ -63,8 +63,9 @@ def test_a_published_row_keeps_its_choices(name):
     assert made == PUBLISHED[name]
 
 
-def test_names_are_those_of_rows_and_aliases():
+def test_names_are_those_of_rows_and_aliases_and_each_row_has_a_source():
     assert db.policy_names() == (*ROWS, "GLM-UCB")
+    assert SOURCES.keys() == ROWS.keys()
 
 
 NEW_ROWS = {

@@ -49,7 +49,8 @@ EDITS = {
             '    "greedy": Row(',
             '    "PH-GLUCB": Row(SINCE_RESTART, False, UCB, "practical",'
             ' adaptation="page", false_alarm_rate=1e-4),\n    "greedy": Row(',
-        )
+        ),
+        ('    "greedy": "the mean', '    "PH-GLUCB": "worked example",\n    "greedy": "the mean'),
     ],
 }  # fmt: skip
 

@@ -2,8 +2,8 @@
 
 Rewards follow a generalized linear model whose parameter theta_t is one of these, unknown which:
 
-- constant, or constant between jumps that come with one of a few hazards (segments.py);
-- drifting slowly, by a Matern-1/2 or Matern-3/2 process of one of a few speeds (drifts.py).
+- constant, or constant between jumps that come with one of a few hazards;
+- drifting slowly, by a Matern-1/2 or Matern-3/2 process of one of a few speeds.
 
 Each of these hypotheses holds a Gaussian belief about theta_t that every reward moves to the mode
 of prior times likelihood (gaussians.py). They are weighed by the evidence of the rewards

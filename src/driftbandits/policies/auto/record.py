@@ -50,7 +50,7 @@ DRIFTS = MATERN12 + MATERN32
 HYPOTHESES = ROOM + DRIFTS
 
 KEPT_VALUES = 32
-"""Number of values of a column that are kept, see columns.py."""
+"""Number of values of a column that are kept, see priors.py."""
 
 FIRST_OF_ALL = -(2**62)
 """Where segments start that hold everything."""
@@ -95,7 +95,7 @@ class Belief(NamedTuple):
     mean: Annotated[Floats, Share("vectors")]  # of the mixture
     centre: Annotated[Floats, Share("vectors")]  # means of the features
     variance: Annotated[Floats, Share("vectors")]  # their variances
-    # of columns, see columns.py
+    # of columns, see priors.py
     reference: Annotated[Floats, Share("vectors")]  # what a feature is counted from
     moved: Annotated[Floats, Share("vectors")]  # values that differed from it
     since: Annotated[Floats, Share("vectors")]  # sets when the reference was taken
