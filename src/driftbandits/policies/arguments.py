@@ -318,13 +318,20 @@ def takes(name: str, argument: str) -> bool:
 
 
 def policy(name: str, **given: Unpack[Given]) -> Policy:
-    arguments = _checked(name, given)
+    values = _checked(name, given)
     if given.get("features") is not None and given.get("dim") is not None:
         raise ValueError(
             f"dim must not be given beside features, from which it follows; got {given['dim']!r}"
         )
-    _refuse_without_effect(arguments)
-    return _made(arguments)
+    for label, argument in ARGUMENTS.items():
+        # a value that is the default is none that was given
+        ordinary = (argument.default, getattr(ROWS[values["name"]], label, argument.default))
+        if values[label] not in ordinary and not takes(name, label):
+            raise ValueError(
+                f"{label} has no effect on {values['name']} and must not be given; got "
+                f"{values[label]!r}. `driftbandits policies` shows what each policy uses."
+            )
+    return _made(values)
 
 
 def policy_from(arguments: Mapping[str, Any]) -> Policy:
@@ -376,7 +383,12 @@ policy.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
 
 def _checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """All arguments, each as what it should be; the name of an alias is that of its row."""
-    _refuse_unknown(given)
+    for label in [label for label in given if label not in ARGUMENTS]:
+        if label == "seed":
+            raise TypeError("policy has no argument seed; give it to Agent(policy, seed=...)")
+        meant = _COMMON_WORDS.get(label.casefold()) or checks.nearest(label, ARGUMENTS)
+        known = f"perhaps {meant}: {ARGUMENTS[meant].says}" if meant else ", ".join(ARGUMENTS)
+        raise TypeError(f"policy has no argument {label}; {known}")
     name = checks.choice("name", name, policy_names())
     values: dict[str, Any] = {"name": ALIASES.get(name, name)}
     for label, argument in ARGUMENTS.items():
@@ -391,29 +403,6 @@ def _checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         values["intercept"] = by_itself or values["arms"] == SEPARATE
     values["dim"] = _dimension(values)
     return values
-
-
-def _refuse_unknown(given: Mapping[str, Any]) -> None:
-    for label in given:
-        if label in ARGUMENTS:
-            continue
-        if label == "seed":
-            raise TypeError("policy has no argument seed; give it to Agent(policy, seed=...)")
-        meant = _COMMON_WORDS.get(label.casefold()) or checks.nearest(label, ARGUMENTS)
-        known = f"perhaps {meant}: {ARGUMENTS[meant].says}" if meant else ", ".join(ARGUMENTS)
-        raise TypeError(f"policy has no argument {label}; {known}")
-
-
-def _refuse_without_effect(values: Mapping[str, Any]) -> None:
-    """Refuse what would be ignored; a value that is the default is none that was given."""
-    name = values["name"]
-    for label, argument in ARGUMENTS.items():
-        ordinary = (argument.default, getattr(ROWS[name], label, argument.default))
-        if values[label] not in ordinary and not takes(name, label):
-            raise ValueError(
-                f"{label} has no effect on {name} and must not be given; got {values[label]!r}. "
-                "`driftbandits policies` shows what each policy uses."
-            )
 
 
 def _dimension(values: Mapping[str, Any]) -> int:
