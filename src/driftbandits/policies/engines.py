@@ -30,29 +30,13 @@ from driftbandits.jit import (
     place,
 )
 from driftbandits.policies import auto
+from driftbandits.policies import scoring as scores
 from driftbandits.policies.adaptations.fixed import own_or_fixed
 from driftbandits.policies.catalogue import ADAPTATIONS
 from driftbandits.policies.curvature import project_in_curvature
 from driftbandits.policies.randomness import TAKEN, choose
 from driftbandits.policies.sampling import draw, make_sampling_matrices
-from driftbandits.policies.scoring import (
-    ACCEPTED,
-    CONSTANT,
-    GREEDY,
-    SAMPLED,
-    SCALED,
-    WEIGHTED,
-    Opened,
-    Scoring,
-    confidence_of,
-    estimate_and_measure,
-    make_bonus_matrix,
-    score,
-    scoring_of,
-    set_radius,
-    validity,
-    write_row,
-)
+from driftbandits.policies.scoring import Opened, Scoring
 
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
@@ -105,7 +89,7 @@ def family_of(policy: Policy) -> str:
     """The name of the kernels that play a policy."""
     if policy.row.believes:
         family = BELIEVING
-    elif policy.row.adaptation != "none" or policy.scoring.score >= SCALED:
+    elif policy.row.adaptation != "none" or policy.scoring.score >= scores.SCALED:
         family = SPECIAL
     else:
         family = SPECIAL if policy.scoring.project_in_curvature else PLAIN
@@ -117,15 +101,15 @@ def family_of(policy: Policy) -> str:
 
 @inlined
 def _prepare(model: Model, scoring: Scoring, state: State) -> None:
-    if scoring.score not in (GREEDY, CONSTANT, WEIGHTED):
-        make_bonus_matrix(model, scoring, state)
+    if scoring.score not in (scores.GREEDY, scores.CONSTANT, scores.WEIGHTED):
+        scores.make_bonus_matrix(model, scoring, state)
 
 
 @inlined
 def _prepare_special(model: Model, scoring: Scoring, state: State) -> None:
     if scoring.project_in_curvature:
         project_in_curvature(model, state)
-    if scoring.score in SAMPLED:
+    if scoring.score in scores.SAMPLED:
         make_sampling_matrices(model, scoring, state)
     else:
         _prepare(model, scoring, state)
@@ -144,14 +128,14 @@ def _choose_special(
 ) -> None:
     """Choose as `choose` does, or draw where the score of a row is random."""
     _, model, scoring, confidence, state = opened
-    if scoring.score < SCALED:
+    if scoring.score < scores.SCALED:
         choose(scoring.epsilon, seed, first, table, picks)
         return
     for i in range(table.shape[1]):
         table[3, i] = table[2, i]
     features = np.empty((actions.shape[0], model.d))
     for i in range(actions.shape[0]):
-        write_row(scoring, actions, i, features[i])
+        scores.write_row(scoring, actions, i, features[i])
     for rank in range(picks.shape[1]):
         index, propensity = draw(
             model, scoring, state, features, table, seed, first + rank, confidence.k
@@ -184,23 +168,23 @@ def _estimator_engine(family: str) -> tuple[Callable[..., Any], ...]:
         opened: Opened, seed: int, number: int, actions: Floats, table: Floats, picks: Floats
     ) -> int:
         _, model, scoring, confidence, state = opened
-        found = validity(scoring, actions)
-        if found != ACCEPTED:
+        found = scores.validity(scoring, actions)
+        if found != scores.ACCEPTED:
             return found
-        measured = estimate_and_measure(model, scoring, state, actions, table)
+        measured = scores.estimate_and_measure(model, scoring, state, actions, table)
         estimate(scoring.adaptation, opened, seed, actions)
         prepare(model, scoring, state)
-        set_radius(model, scoring, confidence, state, number)
-        score(model, scoring, state, measured, actions, table)
+        scores.set_radius(model, scoring, confidence, state, number)
+        scores.score(model, scoring, state, measured, actions, table)
         first = state.counters[N] + 1 if number == 0 else number
         choose_actions(opened, seed, first, actions, table, picks)
         if number == 0:
             advance(scoring.adaptation, model, state, picks.shape[1])
-        return ACCEPTED
+        return scores.ACCEPTED
 
     @part
     def update(opened: Opened, actions: Floats, index: int, reward: float, s: int) -> None:
-        write_row(opened.scoring, actions, index, opened.state.scratch.row)
+        scores.write_row(opened.scoring, actions, index, opened.state.scratch.row)
         learn(opened.scoring.adaptation, opened, reward, s)
 
     @part
@@ -235,8 +219,8 @@ def parts_of(family: str, known_d: int = ANY) -> Parts:
         return Opened(
             numbers,
             read_model(numbers, d, large),
-            scoring_of(numbers),
-            confidence_of(numbers),
+            scores.scoring_of(numbers),
+            scores.confidence_of(numbers),
             state_of(handle, d),
         )
 

@@ -31,7 +31,7 @@ from driftbandits.jit import (
 )
 from driftbandits.policies import auto
 from driftbandits.policies.adaptations import fixed
-from driftbandits.policies.auto import optimism
+from driftbandits.policies.auto import weighing
 from driftbandits.policies.auto.gaussians import align, begin_arm, hold
 from driftbandits.policies.auto.priors import take_prior
 from driftbandits.policies.auto.record import CHAINS, HYPOTHESES, POPULATION, Belief
@@ -146,7 +146,7 @@ def _measure(
     follow_common(handle, common)
     arm = _arm(handle)
     auto.estimate(arm.model, arm.state)
-    optimism.measure(arm.model, arm.scoring, arm.state, arm.belief, row, table)
+    weighing.measure(arm.model, arm.scoring, arm.state, arm.belief, row, table)
     if number == 0:
         auto.advance(arm.model, arm.state, 1)
 
@@ -154,7 +154,7 @@ def _measure(
 @inlined
 def _score(common: Handle, table: Floats) -> None:
     arm = _arm(common)
-    optimism.score(arm.model, arm.scoring, arm.belief.offset[0], table)
+    weighing.score(arm.model, arm.scoring, arm.belief.offset[0], table)
 
 
 def _steps_of_the_estimator(decide: Callable[..., int]) -> tuple[Callable[..., Any], ...]:

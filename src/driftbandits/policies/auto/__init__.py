@@ -10,7 +10,7 @@ of prior times likelihood (gaussians.py). They are weighed by the evidence of th
 (weighing.py). The belief is the mixture of them all: its mean, its covariance, and where a change
 probably was. The prior follows the features, whatever their units
 (priors.py), and how tight it is, is weighed like all else. A score adds to the mean as many
-standard deviations as the action sets leave unexplored (optimism.py). No bound on theta or on the
+standard deviations as the action sets leave unexplored (weighing.py). No bound on theta or on the
 actions enters, and a round costs O(d^2).
 
 Notation
@@ -33,7 +33,7 @@ from driftbandits.core.estimator.memory import insert_row
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import FITTED, HEAD, ROW_AT, TAIL, Buffers, N
 from driftbandits.jit import allocating, internal, place, reader_of
-from driftbandits.policies.auto import gaussians, optimism, priors, weighing
+from driftbandits.policies.auto import gaussians, priors, weighing
 from driftbandits.policies.auto.record import (
     FIRST_OF_ALL,
     IN_COMMON,
@@ -156,8 +156,8 @@ def decide(
         return found
     features, belief = see(model, scoring, state, actions), _belief_of(state.stores)
     estimate(model, state)
-    optimism.measure(model, scoring, state, belief, features, table)
-    optimism.score(model, scoring, belief.offset[0], table)
+    weighing.measure(model, scoring, state, belief, features, table)
+    weighing.score(model, scoring, belief.offset[0], table)
     first = state.counters[N] + 1 if number == 0 else number
     choose(scoring.epsilon, seed, first, table, picks)
     if number == 0:
