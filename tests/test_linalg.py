@@ -5,7 +5,7 @@ import pytest
 from scipy import optimize
 
 from driftbandits.core import linalg
-from driftbandits.jit import LANES, row_product
+from driftbandits.jit import LANES, compiled, span_product
 
 SIZES = (1, 2, 3, 5, 8, 13, 30, 100)
 every_size = pytest.mark.parametrize("d", SIZES)
@@ -114,6 +114,11 @@ def test_products_are_those_of_numpy(d):
     np.testing.assert_allclose(out, A - 0.3 * np.outer(x, x), rtol=1e-12, atol=1e-12)
     linalg.set_to_identity(out, 2.5)
     np.testing.assert_array_equal(out, 2.5 * np.eye(d))
+
+
+@compiled
+def row_product(x, i, y, j):
+    return span_product(x, i, 0, y, j)
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 8])

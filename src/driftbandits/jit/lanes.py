@@ -10,28 +10,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from driftbandits.jit.kernels import leaf
+from driftbandits.jit.kernels import inlined
 from driftbandits.jit.native import PLAIN
-
-if not PLAIN:
-    from llvmlite import ir  # type: ignore[import-untyped]
-    from numba import types
-    from numba.core import cgutils
-    from numba.extending import intrinsic
-
-    _VECTOR: Any = ir.VectorType(ir.DoubleType(), 16)
-    _tools: Any = cgutils
-
-Floats = NDArray[np.float64]
-Four = tuple[float, float, float, float]
-Eight = tuple[float, float, float, float, float, float, float, float]
 
 SPAN = 32
 """Columns of a matrix that a product is made of at once."""
 LANES = 16
 """A sum over lanes is made of this many; tables of lanes are a multiple of it wide."""
+
+if not PLAIN:
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+    from numba.extending import intrinsic
+
+    _VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 
 _QUARTERS = [[4 * n + lane for lane in range(4)] for n in range(LANES // 4)]
 
@@ -45,7 +39,7 @@ class _Code:
     def rows_of(self, kind: Any, table: Any, row: Any, count: int) -> tuple[list[Any], Any]:
         """Return where some rows of a table begin, and how wide it is."""
         made = self.context.make_array(kind)(self.context, self.builder, table)
-        width = _tools.unpack_tuple(self.builder, made.shape, 2)[1]
+        width = cgutils.unpack_tuple(self.builder, made.shape, 2)[1]
         rows = [self.builder.add(row, row.type(n)) for n in range(count)]
         starts = [self.builder.gep(made.data, [self.builder.mul(i, width)]) for i in rows]
         return starts, width
@@ -59,7 +53,7 @@ class _Code:
 
     def over_lanes(self, width: Any) -> Any:
         zero, step = ir.Constant(width.type, 0), ir.Constant(width.type, LANES)
-        return _tools.for_range_slice(self.builder, zero, width, step)
+        return cgutils.for_range_slice(self.builder, zero, width, step)
 
     def spread(self, number: Any) -> Any:
         """Return a vector with this number in every lane."""
@@ -96,7 +90,7 @@ def _products(of_x: int, of_y: int) -> Any:
             left = [builder.gep(start, [args[2]]) for start in left]
             right, width = code.rows_of(signature.args[3], args[3], args[4], of_y)
             nothing = ir.Constant(_VECTOR, [0.0] * LANES)
-            sums = [[_tools.alloca_once_value(builder, nothing) for _ in right] for _ in left]
+            sums = [[cgutils.alloca_once_value(builder, nothing) for _ in right] for _ in left]
             with code.over_lanes(width) as (lane, _):
                 factors = [code.load(start, lane) for start in right]
                 for start, totals in zip(left, sums, strict=True):
@@ -108,13 +102,11 @@ def _products(of_x: int, of_y: int) -> Any:
                 return found[0]
             return context.make_tuple(builder, signature.return_type, found)
 
-        several: Any = types.UniTuple
         count = of_x * of_y
-        total = types.float64 if count == 1 else several(types.float64, count)
+        total = types.float64 if count == 1 else types.UniTuple(types.float64, count)
         return total(x, types.intp, types.intp, y, types.intp), codegen
 
-    made: Any = intrinsic(typed)
-    return made
+    return intrinsic(typed)
 
 
 def _multiples(of_x: int, of_y: int) -> Any:
@@ -146,8 +138,7 @@ def _multiples(of_x: int, of_y: int) -> Any:
 
         return types.void(x, types.intp, types.intp, factors, y), codegen
 
-    made: Any = intrinsic(typed)
-    return made
+    return intrinsic(typed)
 
 
 def _times_matrix(count: int) -> Any:
@@ -164,7 +155,7 @@ def _times_matrix(count: int) -> Any:
             (origin,), width = code.rows_of(signature.args[2], args[2], none, 1)
             columns = [builder.add(args[3], args[3].type(LANES * n)) for n in range(SPAN // LANES)]
             nothing = ir.Constant(_VECTOR, [0.0] * LANES)
-            sums = [[_tools.alloca_once_value(builder, nothing) for _ in columns] for _ in left]
+            sums = [[cgutils.alloca_once_value(builder, nothing) for _ in columns] for _ in left]
 
             def add(k: Any, terms: int) -> None:
                 places = [builder.add(k, k.type(n)) for n in range(terms)]
@@ -184,9 +175,9 @@ def _times_matrix(count: int) -> Any:
 
             four, one = ir.Constant(length.type, 4), ir.Constant(length.type, 1)
             whole = builder.sub(length, builder.srem(length, four))
-            with _tools.for_range_slice(builder, none, whole, four) as (k, _):
+            with cgutils.for_range_slice(builder, none, whole, four) as (k, _):
                 add(k, 4)
-            with _tools.for_range_slice(builder, whole, length, one) as (k, _):
+            with cgutils.for_range_slice(builder, whole, length, one) as (k, _):
                 add(k, 1)
             right, _ = code.rows_of(signature.args[4], args[4], args[1], count)
             for start, totals in zip(right, sums, strict=True):
@@ -196,8 +187,7 @@ def _times_matrix(count: int) -> Any:
 
         return types.void(x, types.intp, matrix, types.intp, out), codegen
 
-    made: Any = intrinsic(typed)
-    return made
+    return intrinsic(typed)
 
 
 def _plain_products(of_x: int, of_y: int) -> Any:
@@ -235,73 +225,36 @@ _sums_of = _plain_products if PLAIN else _products
 _adder_of = _plain_multiples if PLAIN else _multiples
 _multiplier_of = _plain_times_matrix if PLAIN else _times_matrix
 
-_one_times_matrix, _two_times_matrix = map(_multiplier_of, (1, 2))
-_product, _four, _eight = (_sums_of(*shape) for shape in ((1, 1), (4, 1), (4, 2)))
-_one_to_one, _one_to_two, _one_to_three = (_adder_of(1, count) for count in (1, 2, 3))
-_four_to_one, _four_to_two, _four_to_three = (_adder_of(4, count) for count in (1, 2, 3))
+span_product = _sums_of(1, 1)
+"""(x, i, first, y, j): the product of y[j] and the span of x[i] that begins at `first`.
+
+Where y is wider than what is left of the row, y must be 0 there and another row of numbers follow.
+"""
+four_span_products = _sums_of(4, 1)
+"""The products of y[j] with spans of x[i], ..., x[i + 3]."""
+eight_span_products = _sums_of(4, 2)
+"""The products of spans of x[i], ..., x[i + 3] with y[j], and with y[j + 1]."""
+multiply_span, multiply_two_spans = _multiplier_of(1), _multiplier_of(2)
+"""(x, i, matrix, first, out): set out[i], or out[i + 1] too, to x[i] matrix in SPAN columns."""
 
 
-@leaf
-def row_product(x: Any, i: int, y: Any, j: int) -> float:
-    """Return x[i] . y[j] for rows of lanes."""
-    total: float = _product(x, i, 0, y, j)
-    return total
+def _adder(count: int) -> Any:
+    to_one, to_two, to_three = (_adder_of(count, of_y) for of_y in (1, 2, 3))
+
+    def add(x: Any, i: int, first: int, factors: Any, y: Any) -> None:
+        if factors.shape[0] == 1:
+            to_one(x, i, first, factors, y)
+        elif factors.shape[0] == 2:
+            to_two(x, i, first, factors, y)
+        else:
+            to_three(x, i, first, factors, y)
+
+    return inlined(add)
 
 
-@leaf
-def span_product(x: Any, i: int, first: int, y: Any, j: int) -> float:
-    """Return the product of y[j] and the span of x[i] that begins at `first`.
+add_multiple, add_four_multiples = _adder(1), _adder(4)
+"""(x, i, first, factors, y): add factors[j, i] times the span of x[i] to y[j], for one to three j;
+or those of x[i], ..., x[i + 3] together.
 
-    Where y is wider than what is left of the row, y must be 0 there and another row of numbers
-    follow.
-    """
-    total: float = _product(x, i, first, y, j)
-    return total
-
-
-@leaf
-def four_span_products(x: Any, i: int, first: int, y: Any, j: int) -> Four:
-    """Return the products of y[j] with spans of x[i], ..., x[i + 3]."""
-    totals: Four = _four(x, i, first, y, j)
-    return totals
-
-
-@leaf
-def eight_span_products(x: Any, i: int, first: int, y: Any, j: int) -> Eight:
-    """Return the products of spans of x[i], ..., x[i + 3] with y[j], and with y[j + 1]."""
-    totals: Eight = _eight(x, i, first, y, j)
-    return totals
-
-
-@leaf
-def add_multiple(x: Any, i: int, first: int, factors: Any, y: Any) -> None:
-    """Add factors[j, i] times the span of x[i] that begins at `first` to y[j], for one to three j.
-
-    y has at least as many rows, and is as wide as the span. Another row of numbers follows in x.
-    """
-    if factors.shape[0] == 1:
-        _one_to_one(x, i, first, factors, y)
-    elif factors.shape[0] == 2:
-        _one_to_two(x, i, first, factors, y)
-    else:
-        _one_to_three(x, i, first, factors, y)
-
-
-@leaf
-def add_four_multiples(x: Any, i: int, first: int, factors: Any, y: Any) -> None:
-    """Add multiples of x[i], ..., x[i + 3] together, as `add_multiple` adds those of one row."""
-    if factors.shape[0] == 1:
-        _four_to_one(x, i, first, factors, y)
-    elif factors.shape[0] == 2:
-        _four_to_two(x, i, first, factors, y)
-    else:
-        _four_to_three(x, i, first, factors, y)
-
-
-@leaf
-def multiply_span(x: Any, i: int, count: int, matrix: Any, first: int, out: Any) -> None:
-    """Set out[i] to x[i] matrix in SPAN columns from `first`; if count is 2, out[i + 1] too."""
-    if count == 2:
-        _two_times_matrix(x, i, matrix, first, out)
-    else:
-        _one_times_matrix(x, i, matrix, first, out)
+y has at least as many rows, and is as wide as the span. Another row of numbers follows in x.
+"""
