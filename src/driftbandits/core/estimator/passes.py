@@ -14,18 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from driftbandits.core import links
-from driftbandits.core.estimator.expansion import weight_of_age
-from driftbandits.core.estimator.model import DISCOUNT, Floats, Model
-from driftbandits.core.estimator.state import (
-    FOR_THETA,
-    FOR_THETA_HAT,
-    HEAD,
-    PASSES,
-    TAIL,
-    Ints,
-    N,
-    State,
-)
+from driftbandits.core.estimator import state as at
+from driftbandits.core.estimator.expansion import weigh
+from driftbandits.core.estimator.model import Floats, Model
+from driftbandits.core.estimator.state import FOR_THETA, FOR_THETA_HAT, Ints, State
 from driftbandits.core.linalg import set_to_identity
 from driftbandits.jit import (
     LANES,
@@ -44,34 +36,8 @@ _SPAN = 512
 
 @inlined
 def _span_width(counters: Ints) -> int:
-    rows = int(counters[TAIL] - counters[HEAD])
+    rows = int(counters[at.TAIL] - counters[at.HEAD])
     return min(_SPAN, (rows + LANES - 1) // LANES * LANES)
-
-
-@inlined
-def _weigh(
-    model: Model,
-    times: Floats,
-    counters: Ints,
-    start: int,
-    end: int,
-    weight: float,
-    out: Floats,
-) -> float:
-    """out := weights of a span of rows, and 0 behind; `weight` is that of row `end`.
-
-    Returned is that of row `start`.
-    """
-    size = end - start
-    newer = times[end] if end < counters[TAIL] else float(counters[N])
-    for lane in range(out.shape[0]):
-        out[lane] = 1.0 if lane < size else 0.0
-    if model.memory == DISCOUNT:
-        for lane in range(size - 1, -1, -1):
-            weight *= weight_of_age(model, newer - times[start + lane])
-            newer = times[start + lane]
-            out[lane] = weight
-    return weight
 
 
 @internal
@@ -147,7 +113,7 @@ def sweep(model: Model, state: State, wanted: Wanted, u: Floats, pull: Floats) -
     penalty.
     """
     rows, counters, d = state.rows, state.counters, model.d
-    head, width = counters[HEAD], _span_width(counters)
+    head, width = counters[at.HEAD], _span_width(counters)
     points, products = np.empty((3, d)), np.empty((3, width))
     shares, weights = np.zeros((2, width)), np.empty(width)
     slopes, scratch = np.empty((3, width)), np.empty((3, width))
@@ -169,10 +135,10 @@ def sweep(model: Model, state: State, wanted: Wanted, u: Floats, pull: Floats) -
     of_theta = wanted.at_theta or wanted.along
     count = about + (2 if wanted.along else 1 if wanted.at_theta else 0)
     other = pull if wanted.along else at_theta
-    end, weight = counters[TAIL], 1.0
+    end, weight = counters[at.TAIL], 1.0
     while end > head:
         start = max(head, end - width)
-        weight = _weigh(model, rows[d + 1], counters, start, end, weight, weights)
+        weight = weigh(model, state, start, end, weight, weights)
         _multiply_span(rows, start, end, points[:count], products)
         if wanted.at_theta_hat:
             links.quick_derivatives(model.link, model.m, products[0], width, 1, scratch, slopes)
@@ -196,64 +162,41 @@ def sweep(model: Model, state: State, wanted: Wanted, u: Floats, pull: Floats) -
         else:
             _add_span(rows, start, shares, other, other, False)
         end = start
-    counters[PASSES] += 1
+    counters[at.PASSES] += 1
     if width == 0:
         return NOTHING_SEEN
     return Seen(float(least.min()), float(flattest.min()), float(etas.max()), float(furthest.max()))
 
 
-@internal
-def sum_curvature(
-    model: Model,
-    rows: Floats,
-    counters: Ints,
-    point: Floats,
-    u: Floats,
-    steep: float,
-    bent: float,
-    J: Floats,
-) -> None:
-    """J := sum w (steep mu' + bent mu'' a.u) a a', lower; without a penalty."""
-    _sum_outer(model, rows, counters, point, u, (steep, bent, 0.0), J)
-
-
-@internal
-def sum_squared_curvature(
-    model: Model, rows: Floats, counters: Ints, point: Floats, u: Floats, J: Floats
-) -> None:
-    """J := sum w (mu'^2 - mu'' a.u) a a', lower.
-
-    A share is left where mu'' would take it away.
-    """
-    _sum_outer(model, rows, counters, point, u, (0.0, -1.0, 1.0), J)
+SLOPES, BENDS, BENT_SQUARES = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, -1.0, 1.0)
 
 
 @allocating
-def _sum_outer(
+def sum_curvature(
     model: Model,
-    rows: Floats,
-    counters: Ints,
+    state: State,
     point: Floats,
     u: Floats,
     shares: tuple[float, float, float],
     J: Floats,
 ) -> None:
-    """J := the sum of a a', lower, times shares of mu', mu'' a.u and mu'^2.
+    """J := the sum of w a a', lower, times shares of mu', mu'' a.u and mu'^2; without a penalty.
 
     Of the last at least a tenth is left.
     """
     steep, bent, squared = shares
-    head, width = counters[HEAD], _span_width(counters)
+    rows, counters = state.rows, state.counters
+    head, width = counters[at.HEAD], _span_width(counters)
     points, products = np.empty((2, model.d)), np.empty((2, width))
     weighted, weights = np.zeros((2, width)), np.empty(width)
     slopes, scratch = np.empty((3, width)), np.empty((3, width))
     points[0] = point
     points[1] = u
     set_to_identity(J, 0.0)
-    end, weight = counters[TAIL], 1.0
+    end, weight = counters[at.TAIL], 1.0
     while end > head:
         start = max(head, end - width)
-        weight = _weigh(model, rows[model.d + 1], counters, start, end, weight, weights)
+        weight = weigh(model, state, start, end, weight, weights)
         weighted[:, end - start :] = 0.0
         _multiply_span(rows, start, end, points, products)
         links.quick_derivatives(model.link, model.m, products[0], width, 2, scratch, slopes)
@@ -272,4 +215,4 @@ def _sum_outer(
             one, other = J[i, :columns], J[i + count - 1, :columns]
             _add_span(rows, start, weighted, one, other, count == 2)
         end = start
-    counters[PASSES] += 1
+    counters[at.PASSES] += 1
