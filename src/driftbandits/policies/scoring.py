@@ -21,7 +21,6 @@ from driftbandits.core import (
     Model,
     bonus_radius,
     cholesky,
-    confidence_reader,
     copy,
     depends_on_inside,
     dot_large,
@@ -96,7 +95,7 @@ class Opened(NamedTuple):
 
 scoring_of = reader_of(Scoring, first=MODEL_SIZE)
 _BEFORE_CONFIDENCE = MODEL_SIZE + len(Scoring._fields)
-confidence_of = confidence_reader(_BEFORE_CONFIDENCE)
+confidence_of = reader_of(Confidence, first=_BEFORE_CONFIDENCE)
 OWN_NUMBERS = _BEFORE_CONFIDENCE + len(Confidence._fields)
 """The place of the first number of what adapts the memory."""
 
