@@ -35,7 +35,7 @@ from driftbandits.core.estimator import state as at
 from driftbandits.core.estimator.model import DISCOUNT, Floats, Model
 from driftbandits.core.estimator.state import State
 from driftbandits.core.linalg import copy, distance, dot, norm
-from driftbandits.jit import LANES, allocating, inlined, place, span_product
+from driftbandits.jit import LANES, allocating, inlined, place, row_product
 
 _BLOCK = 128  # rows that a pass takes at once
 _ONE = np.uint64(1)  # indices that are unsigned need no look-out for negative ones
@@ -178,7 +178,7 @@ def anchor(model: Model, state: State, which: int, point: Floats) -> None:
         for lane in range(width):
             bound = links.derivative_bound(model.link, model.m, P + 1, lanes[_Z, lane])
             lanes[_SHARE, lane] = lanes[_WEIGHT, lane] * bound
-        mass += span_product(lanes, _LENGTH, 0, lanes, _SHARE)
+        mass += row_product(lanes, _LENGTH, lanes, _SHARE)
         for lane in range(width):
             lower[0, lane] = 1.0
         below, first = 0, 1  # where the degrees begin that are read and made
@@ -190,14 +190,14 @@ def anchor(model: Model, state: State, which: int, point: Floats) -> None:
                     powers[last - first, lane] = lower[parent, lane] * block[variable, lane]
                 last += 1
             for i in range(first, last):
-                moments[which, i] += span_product(powers, i - first, 0, slopes, degree - 1)
+                moments[which, i] += row_product(powers, i - first, slopes, degree - 1)
             below, first = first, last
             lower, powers = powers, lower
         for k in range(first - below):
             for lane in range(width):
                 powers[k, lane] = lower[k, lane] * slopes[P, lane]
         for i in range(first, count):
-            moments[which, i] += span_product(powers, ladder[i, 0] - below, 0, block, ladder[i, 1])
+            moments[which, i] += row_product(powers, ladder[i, 0] - below, block, ladder[i, 1])
         end -= width
     copy(point, state.anchors[which])
     state.gauges[at.MASS + which] = mass
@@ -223,7 +223,7 @@ def sum_means(model: Model, state: State, point: Floats) -> None:
         for lane in range(width):
             means[0, lane] *= lanes[_WEIGHT, lane]
         for j in range(model.d):
-            g[j] += span_product(block, j, 0, means, 0)
+            g[j] += row_product(block, j, means, 0)
         end -= width
     state.counters[at.PASSES] += 1
 

@@ -18,17 +18,16 @@ from driftbandits.core.estimator import state as at
 from driftbandits.core.estimator.expansion import weigh
 from driftbandits.core.estimator.model import Floats, Model
 from driftbandits.core.estimator.state import FOR_THETA, FOR_THETA_HAT, Ints, State
-from driftbandits.core.linalg import set_to_identity
+from driftbandits.core.linalg import copy, set_to_identity
 from driftbandits.jit import (
     LANES,
     add_four_multiples,
+    add_four_span_products,
     add_multiple,
+    add_span_product,
     allocating,
-    eight_span_products,
-    four_span_products,
     inlined,
     internal,
-    span_product,
 )
 
 _SPAN = 512
@@ -58,31 +57,13 @@ def _multiply_span(rows: Floats, start: int, end: int, points: Floats, out: Floa
 
 @internal
 def _add_span(
-    rows: Floats, start: int, shares: Floats, first: Floats, second: Floats, both: bool
+    rows: Floats, start: int, shares: Floats, columns: int, sums: Floats, first: int
 ) -> None:
-    """first := first + sum shares_0 a over a span of rows; with `both`, second likewise."""
-    d = first.shape[0]
-    for j in range(0, d - 3, 4):
-        if both:
-            a, b, c, e, k, m, n, o = eight_span_products(rows, j, start, shares, 0)
-            first[j] += a
-            second[j] += b
-            first[j + 1] += c
-            second[j + 1] += e
-            first[j + 2] += k
-            second[j + 2] += m
-            first[j + 3] += n
-            second[j + 3] += o
-        else:
-            a, b, c, e = four_span_products(rows, j, start, shares, 0)
-            first[j] += a
-            first[j + 1] += b
-            first[j + 2] += c
-            first[j + 3] += e
-    for j in range(d - d % 4, d):
-        first[j] += span_product(rows, j, start, shares, 0)
-        if both:
-            second[j] += span_product(rows, j, start, shares, 1)
+    """Add sum shares_i a over a span of rows to sums[first + i], in so many columns."""
+    for j in range(0, columns - 3, 4):
+        add_four_span_products(rows, j, start, shares, sums, first)
+    for j in range(columns - columns % 4, columns):
+        add_span_product(rows, j, start, shares, sums, first)
 
 
 class Wanted(NamedTuple):
@@ -115,26 +96,19 @@ def sweep(model: Model, state: State, wanted: Wanted, u: Floats, pull: Floats) -
     rows, counters, d = state.rows, state.counters, model.d
     head, width = counters[at.HEAD], _span_width(counters)
     points, products = np.empty((3, d)), np.empty((3, width))
-    shares, weights = np.zeros((2, width)), np.empty(width)
+    shares, weights, sums = np.empty((2, width)), np.empty(width), np.zeros((2, d))
     slopes, scratch = np.empty((3, width)), np.empty((3, width))
     least, flattest = np.full(width, math.inf), np.full(width, math.inf)
     etas, furthest = np.zeros(width), np.zeros(width)
-    at_hat, at_theta = state.moments[FOR_THETA_HAT, 1:], state.moments[FOR_THETA, 1:]
-    about = 0  # where theta stands among the points, and u behind it
-    if wanted.at_theta_hat:
-        points[0] = state.theta_hat
-        at_hat[:] = 0.0
-        about = 1
+    about = int(wanted.at_theta_hat)  # where theta stands among the points, and u behind it
+    points[0] = state.theta_hat
     points[about] = state.theta
     points[about + 1] = u
-    if wanted.at_theta:
-        at_theta[:] = 0.0
     if wanted.along:
         for j in range(d):
-            pull[j] = model.lam * u[j]
-    of_theta = wanted.at_theta or wanted.along
-    count = about + (2 if wanted.along else 1 if wanted.at_theta else 0)
-    other = pull if wanted.along else at_theta
+            sums[about, j] = model.lam * u[j]
+    made = about + int(wanted.at_theta or wanted.along)  # so many sums
+    count = made + int(wanted.along)
     end, weight = counters[at.TAIL], 1.0
     while end > head:
         start = max(head, end - width)
@@ -157,12 +131,15 @@ def sweep(model: Model, state: State, wanted: Wanted, u: Floats, pull: Floats) -
                 etas[lane] = max(etas[lane], abs(slopes[2, lane] * way[lane]) / slopes[1, lane])
                 furthest[lane] = max(furthest[lane], abs(way[lane]))
                 shares[about, lane] = weights[lane] * slopes[1, lane] * way[lane]
-        if wanted.at_theta_hat:
-            _add_span(rows, start, shares, at_hat, other, of_theta)
-        else:
-            _add_span(rows, start, shares, other, other, False)
+        _add_span(rows, start, shares[:made], d, sums, 0)
         end = start
     counters[at.PASSES] += 1
+    if wanted.at_theta_hat:
+        state.moments[FOR_THETA_HAT, 1:] = sums[0]
+    if wanted.at_theta:
+        state.moments[FOR_THETA, 1:] = sums[about]
+    if wanted.along:
+        copy(sums[about], pull)
     if width == 0:
         return NOTHING_SEEN
     return Seen(float(least.min()), float(flattest.min()), float(etas.max()), float(furthest.max()))
@@ -211,8 +188,6 @@ def sum_curvature(
                 source = rows[i + n, start:end]
                 for lane in range(end - start):
                     weighted[n, lane] = weights[lane] * source[lane]
-            columns = i + count
-            one, other = J[i, :columns], J[i + count - 1, :columns]
-            _add_span(rows, start, weighted, one, other, count == 2)
+            _add_span(rows, start, weighted[:count], i + count, J, i)
         end = start
     counters[at.PASSES] += 1
