@@ -17,16 +17,17 @@ import numpy as np
 from driftbandits import policies
 from driftbandits.agent.explain import Decision, Floats
 from driftbandits.core import Buffers, keeps_rows, with_capacity
-from driftbandits.core.estimator.inverse import ESTIMATED, OFF
 from driftbandits.core.estimator.state import (
     BEGUN,
     DECREMENT,
     DETECTIONS,
     ERROR_BOUND,
+    ESTIMATED,
     FIRST_CAPACITY,
     FITTED,
     HEAD,
     KKT_RESIDUAL,
+    OFF,
     RADIUS,
     SPAN,
     TAIL,
