@@ -79,7 +79,6 @@ class Belief(NamedTuple):
     shared_base: Annotated[Floats, Share("gauges", HYPOTHESES)]  # of all arms, by hypothesis, ...
     base_variance: Annotated[Floats, Share("gauges", HYPOTHESES)]  # ... over phi; 0: no such arms
     # separate arms share the above, see IN_COMMON
-    own_spread: Annotated[Floats, Share("gauges", 2)]  # as `spread`, of this arm
     counts: Annotated[Ints, Share("counters", ROOM)]  # rewards that a segment holds
     sets: Annotated[Ints, Share("counters")]  # of actions that were offered
     renewal: Annotated[Ints, Share("counters")]  # at how many sets the prior is made again
