@@ -711,9 +711,7 @@ class Agent:
         policy = policy_from(plain["policy"])
         agent = cls(policy, seed=plain["seed"], clock=plain["clock"])
         agent._learner.revive(arrays, plain)
-        agent._ledger = savefile.revived_ledger(
-            arrays, plain, model_dim=policy.model_dim, separate=policy.separate
-        )
+        agent._ledger = savefile.revived_ledger(arrays, plain, policy)
         if policy.features is not None:
             agent._read_by(Encoding(policy.features, plain["encoding"]))
         agent.late, agent.clipped = plain["late"], plain["clipped"]

@@ -106,10 +106,6 @@ class Model:
         """The round in which the memory begins, where a detection has cut it; else 0."""
         return self.counters.item(_BEGUN)
 
-    def set_clock(self, clock: int, begun: int) -> None:
-        """Move the clock of a model that never learns."""
-        self.counters[_CLOCK], self.counters[_BEGUN] = clock, begun
-
     def last_forgotten_round(self) -> int:
         """The last round that lies before the policy's memory. Foreign data may be older than 1."""
         last = self.counters.item(_BEGUN) or -sys.maxsize
@@ -120,14 +116,6 @@ class Model:
     def radius(self) -> float:
         """The radius of the last decision."""
         return self.gauges.item(_RADIUS)
-
-    @property
-    def work(self) -> dict[str, int]:
-        return {name: int(self.counters[i]) for name, i in counter_names().items()}
-
-    @property
-    def last_detection(self) -> Detection:
-        return policies.last_detection(self.policy, self.buffers)
 
     def weights(self) -> Floats:
         """The weights of the remembered rows."""
@@ -163,19 +151,17 @@ class Learner:
     """One model for all actions, and what an agent asks of it."""
 
     def __init__(self, policy: Policy, *, seed: int, counts_apart: bool) -> None:
-        self.policy = policy
-        self.seed = seed
-        self.counts_apart = counts_apart
+        self.policy, self.seed, self.counts_apart = policy, seed, counts_apart
         self.detections: deque[Detection] = deque(maxlen=KEPT_DETECTIONS)
         self.arms: Mapping[Any, Model] = {}  # separate ones
         self._issued = 0  # decisions, where they are counted apart
-        self._shown: bytes | None = None  # the estimates of a decision that nothing has followed
+        self._shown_at: int | None = None  # the clock of a decision that nothing has followed
         self._one_pick = np.empty((2, 1))  # scratch
-        self._model = self._new_model()
+        room = FIRST_CAPACITY if keeps_rows(policy.model) and not policy.separate else 0
+        self._model = self._model_of(policy.new_buffers(room))
 
-    def _new_model(self) -> Any:
-        room = FIRST_CAPACITY if keeps_rows(self.policy.model) else 0
-        return Model(self.policy, self.policy.new_buffers(room))
+    def _model_of(self, buffers: Buffers) -> Model:
+        return Model(self.policy, buffers)
 
     # -- deciding --------------------------------------------------------------------------------
 
@@ -183,17 +169,14 @@ class Learner:
         self, actions: Floats, n: int, arms: Any = None
     ) -> tuple[list[Decision], bytes, float]:
         """Pick n distinct actions, best first; also theta_hat and theta, and the radius."""
-        model = self._model
+        model, number = self._model, self._number
         table = np.empty((TABLE_ROWS, len(actions)))
         picks = self._one_pick if n == 1 else np.empty((2, n))
-        # Without properties: this is called in every round.
         clock = model.counters.item(_CLOCK)
-        number = self._issued + 1 if self.counts_apart else 0
         if model.choose(model.handle, self.seed, number, actions, table, picks) != _ACCEPTED:
             raise refusal(actions, self.policy.longest)
-        self._shown = shown = model.estimates.tobytes()
         made = self._decisions(clock, number, table, picks, arms)
-        return made, shown, model.gauges.item(_RADIUS)
+        return made, model.estimates.tobytes(), model.gauges.item(_RADIUS)
 
     def _decisions(
         self, clock: int, number: int, table: Floats, picks: Floats, arms: Any
@@ -207,6 +190,7 @@ class Learner:
             decisions.append(Decision(id, int(index), t, propensity, table, arms))
             id += 1
         self._issued += len(decisions)
+        self._shown_at = clock
         return decisions
 
     def preview(self, rows: Floats, *, seed: int, n: int, arms: Any = None) -> list[Decision]:
@@ -226,7 +210,7 @@ class Learner:
 
     def fit_again(self) -> None:
         """Let the next decision compute what follows from the policy's arguments."""
-        for model in (self._model, *self.arms.values()):
+        for model in self._models():
             model.buffers.counters[FITTED] = 0
 
     def check(self, offers: Iterable[tuple[Floats, Any]]) -> None:
@@ -249,22 +233,25 @@ class Learner:
 
     def learn(self, action: Floats, reward: float, s: int, arm: Any = None) -> bool:
         """Learn the reward of an action (1, dim) of round s; True if that detects a change."""
-        found = self._model.learn(action, reward, s)
-        self._shown = None
+        return self._learn_with(self._model, action, reward, s)
+
+    def _learn_with(self, model: Model, action: Floats, reward: float, s: int) -> bool:
+        found = model.learn(action, reward, s)
+        self._shown_at = None
         if found:
-            self.detections.append(self._model.last_detection)
-        return bool(found)
+            self.detections.append(policies.last_detection(self.policy, model.buffers))
+        return found
 
     def tick(self, rounds: int) -> None:
         """Let time pass without a decision."""
         self._model.tick(rounds)
-        self._shown = None
+        self._shown_at = None
 
     # -- looking ---------------------------------------------------------------------------------
 
     @property
     def clock(self) -> int:
-        return int(self._model.clock)
+        return self._model.clock
 
     @property
     def issued(self) -> int:
@@ -272,23 +259,26 @@ class Learner:
         return self._issued if self.counts_apart else self.clock
 
     def last_forgotten_round(self) -> int:
-        return int(self._model.last_forgotten_round())
+        return self._model.last_forgotten_round()
+
+    def _models(self) -> list[Model]:
+        return [self._model, *self.arms.values()]
+
+    def _now(self) -> list[Model]:
+        """The models that learn, as they are at the present clock."""
+        return [self._model]
+
+    def _fitted(self) -> list[Model]:
+        """Copies of the models as the next decision will see them."""
+        return [model.fitted(self.seed, self._number) for model in self._now()]
 
     @property
     def effective_sample_size(self) -> float | None:
         """(sum w)^2 / sum w^2 over what is remembered; None for a model that keeps no rows."""
         if not keeps_rows(self.policy.model):
             return None
-        weights = self._weights()
+        weights = np.concatenate([model.weights() for model in self._now()])
         return float(weights.sum() ** 2 / np.square(weights).sum()) if weights.size else 0.0
-
-    def _weights(self) -> Floats:
-        weights: Floats = self._model.weights()
-        return weights
-
-    def _fitted(self) -> list[Model]:
-        """Copies of the models as the next decision will see them."""
-        return [self._model.fitted(self.seed, self._number)]
 
     @property
     def radius(self) -> float:
@@ -307,13 +297,14 @@ class Learner:
     @property
     def estimates(self) -> Any:
         """theta_hat and theta (2, p) of the last decision; after an update or tick, of the next."""
-        if self._shown is None:
-            return self._fitted()[0].estimates
-        return np.frombuffer(self._shown).reshape(2, -1)
+        model = self._fitted()[0] if self._shown_at is None else self._model
+        return model.estimates
 
     @property
     def work(self) -> dict[str, int]:
-        return dict(self._model.work)
+        """The counters of the estimator; of separate arms the sums."""
+        counters = [model.counters for model in self._models()]
+        return {name: sum(int(one[i]) for one in counters) for name, i in counter_names().items()}
 
     @property
     def hypotheses(self) -> list[Hypothesis]:
@@ -323,8 +314,7 @@ class Learner:
     @property
     def limits(self) -> int:
         """The number of values that were limited."""
-        found: int = self._model.limits.item()
-        return found
+        return self._model.limits.item()
 
     @property
     def limited(self) -> list[LimitedColumn]:
@@ -340,34 +330,42 @@ class Learner:
     def carried_over(self, policy: Policy, move: Move) -> Self:
         """A learner of that policy, with what this one knows."""
         other = type(self)(policy, seed=self.seed, counts_apart=self.counts_apart)
-        other._issued = self._issued
+        other._issued, other._shown_at = self._issued, self._shown_at
         other.detections.extend(self.detections)
-        other._take_over(self, move)
+        moved = [carried_over(self.policy, one.buffers, policy, move) for one in self._models()]
+        other._hold(moved, self.arms)
         return other
 
-    def _take_over(self, old: Any, move: Move) -> None:
-        buffers = old._model.buffers
-        self._model.hold(carried_over(old.policy, buffers, self.policy, move))
-        if old._shown is not None:
-            whole = move.with_intercept(old.policy, self.policy)
-            self._shown = whole.moved(old.estimates, self.policy.model_dim).tobytes()
-
     def contents(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Arrays and plain data that `revive` goes on from."""
-        arrays = {**essence(self._model.buffers), "detections": policies.rows_of(self.detections)}
-        if self._shown is not None:
-            arrays["shown"] = self.estimates
-        return arrays, {"issued": self._issued}
+        """Arrays and plain data that `revive` goes on from: all models, one after the other.
+
+        The rows of all models stand in one table.
+        """
+        found = [essence(model.buffers) for model in self._models()]
+        arrays = {
+            "rows": np.concatenate([one.pop("rows") for one in found], axis=1),
+            **{name: np.stack([one[name] for one in found]) for name in found[0]},
+            "detections": policies.rows_of(self.detections),
+        }
+        plain = {"issued": self._issued, "shown_at": self._shown_at, "arms": list(self.arms)}
+        return arrays, plain
 
     def revive(self, arrays: dict[str, Any], plain: dict[str, Any]) -> None:
         """Go on from what `contents` gave."""
-        self._issued = plain["issued"]
+        self._issued, self._shown_at = plain["issued"], plain["shown_at"]
         self.detections.extend(map(Detection.from_row, arrays["detections"]))
-        self._revive_models(arrays, plain)
+        ends = np.cumsum(arrays["counters"][:, TAIL])[:-1]
+        stacked = [name for name in essence(self._model.buffers) if name != "rows"]
+        models = []
+        for i, rows in enumerate(np.split(arrays["rows"], ends, axis=1)):
+            own = {name: arrays[name][i] for name in stacked}
+            models.append(revived(self.policy.new_buffers(0), {**own, "rows": rows}))
+        self._hold(models, plain["arms"])
 
-    def _revive_models(self, arrays: dict[str, Any], plain: dict[str, Any]) -> None:
-        self._model.hold(revived(self.policy.new_buffers(0), arrays))
-        self._shown = arrays["shown"].tobytes() if "shown" in arrays else None
+    def _hold(self, models: Iterable[Buffers], arms: Iterable[Any]) -> None:
+        """Go on with these models, that of no arm first."""
+        self._model, *own = map(self._model_of, models)
+        self.arms = dict(zip(arms, own, strict=True))
 
 
 def refusal(actions: Floats, longest: float) -> ValueError:
