@@ -32,7 +32,6 @@ from driftbandits.core.estimator.state import (
     TAIL,
     N,
     copy_of,
-    counter_names,
     essence,
     estimates_of,
     notes_of,
@@ -42,9 +41,6 @@ from driftbandits.jit import handle_of
 from driftbandits.policies import (
     TABLE_ROWS,
     Detection,
-    Hypothesis,
-    Limit,
-    LimitedColumn,
     Move,
     Policy,
     believes,
@@ -158,7 +154,7 @@ class Learner:
         self._shown_at: int | None = None  # the clock of a decision that nothing has followed
         self._one_pick = np.empty((2, 1))  # scratch
         room = FIRST_CAPACITY if keeps_rows(policy.model) and not policy.separate else 0
-        self._model = self._model_of(policy.new_buffers(room))
+        self.model = self._model_of(policy.new_buffers(room))
 
     def _model_of(self, buffers: Buffers) -> Model:
         return Model(self.policy, buffers)
@@ -169,7 +165,7 @@ class Learner:
         self, actions: Floats, n: int, arms: Any = None
     ) -> tuple[list[Decision], bytes, float]:
         """Pick n distinct actions, best first; also theta_hat and theta, and the radius."""
-        model, number = self._model, self._number
+        model, number = self.model, self._number
         table = np.empty((TABLE_ROWS, len(actions)))
         picks = self._one_pick if n == 1 else np.empty((2, n))
         clock = model.counters.item(_CLOCK)
@@ -205,12 +201,12 @@ class Learner:
     def _beside(self, arms: Any) -> Self:
         """A learner that may decide among these arms and leaves this one as it is."""
         other = copy.copy(self)
-        other._model = Model(self.policy, copy_of(self._model.buffers))
+        other.model = Model(self.policy, copy_of(self.model.buffers))
         return other
 
     def fit_again(self) -> None:
         """Let the next decision compute what follows from the policy's arguments."""
-        for model in self._models():
+        for model in self.models():
             model.buffers.counters[FITTED] = 0
 
     def check(self, offers: Iterable[tuple[Floats, Any]]) -> None:
@@ -229,11 +225,11 @@ class Learner:
     def see(self, rows: Floats) -> None:
         """Let a belief see a row of foreign data, as if it had been all that was offered."""
         if believes(self.policy):
-            self._model.see(self.seed, rows)
+            self.model.see(self.seed, rows)
 
     def learn(self, action: Floats, reward: float, s: int, arm: Any = None) -> bool:
         """Learn the reward of an action (1, dim) of round s; True if that detects a change."""
-        return self._learn_with(self._model, action, reward, s)
+        return self._learn_with(self.model, action, reward, s)
 
     def _learn_with(self, model: Model, action: Floats, reward: float, s: int) -> bool:
         found = model.learn(action, reward, s)
@@ -244,86 +240,37 @@ class Learner:
 
     def tick(self, rounds: int) -> None:
         """Let time pass without a decision."""
-        self._model.tick(rounds)
+        self.model.tick(rounds)
         self._shown_at = None
 
     # -- looking ---------------------------------------------------------------------------------
 
     @property
     def clock(self) -> int:
-        return self._model.clock
+        return self.model.clock
 
     @property
     def issued(self) -> int:
         """The id of the last decision; rounds that only ticked are counted unless apart."""
         return self._issued if self.counts_apart else self.clock
 
-    def last_forgotten_round(self) -> int:
-        return self._model.last_forgotten_round()
+    def models(self) -> list[Model]:
+        """All models, that of no arm first."""
+        return [self.model, *self.arms.values()]
 
-    def _models(self) -> list[Model]:
-        return [self._model, *self.arms.values()]
-
-    def _now(self) -> list[Model]:
+    def now(self) -> list[Model]:
         """The models that learn, as they are at the present clock."""
-        return [self._model]
+        return [self.model]
 
-    def _fitted(self) -> list[Model]:
+    def fitted(self) -> list[Model]:
         """Copies of the models as the next decision will see them."""
-        return [model.fitted(self.seed, self._number) for model in self._now()]
-
-    @property
-    def effective_sample_size(self) -> float | None:
-        """(sum w)^2 / sum w^2 over what is remembered; None for a model that keeps no rows."""
-        if not keeps_rows(self.policy.model):
-            return None
-        weights = np.concatenate([model.weights() for model in self._now()])
-        return float(weights.sum() ** 2 / np.square(weights).sum()) if weights.size else 0.0
-
-    @property
-    def radius(self) -> float:
-        """The radius of the next decision, bonus_scale included; 0 without a bonus.
-
-        Of separate arms the largest, which is that of all unless rows are counted apart.
-        """
-        return max(model.radius for model in self._fitted())
-
-    @property
-    def certificate(self) -> dict[str, float]:
-        """The exactness of the present estimate; of separate arms the largest values."""
-        found = [model.certificate() for model in self._fitted()]
-        return {name: max(one[name] for one in found) for name in found[0]}
+        return [model.fitted(self.seed, self._number) for model in self.now()]
 
     @property
     def estimates(self) -> Any:
         """theta_hat and theta (2, p) of the last decision; after an update or tick, of the next."""
-        model = self._fitted()[0] if self._shown_at is None else self._model
+        model = self.fitted()[0] if self._shown_at is None else self.model
         return model.estimates
-
-    @property
-    def work(self) -> dict[str, int]:
-        """The counters of the estimator; of separate arms the sums."""
-        counters = [model.counters for model in self._models()]
-        return {name: sum(int(one[i]) for one in counters) for name, i in counter_names().items()}
-
-    @property
-    def hypotheses(self) -> list[Hypothesis]:
-        """The hypotheses of a belief."""
-        return self.policy.hypotheses(self._model.buffers)
-
-    @property
-    def limits(self) -> int:
-        """The number of values that were limited."""
-        return self._model.limits.item()
-
-    @property
-    def limited(self) -> list[LimitedColumn]:
-        """The columns whose numbers were limited, by their places."""
-        return policies.limited_columns(self.policy, self._model.buffers)
-
-    def limits_of(self, rows: Floats) -> dict[int, Limit]:
-        """The limits of the rows that were offered last."""
-        return policies.limits_of(self._model.buffers, rows)
 
     # -- saving ----------------------------------------------------------------------------------
 
@@ -332,7 +279,7 @@ class Learner:
         other = type(self)(policy, seed=self.seed, counts_apart=self.counts_apart)
         other._issued, other._shown_at = self._issued, self._shown_at
         other.detections.extend(self.detections)
-        moved = [carried_over(self.policy, one.buffers, policy, move) for one in self._models()]
+        moved = [carried_over(self.policy, one.buffers, policy, move) for one in self.models()]
         other._hold(moved, self.arms)
         return other
 
@@ -341,7 +288,7 @@ class Learner:
 
         The rows of all models stand in one table.
         """
-        found = [essence(model.buffers) for model in self._models()]
+        found = [essence(model.buffers) for model in self.models()]
         arrays = {
             "rows": np.concatenate([one.pop("rows") for one in found], axis=1),
             **{name: np.stack([one[name] for one in found]) for name in found[0]},
@@ -355,7 +302,7 @@ class Learner:
         self._issued, self._shown_at = plain["issued"], plain["shown_at"]
         self.detections.extend(map(Detection.from_row, arrays["detections"]))
         ends = np.cumsum(arrays["counters"][:, TAIL])[:-1]
-        stacked = [name for name in essence(self._model.buffers) if name != "rows"]
+        stacked = [name for name in essence(self.model.buffers) if name != "rows"]
         models = []
         for i, rows in enumerate(np.split(arrays["rows"], ends, axis=1)):
             own = {name: arrays[name][i] for name in stacked}
@@ -364,7 +311,7 @@ class Learner:
 
     def _hold(self, models: Iterable[Buffers], arms: Iterable[Any]) -> None:
         """Go on with these models, that of no arm first."""
-        self._model, *own = map(self._model_of, models)
+        self.model, *own = map(self._model_of, models)
         self.arms = dict(zip(arms, own, strict=True))
 
 

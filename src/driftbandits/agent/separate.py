@@ -69,17 +69,17 @@ class Arm(Model):
 
 
 class SeparateLearner(Learner):
-    """A model for each arm, and the common one as `_model`."""
+    """A model for each arm, and the common one as `model`."""
 
-    _model: Arm
+    model: Arm
     arms: dict[ArmId, Arm]
 
     def __init__(self, policy: Policy, *, seed: int, counts_apart: bool) -> None:
         # The buffers that all models share: none of them changes the ladder.
         self._shared: dict[str, Any] = {"numbers": numbers_of_arms(policy, 1)}
         super().__init__(policy, seed=seed, counts_apart=counts_apart)
-        self._shared["ladder"] = self._model.buffers.ladder
-        size = sum(array.nbytes for array in self._model.buffers)
+        self._shared["ladder"] = self.model.buffers.ladder
+        size = sum(array.nbytes for array in self.model.buffers)
         self._most_arms = min(MOST_ARMS, max(1, MOST_BYTES // size))
         self._decide_among = decider_of(family_of(policy))
 
@@ -110,7 +110,7 @@ class SeparateLearner(Learner):
         """The models of these arms, made where there are none."""
         new = self._new_arms(arms)
         if new:
-            common = self._model
+            common = self.model
             if not self.arms:
                 common.see(self.seed, rows)
             for arm in new:
@@ -130,7 +130,7 @@ class SeparateLearner(Learner):
     def decide(self, rows: Floats, n: int, arms: Any = None) -> tuple[list[Decision], bytes, float]:
         super().check([(rows, arms)])
         models = self._models_of(arms, rows)
-        clock, number, common, policy = self.clock, self._number, self._model, self.policy
+        clock, number, common, policy = self.clock, self._number, self.model, self.policy
         table, picks = np.empty((TABLE_ROWS, len(rows))), np.empty((2, n))
         shown = np.empty((len(rows), 2, policy.model_dim))
         lines, seed, epsilon = handles_of([one.line for one in models]), self.seed, policy.epsilon
@@ -143,7 +143,7 @@ class SeparateLearner(Learner):
     def _beside(self, arms: Sequence[ArmId]) -> Self:
         other = copy.copy(self)
         other._shared = {**self._shared, "numbers": self._shared["numbers"].copy()}
-        other._model = other._copied(self._model)
+        other.model = other._copied(self.model)
         touched = {arm: other._copied(self.arms[arm]) for arm in arms if arm in self.arms}
         other.arms = {**self.arms, **touched}
         return other
@@ -154,7 +154,7 @@ class SeparateLearner(Learner):
     # -- learning --------------------------------------------------------------------------------
 
     def learn(self, action: Floats, reward: float, s: int, arm: Any = None) -> bool:
-        common, model = self._model, self._models_of([arm], action)[0]
+        common, model = self.model, self._models_of([arm], action)[0]
         model.catch_up(common, self.clock)
         found = self._learn_with(model, action, reward, s)
         common.take_over(model)
@@ -163,7 +163,7 @@ class SeparateLearner(Learner):
         return found
 
     def tick(self, rounds: int) -> None:
-        self._model.set_clock(self.clock + rounds, self._model.begun)
+        self.model.set_clock(self.clock + rounds, self.model.begun)
         self._shown_at = None
 
     # -- looking ---------------------------------------------------------------------------------
@@ -171,11 +171,11 @@ class SeparateLearner(Learner):
     def _at(self, clock: int, model: Arm) -> Arm:
         """A copy of a model as that clock makes it."""
         copied = self._copied(model)
-        copied.catch_up(self._model, clock)
+        copied.catch_up(self.model, clock)
         return copied
 
-    def _now(self) -> list[Model]:
-        return [self._at(self.clock, model) for model in self.arms.values() or [self._model]]
+    def now(self) -> list[Model]:
+        return [self._at(self.clock, model) for model in self.arms.values() or [self.model]]
 
     @property
     def estimates(self) -> dict[ArmId, Floats]:
