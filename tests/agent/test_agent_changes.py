@@ -77,9 +77,7 @@ def test_carried_is_as_if_it_had_been_so_from_the_start(name):
     ("name", "arguments"),
     [
         ("auto", {"arms": "separate", "dim": 3}),
-        ("SW-GLUCB", {"arms": "separate", "dim": 3, "window": 20}),
         ("D-GLUCB", {"dim": 20, "discount": 0.99, "L": 9.0}),
-        ("auto", {"dim": 20}),
     ],
 )
 def test_separate_arms_and_large_models_are_carried_over(name, arguments):
