@@ -1,29 +1,31 @@
 """`auto` learns from the columns and arms that people have as well as from good ones.
 
 Every table is in good units as it is drawn: numbers are about 1 and centred, indicators are 0 or 1.
-A share is a mean over `SEEDS`, and a seed draws the table anew. `benchmarks/zoo.py` plays real
-tables, every preparation and every absurdity. The margins are what a correct build never exceeds.
+A share is a mean over `SEEDS`, and a seed draws the table anew. The margins are what a correct
+build never exceeds.
 """
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 import driftbandits as db
-
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-
-from zoo_columns import PREPARATIONS, Absurd, Floats, standardised, with_absurd
-from zoo_players import chosen_by, share_of_way
-from zoo_streams import Task, clusters
+from driftbandits.bench import Task
+from zoo import (
+    PREPARATIONS,
+    Absurd,
+    Floats,
+    chosen_by,
+    share_of_way,
+    standardised,
+    with_absurd,
+)
 
 pytestmark = pytest.mark.compiled
 
@@ -205,10 +207,13 @@ def absurd_loss(name: str, kind: str, prep: str = GOOD, player: str = "auto") ->
 
 
 def plays_of_a_useless_arm() -> float:
-    """Count plays of an arm that never pays, beside five others."""
+    """Count plays of an arm that never pays, beside five that pay for a cluster each."""
     played = []
     for seed in range(SEEDS):
-        task = clusters(5, np.random.default_rng(seed), ROUNDS, useless=1)
+        rng = np.random.default_rng(seed)
+        centres, right = rng.normal(size=(5, 10)), rng.integers(5, size=ROUNDS)
+        points = centres[right] + 0.6 * rng.normal(size=(ROUNDS, 10))
+        task = Task(points, np.eye(6)[right], np.tile(np.arange(6), (ROUNDS, 1)))
         played.append((chosen_by("auto", task, seed) == 5).sum())
     return float(np.mean(played))
 
