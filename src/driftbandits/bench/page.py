@@ -110,10 +110,7 @@ def _task(
         *_costs(frame),
         Column("note", frame["reason"].to_list(), "text"),
     ]
-    caption = (
-        f"{task.title} {first.rounds:,} rounds, {first.counted:,} with a reward. Mean over runs, "
-        "95\u00a0% interval over runs."
-    )
+    caption = f"{task.title} {first.rounds:,} rounds. Mean over runs, 95\u00a0% interval over runs."
     table = Table(f"{name}-scores", caption, frame, columns, own)
     text = f"{task.title} Source: {task.source}. Licence: {task.licence}. Drift: {task.drift}"
     finding = f"{played[0].entry} earns the most, {played[0].reward:.3f} a round."

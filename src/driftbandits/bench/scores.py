@@ -88,7 +88,7 @@ def score_rows(results: Sequence[Result]) -> list[Score]:
 
 
 def _share(reward: float, random: float, ceiling: float) -> float:
-    """Not a number if there is nothing to be gained, as in a short log without a click."""
+    """Not a number if there is nothing to be gained, as in a few rounds without a click."""
     return (reward - random) / (ceiling - random) if ceiling > random else math.nan
 
 

@@ -46,7 +46,7 @@ FARTHEST = 5.0
 
 
 class Task(NamedTuple):
-    """What is played. An arm that is not on offer has the id -1; an unknown reward is NaN."""
+    """What is played. An arm that is not on offer has the id -1."""
 
     contexts: Floats  # (T, d)
     rewards: Floats  # (T, K)
@@ -82,8 +82,8 @@ class TaskFile:
 
     price   what a unit of cost takes off the reward
     budget  the mean cost of a round; what costs more than what is left is not on offer
-    ranked  whether it counts in the tables of all tasks: it does not where rewards are too few to
-            tell entries apart, or where most entries cannot do what it asks for
+    ranked  whether it counts in the tables of all tasks: it does not where most entries cannot do
+            what it asks for
     """
 
     name: str
@@ -185,9 +185,8 @@ def _changed(task: Task, at: int, change: Mapping[str, Any], rng: np.random.Gene
 
 
 def facts_of(task: Task) -> Facts:
-    known = task.rewards[~np.isnan(task.rewards)]
-    clicks = bool(np.isin(known, (0.0, 1.0)).all())
-    low, high = (0.0, 1.0) if clicks else (float(known.min()), float(known.max()))
+    clicks = bool(np.isin(task.rewards, (0.0, 1.0)).all())
+    low, high = (0.0, 1.0) if clicks else (float(task.rewards.min()), float(task.rewards.max()))
     prices = None
     if task.costs is not None:
         prices = tuple(task.costs[: max(1, task.horizon // 10)].mean(axis=0).tolist())
