@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -18,8 +18,7 @@ MOST_POINTS = 240
 """More points of a curve than this are not seen, and make the page heavy."""
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A policy's curve; low and high are a band, or whiskers on logarithmic axes."""
 
     label: str
@@ -30,8 +29,7 @@ class Line:
     high: Floats
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(NamedTuple):
     """A thin line to compare with; only one with a label is in the legend."""
 
     label: str
@@ -39,14 +37,13 @@ class Reference:
     y: Floats
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chart:
+class Chart(NamedTuple):
     """Curves over rounds, or a growth on logarithmic axes."""
 
-    title: str = ""
-    x_title: str = "round"
     y_title: str
     lines: Sequence[Line]
+    title: str = ""
+    x_title: str = "round"
     changes: Sequence[int] = ()
     references: Sequence[Reference] = ()
     logarithmic: bool = False
@@ -66,8 +63,7 @@ class Chart:
         return x_ticks, [tick for tick in round_numbers if low <= tick <= high]
 
 
-@dataclass(frozen=True)
-class Path:
+class Path(NamedTuple):
     """Where one policy's estimate was, round by round, and where the truth was."""
 
     title: str
@@ -87,8 +83,7 @@ class Path:
         return list(zip(right.tolist(), (away[:, 1] >= 0).tolist(), strict=True))
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """Charts that belong together. `columns` is how many stand side by side where there is room."""
 
     name: str

@@ -9,9 +9,8 @@ worlds  one table for the variants of a sweep
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -33,8 +32,7 @@ TITLES = {
 BANDS = "bands are the 5\u00a0% and 95\u00a0% quantiles"
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """A column of a table on the page."""
 
     heading: str
@@ -42,8 +40,7 @@ class Column:
     kind: str = "number"  # or text
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """A data frame for a CSV file, and how the page shows it. `looks` are those of its labels."""
 
     name: str
@@ -53,8 +50,7 @@ class Table:
     looks: Mapping[str, Look] | None = None
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(NamedTuple):
     """A figure with its caption, and the numbers behind it by the name of their CSV file."""
 
     figure: Figure
@@ -62,8 +58,7 @@ class Picture:
     frames: Mapping[str, pl.DataFrame]
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One experiment or sweep on the page; `value` and `what` stand on the first screen."""
 
     id: str
@@ -75,8 +70,7 @@ class Entry:
     what: str = ""
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """A heading of the page with the experiments below it."""
 
     id: str
@@ -120,13 +114,14 @@ def _policies(frame: pl.DataFrame) -> Column:
 
 def _entry(recording: Recording) -> Entry:
     measure = recording.measure
-    parts: list[Picture | Table] = [_summary(recording)]
-    more, less = "most reward a round", "least"
+    parts: list[Picture | Table]
     if measure == SHARE:
-        parts, (more, less) = _share(recording), ("largest share", "smallest")
+        parts, more, less = _share(recording), "largest share", "smallest"
     elif measure == REGRET:
-        parts = [_regret(recording), *parts, *_estimates(recording)]
+        parts = [_regret(recording), _summary(recording), *_estimates(recording)]
         more, less = "least regret", "most"
+    else:
+        parts, more, less = [_summary(recording)], "most reward a round", "least"
     ranked = statistics.ranked(recording)
     (best, reached), (worst, most) = ranked[0], ranked[-1]
     finding = f"{best} has the {more}, {plus_minus(reached.mean, reached.se)}"
@@ -353,8 +348,7 @@ def _of_a_sweep(first: Recording, finding: str, parts: Sequence[Picture | Table]
 # -- where it comes from ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Provenance:
+class Provenance(NamedTuple):
     """The provenance of the results: versions, seeds, specs and commands."""
 
     versions: str
