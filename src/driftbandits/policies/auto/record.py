@@ -125,9 +125,9 @@ PLACES: Belief = LAYOUT.in_python(
 """Where in their stores the fields lie."""
 IN_COMMON = {
     "counters": slice(int(PLACES.starts[0]), int(PLACES.counts[0])),
-    "gauges": slice(int(PLACES.weights[0]), int(PLACES.own_spread[0])),
+    "gauges": slice(int(PLACES.weights[0]), int(PLACES.bases[0])),
 }
-"""Where the fields lie that separate arms share, those before `own_spread`, by store."""
+"""Where the fields lie that separate arms share, those before `bases`, by store."""
 OF_SMALL_MODELS = {"vectors": 2 * MATERN32, "matrices": 3 * MATERN32 + 2}
 """Arrays of small models only, at the end of the stores."""
 
