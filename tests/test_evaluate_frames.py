@@ -13,7 +13,15 @@ import pytest
 import driftbandits as db
 from driftbandits import store
 from driftbandits.cli.commands import BAD_USAGE, DONE, run
-from driftbandits.evaluate import evaluate, log_from_frame, policy_for, read_log, write_log
+from driftbandits.evaluate import (
+    evaluate,
+    log_from_frame,
+    log_from_tables,
+    policy_for,
+    read_log,
+    write_log,
+)
+from driftbandits.features import Encoding, offered
 
 COLUMNS = {"context": ["age", "country"], "arm": "shown", "reward": "clicked"}
 OPTIONS = ["--context", "age,country", "--arm", "shown", "--reward", "clicked"]
@@ -158,8 +166,11 @@ def test_a_table_with_decimal_commas_is_one_of_numbers(tmp_path):
         ({"arm": "show"}, "arm must name a column of the table; got 'show', perhaps shown. It has"),
         ({"context": ["age", "clicked"]}, "context must be what was known .* column of reward"),
         ({"propensity": 0.0}, "propensity must be above 0 and at most 1; row 1 has 0"),
-        ({"time": "country"}, "time: column 'country' must hold times such as"),
-        ({"offered": "country"}, "offered: column 'country' must list the arm that was chosen; "),
+        ({"time": "country"}, "time: column 'country' must be a time such as"),
+        (
+            {"offered": "country"},
+            r"chosen must be an arm that was offered; row 1 has 'tea', and \['PL'\] were",
+        ),
         ({"arm": "same"}, "arm: column 'same' must have at least two different arms"),
         ({"arm": "number"}, "arm: column 'number' has 60 different arms in 60 rows: is it the arm"),
         ({"reward": "shown"}, r"must hold numbers \(1 and 0 for yes and no"),
@@ -171,6 +182,72 @@ def test_columns_that_do_not_fit_are_refused(change, message):
     frame = visits(60).assign(same="tea", large=2.0, number=range(60))
     with pytest.raises(ValueError, match=message):
         log_from_frame(frame, **{**COLUMNS, "propensity": "p", **change})
+
+
+# -- arms with columns of their own ----------------------------------------------------------------
+
+SHOP = db.environment("shop", horizon=200, lifetime=1e9).draw(np.random.default_rng(0))
+OFFERS = list(SHOP.offers[0])
+IDS = [row["id"] for row in OFFERS]
+CHOSEN = np.random.default_rng(1).integers(len(IDS), size=200)
+GIVEN = {
+    "arms": OFFERS,
+    "chosen": [IDS[i] for i in CHOSEN],
+    "rewards": [None if t == 3 else SHOP.rewards[t, CHOSEN[t]] for t in range(200)],
+    "propensities": [1.0 / len(IDS)] * 200,
+}
+FEATURES = db.Features(
+    context={"country": "category", "age": "number"},
+    arm={"category": "category"},
+    cross=[("category", "country")],
+    extra="ignore",
+)
+
+
+def test_tables_become_a_log_of_vectors():
+    log = log_from_tables(context=pl.DataFrame(SHOP.contexts), features=FEATURES, **GIVEN)
+    fitted = FEATURES.fit(SHOP.contexts, OFFERS)
+    assert log.dim == fitted.dim
+    encoding = Encoding(fitted)
+    for t in (0, 199):
+        rows = encoding.encode(SHOP.contexts[t], offered(OFFERS, ())).dense(fitted.dim)
+        np.testing.assert_array_equal(log.arms[t], rows)
+    assert log.chosen.tolist() == CHOSEN.tolist()
+    assert math.isnan(log.reward[3])
+
+
+@pytest.mark.parametrize(
+    ("arm", "cross"), [({}, ("arm", "country")), ({"id": "category"}, ("arm", "*"))]
+)
+def test_features_may_cross_the_arm_with_its_context(arm, cross):
+    features = db.Features(context={"country": "category"}, arm=arm, cross=[cross], extra="ignore")
+    log = log_from_tables(context=SHOP.contexts, features=features, **GIVEN)
+    levels = len({row["country"] for row in SHOP.contexts}) + 2  # missing, and any other
+    assert log.dim == levels + (len(IDS) + 2) * (1 + levels)
+
+
+def test_policies_are_judged_on_it():
+    log = log_from_tables(context=SHOP.contexts, **GIVEN)  # features are guessed
+    found = evaluate(log, db.policy("random", dim=log.dim), windows=2)
+    known = [reward for reward in GIVEN["rewards"] if reward is not None]
+    assert found.overall["logged"].value == pytest.approx(np.mean(known))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"chosen": ["x"] * 200}, ["chosen", "row 1", "'x'"]),
+        ({"chosen": IDS}, ["chosen", "200 values"]),
+        ({"rewards": 3}, ["rewards", "3"]),
+        ({"propensities": [2.0] * 200}, ["propensity"]),
+        ({"arms": [OFFERS]}, ["arms", "1 for 200"]),
+    ],
+)
+def test_what_does_not_fit_is_refused(change, words):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        log_from_tables(context=SHOP.contexts, features=FEATURES, **{**GIVEN, **change})
+    for word in words:
+        assert word in str(caught.value)
 
 
 # -- the commands ----------------------------------------------------------------------------------
@@ -213,7 +290,9 @@ def test_a_csv_is_imported_exported_and_read_again(csv, tmp_path):
     np.testing.assert_array_equal(again.reward, log.reward)
     assert again.arm_ids == log.arm_ids
     write_log(again, tmp_path / "shop.tsv")
-    assert read_log(tmp_path / "shop.tsv") == again
+    tsv = read_log(tmp_path / "shop.tsv")
+    assert tsv.tables == again.tables
+    np.testing.assert_array_equal(tsv.played, again.played)
 
 
 @pytest.mark.parametrize(
