@@ -11,11 +11,11 @@ import pytest
 
 from driftbandits import store
 from driftbandits.store import (
-    DECISION,
     START,
     Corrupt,
     Head,
     Key,
+    Kind,
     NewEvent,
     Overtaken,
     Session,
@@ -129,7 +129,7 @@ def check_events_are_read_in_pages_of_bytes(open_store: Open) -> None:
         with log.write() as session:
             session.create("news")
             session.lock(["news"])
-            events = [NewEvent(DECISION, f"e{i}", i, b"x" * n) for i, n in enumerate(sizes)]
+            events = [NewEvent(Kind.DECISION, f"e{i}", i, b"x" * n) for i, n in enumerate(sizes)]
             session.append("news", events)
         with log.read() as session:
             pages, after = [], 0

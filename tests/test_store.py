@@ -14,7 +14,6 @@ from driftbandits.store import (
     NewEvent,
     StoreBusy,
     StoreUnavailable,
-    opening,
     postgres,
     sqlite,
 )
@@ -81,7 +80,7 @@ def test_a_backup_is_whole_or_is_not(tmp_path, monkeypatch):
         store_checks.fill(log, count=50)
         copy = tmp_path / "copy.db"
         with monkeypatch.context() as broken:
-            broken.setattr(opening, "_sync", None)  # what comes before it was done
+            broken.setattr(store, "_sync", None)  # what comes before it was done
             with pytest.raises(TypeError):
                 store.backup(log, f"sqlite:///{copy}")
         assert not copy.exists()
@@ -153,16 +152,17 @@ def test_writing_at_once_does_not_wait(tmp_path):
         with holder.write() as session:
             session.create("news")
             began = time.monotonic()
-            with pytest.raises(StoreBusy), other.write_at_once():
+            with pytest.raises(StoreBusy), other.write(at_once=True):
                 pass
             assert time.monotonic() - began < sqlite._WAIT_MS / 1000 / 2
-        with other.write_at_once() as session:
+        with other.write(at_once=True) as session:
             assert session.policies() == ["news"]
 
 
 def test_a_database_elsewhere_cannot_be_written_at_once(postgres_server):
-    with store.open(postgres_server.new_database()) as log:
-        assert log.write_at_once() is None
+    log = store.open(postgres_server.new_database())
+    with log, pytest.raises(StoreBusy), log.write(at_once=True):
+        pass
 
 
 def test_a_damaged_file_is_no_store(tmp_path):

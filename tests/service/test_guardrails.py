@@ -26,17 +26,15 @@ import driftbandits as db
 from driftbandits.agent import Decision, probabilities_of
 from driftbandits.service.guardrails import (
     Accounts,
-    Draws,
     Guard,
-    Limits,
     earned,
     price_of,
     salt_of,
     tag,
     within,
-    worth_range,
 )
 from driftbandits.service.offers import Offer
+from driftbandits.store.records import Configured
 from servers import Served
 
 SALT = salt_of("news", 3)
@@ -60,15 +58,19 @@ NO_ROWS = np.empty((0, 0))
 
 def play(policy, choices, event_id, *, baseline=-1, excluded=(), accounts=None, **limits):
     """What is played by the rules, with accounts that nothing was done with unless given."""
-    guard = Guard(
-        policy,
-        limits=Limits(**limits),
-        event_id=event_id,
-        offer=Offer(ARMS[: len(choices[0].scores)], NO_ROWS, baseline, "", excluded=excluded),
-        accounts=Accounts() if accounts is None else accounts,
-        draws=Draws(SALT, event_id, ""),
-    )
-    return guard.plays(choices)
+    offer = Offer(ARMS[: len(choices[0].scores)], NO_ROWS, baseline, "", excluded=excluded)
+    accounts = Accounts() if accounts is None else accounts
+    return Guard(policy, version(**limits), event_id, offer, accounts, SALT).plays(choices)
+
+
+def version(**limits):
+    plain = (1, {}, 0, "online", None, 0.0, None, None, True, "")
+    return Configured(*plain, **limits)
+
+
+def side(event_id, unit):
+    offer = Offer((), NO_ROWS, -1, "", unit=unit)
+    return Guard(None, version(), event_id, offer, Accounts(), SALT).side()
 
 
 # -- laws ----------------------------------------------------------------------------------------
@@ -165,12 +167,10 @@ def test_stated_probabilities_sum_to_at_most_one(control, epsilon, excluded, bas
 
 def test_a_larger_share_keeps_the_units_of_a_smaller_one():
     units = [tag(SALT, "unit", f"user-{i}") for i in range(4000)]
-    sides = np.array([Draws(SALT, "any", unit).side() for unit in units])
+    sides = np.array([side("any", unit) for unit in units])
     assert abs((sides < 0.2).mean() - 0.2) < 0.03
-    assert Draws(SALT, "other", units[0]).side() == sides[0]
-    others = [
-        Draws(SALT, "any", tag(salt_of("shop", 3), "unit", f"user-{i}")).side() for i in range(4000)
-    ]
+    assert side("other", units[0]) == sides[0]
+    others = [side("any", tag(salt_of("shop", 3), "unit", f"user-{i}")) for i in range(4000)]
     both = ((np.array(others) < 0.2) & (sides < 0.2)).mean()
     assert abs(both - 0.04) < 0.015, "policies draw independently"
 
@@ -222,7 +222,7 @@ def test_shares_are_kept_whatever_is_offered_and_wanted(shares, offers, window, 
             excluded=sorted(excluded),
             accounts=accounts,
             shares=shares,
-            window=window,
+            limit_window=window,
         )
         assert one.propensity == pytest.approx(law[one.played])
         for j, arm in enumerate(ARMS[:3]):
@@ -322,7 +322,7 @@ def test_the_budget_is_never_overdrawn(offers, budget, window, delay):
             baseline=baseline,
             accounts=accounts,
             budget=budget,
-            window=window,
+            limit_window=window,
         )
         assert one.reason in ("", "budget")
         assert one.played in (baseline, choice.index)
@@ -381,7 +381,6 @@ def test_budgets_that_mean_nothing(refusing, body):
 
 def test_a_cost_is_worth_less_than_nothing():
     policy = db.policy("LinUCB", dim=1, reward="cost:0..10")
-    assert worth_range(policy) == (-10.0, 0.0)
     assert earned(policy, 2.5) == 7.5
     assert earned(policy, 25.0) == 0.0
     choice = db.Agent(policy).decide([[0.5], [0.1]])

@@ -17,7 +17,7 @@ from calls import (
 from driftbandits import store
 from driftbandits.client import Client
 from driftbandits.core.sequences import boundary
-from driftbandits.service import snapshots
+from driftbandits.service.state import State
 from servers import Clock, Served, wait_until
 
 DAY = 86_400
@@ -96,9 +96,9 @@ def test_verify_finds_a_snapshot_whose_lift_is_another(store_url):
     with store.open(store_url) as log, log.write() as session:
         session.lock(["news"])
         kept = session.snapshots("news")[0]
-        state = snapshots.unpacked(kept.content)
+        state = State.from_bytes(kept.content)
         state.observers.lift.total.sums[0] += 1.0
-        session.save_snapshot(kept._replace(content=snapshots.packed(state)))
+        session.save_snapshot(kept._replace(content=state.to_bytes()))
     with pytest.raises(AssertionError, match="not what its log gives"):
         verified(store_url)
 

@@ -1,6 +1,7 @@
 """Long work is cut into portions that are committed one by one; nobody waits for all of it."""
 
 import threading
+from dataclasses import dataclass
 
 import pytest
 from calls import NEWS, arms, configure, counts, decide, ok, problem, reward, verified
@@ -112,15 +113,14 @@ def test_a_batch_that_is_sent_again_is_the_same(tmp_path, short_portions):
     verified(url)
 
 
+@dataclass
 class Hold(Command):
     """Keeps the writer busy until it is let go."""
 
-    def __init__(self, until):
-        super().__init__("")
-        self._until = until
+    until: threading.Event
 
     def run(self, work):
-        self._until.wait(120.0)
+        self.until.wait(120.0)
 
 
 def test_a_timer_watches_who_waits(served, monkeypatch):
@@ -128,7 +128,7 @@ def test_a_timer_watches_who_waits(served, monkeypatch):
     monkeypatch.setattr(engine, "LONGEST_WAIT_S", 0.3)
     until = threading.Event()
     loop_of = served.service.engine
-    loop_of._loop.call_soon_threadsafe(loop_of.begin, Hold(until), lambda _: None)
+    loop_of._loop.call_soon_threadsafe(loop_of.do, Hold("", until))
     wait_until(lambda: loop_of._at_work)
     refused = decide(served.client, "e1")
     assert not until.is_set()
@@ -148,7 +148,7 @@ def test_a_log_is_replayed_before_the_lock_is_taken(store_url, monkeypatch):
         held = []
         store = service.service.engine.store
         write, load = store.write, transactions.load
-        monkeypatch.setattr(store, "write", lambda: held.append("lock") or write())
+        monkeypatch.setattr(store, "write", lambda **how: held.append("lock") or write(**how))
         monkeypatch.setattr(transactions, "load", lambda *a: held.append("load") or load(*a))
         service.service.engine.states.clear()
         ok(decide(service.client, "e5"))
@@ -191,9 +191,10 @@ def test_a_portion_is_short_where_somebody_quick_waits(store_url, monkeypatch, s
         def begin():
             batch = [Reward("news", f"e{i}", 1.0, key="") for i in range(20)]
             work._last_lane = 0  # then it is the batch's turn
-            work.begin(Many("news", batch), lambda _: give("batch"))
+            work.do(Many("news", batch)).add_done_callback(lambda _: give("batch"))
             if somebody_waits:
-                work.begin(Reward("news", "e", 1.0, key=""), lambda _: give("quick"))
+                quick = work.do(Reward("news", "e", 1.0, key=""))
+                quick.add_done_callback(lambda _: give("quick"))
 
         before = count_of(transactions_of(service))
         work._in_loop(begin)

@@ -26,7 +26,6 @@ from click.testing import CliRunner
 
 from driftbandits import store
 from driftbandits.cli.commands import group
-from driftbandits.service import snapshots
 from driftbandits.service.transactions import load
 from servers import Clock, Process, Served
 
@@ -183,7 +182,7 @@ def test_promise_3_a_replay_gives_the_same_digest(settings, tmp_path):
         with log.read() as session:
             state = load(session, "news")
             assert state.differences == 0
-            assert snapshots.digest(state) == live
+            assert state.digest == live
             assert state.playing.theta_hat.tolist() == theta
 
 

@@ -20,8 +20,8 @@ from calls import (
 import driftbandits as db
 from driftbandits import store
 from driftbandits.client import Client
-from driftbandits.service import snapshots
-from driftbandits.service.relearning import Agreement, Follower, packed_follower, unpacked_follower
+from driftbandits.service.relearning import Agreement, Follower, unpacked_follower
+from driftbandits.service.state import State
 from driftbandits.service.verifying import verify
 from driftbandits.store import Snapshot
 from servers import Served, wait_until
@@ -291,13 +291,13 @@ def test_a_broken_state_of_a_candidate_is_found(store_url):
         with log.write() as session:
             session.lock(["news"])
             kept = session.snapshots("news")[0]
-            state = snapshots.unpacked(kept.content)
+            state = State.from_bytes(kept.content)
             candidate = state.candidates["bold"]
             follower = unpacked_follower("news", candidate)
             follower.playing.tick(1)
-            other = candidate._replace(kept=packed_follower(follower))
+            other = candidate._replace(kept=follower.to_bytes())
             state.candidates = {"bold": other}
-            content = snapshots.packed(state)
+            content = state.to_bytes()
             session.save_snapshot(Snapshot("news", kept.seq, kept.at_ns, False, content))
         faults = [fault for verdict in verify(log) for fault in verdict.faults]
     assert faults == ["shadow 'bold' has not learned what its log gives"]

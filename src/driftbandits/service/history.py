@@ -1,4 +1,4 @@
-"""The last day, for people to look at. No part of what a policy decides by.
+"""Observers of the events of a policy, for people: the last day, and the lift. None decides.
 
 Everything is counted in the minute of the *decision*: a reward that comes an hour later, or a
 default that is learned then, belongs to what was decided an hour ago. A minute with decisions whose
@@ -8,12 +8,15 @@ outcome is open says how many there are, so that it is not taken for complete.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
 
 from driftbandits.agent import CONSTANT, Agent
+from driftbandits.policies import Policy
+from driftbandits.service.lift import Lift, Shown
+from driftbandits.store.records import Configured
 
 MINUTES = 1440
 MOST_COORDINATES = 50
@@ -26,6 +29,7 @@ COARSE_MINUTES = 20
 OTHERS = ""
 """The name of the arms that were put together: no arm can have it."""
 _MINUTE_NS = 60_000_000_000
+_NANOSECONDS = 1_000_000_000
 
 
 class Minute(msgspec.Struct, array_like=True):
@@ -77,11 +81,6 @@ def coordinates(agent: Agent, theta: Any) -> list[float]:
     return [*(plain[-1:] if agent.policy.intercept else []), *plain[: len(agent.names)]]
 
 
-def _size(agent: Agent) -> int:
-    policy = agent.policy
-    return policy.model_dim if policy.features is None else len(agent.names) + policy.intercept
-
-
 def in_a_row(agent: Agent) -> list[float]:
     """The estimate, that of one separate arm behind the other."""
     theta = agent.theta_hat
@@ -101,14 +100,6 @@ class History(msgspec.Struct, array_like=True):
     clock: int = 0  # of the agent, when it was weighed last
     detected: list[tuple[int, int]] = []  # round and time
 
-    def start_weighing(self) -> None:
-        """Begin with an agent that has learned nothing, and with no decision that is open."""
-        self.weight = self.squared_weight = 0.0
-        self.clock = 0
-        self.detected = []
-        for row in self.minutes.values():
-            row.open = 0
-
     def go_on_from(self, other: History, open_since: Iterable[int]) -> None:
         """Weigh as another model does; the minutes stay what they are, but for what is open."""
         self.weight, self.squared_weight = other.weight, other.squared_weight
@@ -126,7 +117,9 @@ class History(msgspec.Struct, array_like=True):
         if minute in self.minutes:
             return
         self._turn_arms_to(minute)
-        few = _size(agent) * max(len(agent.arms), 1) <= MOST_COORDINATES
+        policy = agent.policy
+        size = policy.model_dim if policy.features is None else len(names(agent) or ())
+        few = size * max(len(agent.arms), 1) <= MOST_COORDINATES
         theta = in_a_row(agent) if few else []
         self.minutes[minute] = Minute(theta, agent.issued, seq, seq)
         while next(iter(self.minutes)) <= minute - MINUTES:
@@ -225,13 +218,102 @@ def _known(arm: str, part: Part) -> ArmSums:
 
 def _row_of(arm: str, part: Part) -> ArmSums:
     """The row of an arm; a new one takes the place of the arm that was played least."""
-    row = part.get(arm)
-    if row is not None:
-        return row
-    if arm != OTHERS and len(part) - (OTHERS in part) >= MOST_ARMS:
-        least = min(
-            (name for name in part if name != OTHERS), key=lambda name: part[name].decisions
-        )
-        part.setdefault(OTHERS, ArmSums()).add(part.pop(least))
-    part[arm] = ArmSums()
+    if arm not in part:
+        if arm != OTHERS and len(part) - (OTHERS in part) >= MOST_ARMS:
+            least = min((n for n in part if n != OTHERS), key=lambda name: part[name].decisions)
+            part.setdefault(OTHERS, ArmSums()).add(part.pop(least))
+        part[arm] = ArmSums()
     return part[arm]
+
+
+class Observers(msgspec.Struct, array_like=True):
+    """The history of the last day and the comparison with the control.
+
+    The agent may forget a decision before its default is due. Its outcome is counted nevertheless,
+    because those that are left would be no fair sample; nothing is learned from it.
+    """
+
+    history: History = msgspec.field(default_factory=History)
+    lift: Lift | None = None
+    open: dict[str, Shown] = {}  # decisions whose outcome the agent waits for
+    forgotten: dict[str, Shown] = {}  # by the agent, before their default was due
+    at_ns: int = 0  # of the event at hand
+
+    def start_afresh(self) -> None:
+        """Nothing that was decided so far will have an outcome."""
+        self.open.clear()
+        self.forgotten.clear()
+        self.history.go_on_from(History(), ())
+        if self.lift is not None:
+            self.lift.give_up_all()
+
+    def go_on_from(self, other: Observers, pending: Collection[str]) -> None:
+        """Another agent decides from now on, and waits for these decisions."""
+        known = {**other.open, **self.forgotten, **self.open}
+        self.open = {event_id: known[event_id] for event_id in pending}
+        self.forgotten = {id: one for id, one in self.forgotten.items() if id not in self.open}
+        times = [one.at_ns for one in (*self.open.values(), *self.forgotten.values())]
+        self.history.go_on_from(other.history, times)
+
+    def turn_to(self, at_ns: int, seq: int, agent: Agent, record: Configured) -> None:
+        """An event comes."""
+        self.at_ns = at_ns
+        wait = record.reward_wait_s
+        while self.forgotten and wait is not None:
+            event_id, shown = next(iter(self.forgotten.items()))
+            if at_ns - shown.at_ns < wait * _NANOSECONDS:
+                break
+            self.close(event_id)
+            self.count_reward(shown, record.default_reward, agent.policy)
+        self.history.turn_to(at_ns, seq, agent)
+        if self.lift is not None:
+            self.lift.turn_to(at_ns)
+
+    def decide(self, event_id: str, shown: Shown) -> None:
+        self.open[event_id] = shown
+        if shown.side and self.lift is not None:
+            self.lift.decide(shown.side, shown.at_ns)
+        self.history.count_decision(shown.at_ns, shown.arm)
+
+    def close(self, event_id: str) -> Shown | None:
+        """The outcome of a decision is waited for no longer; what it was, if it was."""
+        shown = self.open.pop(event_id, None) or self.forgotten.pop(event_id, None)
+        if shown is not None:
+            self.history.close(shown.at_ns)
+        return shown
+
+    def give_up(self, event_id: str) -> Shown | None:
+        """The outcome of a decision will not be known."""
+        shown = self.close(event_id)
+        if shown is not None and self.lift is not None:
+            self.lift.give_up(shown)
+        return shown
+
+    def take_back(self, event_id: str) -> None:
+        """A decision is made again with what was played."""
+        shown = self.give_up(event_id)
+        if shown is not None:
+            self.history.take_back(shown.at_ns, shown.arm)
+
+    def excuse(self, event_id: str) -> None:
+        """A reward was refused, so no default is waited for."""
+        shown = self.open[event_id]
+        if self.lift is not None:
+            self.lift.excuse(shown)
+        self.open[event_id] = shown._replace(side=-shown.side)
+
+    def count_reward(self, shown: Shown, value: float, policy: Policy) -> None:
+        """Count the reward of a decision."""
+        low, high = policy.reward_range()
+        self.history.count_reward(shown.at_ns, shown.arm, min(max(value, low), high))
+        if self.lift is not None:
+            self.lift.reward(shown, value)
+            self.lift.turn_to(self.at_ns)  # it may have been the last one of its cell
+
+    def erase(self, seqs: Iterable[int]) -> None:
+        """The content of these events is gone."""
+        gone = set(seqs)
+        self.history.forget_names(gone)
+        known = [*self.open.items(), *self.forgotten.items()]
+        for event_id in [id for id, shown in known if shown.seq in gone]:
+            self.give_up(event_id)

@@ -79,9 +79,9 @@ class Lift(msgspec.Struct, array_like=True):
     def _width(self) -> int:
         return max(_MINUTE_NS, -(-self.terms.wait_ns // _CELLS))
 
-    def is_of(self, waiting: Shown) -> bool:
-        """Return True if a pending decision belongs to this comparison."""
-        return bool(waiting.side and waiting.seq > self.seq)
+    def _is_of(self, waiting: Shown) -> bool:
+        """Return True if a decision belongs to this comparison."""
+        return waiting.side != NO_SIDE and waiting.seq > self.seq
 
     def decide(self, side: int, at_ns: int) -> None:
         if side == CONTROL:
@@ -96,7 +96,9 @@ class Lift(msgspec.Struct, array_like=True):
         self.cells[begin].open += 1
 
     def reward(self, waiting: Shown, value: float) -> None:
-        """The outcome of a pending decision of this comparison."""
+        """The outcome of a decision is known."""
+        if not self._is_of(waiting):
+            return
         group = None if waiting.group < 0 else waiting.group
         is_control = abs(waiting.side) == CONTROL
         if not self.terms.wait_ns:
@@ -116,7 +118,9 @@ class Lift(msgspec.Struct, array_like=True):
         cell.known.add(value, is_control=is_control, guesses=cell.guesses, group=group)
 
     def give_up(self, waiting: Shown) -> None:
-        """The outcome of a pending decision of this comparison will not be known."""
+        """The outcome of a decision will not be known."""
+        if not self._is_of(waiting):
+            return
         cell = self._cell(waiting.at_ns)
         if cell is not None:
             cell.open -= 1
@@ -125,9 +129,9 @@ class Lift(msgspec.Struct, array_like=True):
             self.unknown += 1
 
     def excuse(self, waiting: Shown) -> None:
-        """A reward of a pending decision of this comparison was refused."""
+        """A reward of a decision was refused."""
         cell = self._cell(waiting.at_ns)
-        if cell is not None:
+        if cell is not None and self._is_of(waiting):
             cell.excused += 1
 
     def give_up_all(self) -> None:
