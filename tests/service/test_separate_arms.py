@@ -87,7 +87,7 @@ def test_an_x_for_each_arm_and_a_context_are_the_same_decision(tmp_path):
         ({"arms": [{"id": "a", "x": [0.1, 0.1]}]}, "$.context"),
         ({"arms": ["a", {"id": "b", "x": [0.1, 0.1]}]}, "$.arms[1]"),
         ({"arms": ["a", "b", "a"]}, "$.arms[2].id"),
-        ({"arms": ["a b"]}, "$.arms[0]"),
+        ({"arms": ["a|b"]}, "$.arms[0]"),
         ({"n": 4}, "$.n"),
         ({"n": 0}, "$.n"),
         ({"n": 2, "event_id": "e" * 127}, "$.event_id"),

@@ -53,7 +53,7 @@ class Upkeep:
     def __init__(self, transactions: Transactions, *, retention_days: float | None) -> None:
         self._transactions = transactions
         self._retention_days = retention_days
-        self._next_look = 0.0
+        self.next_look = 0.0  # when to see what is due
         self._next_retention = 0.0
         self._under_way = 0
         self._left: set[str] = set()  # policies that another process has served and left
@@ -70,7 +70,11 @@ class Upkeep:
                 self.ending.wait(1.0)
             else:
                 threading.Thread(target=self._maintain, name="maintenance", daemon=True).start()
-                threading.Thread(target=self._relearn, name="candidates", daemon=True).start()
+                learners = self._transactions.followers.live
+                among = self._transactions.store, self._transactions.states, self.ending
+                threading.Thread(
+                    target=learners, args=among, name="candidates", daemon=True
+                ).start()
                 return True
         return False
 
@@ -108,19 +112,15 @@ class Upkeep:
             if name not in states or states[name].seq < head.seq
         }
 
-    def _relearn(self) -> None:
-        transactions = self._transactions
-        transactions.followers.live(transactions.store, transactions.states, self.ending)
-
     def take_due(self) -> Sequence[Command]:
         """Default rewards and changes that fall due, and retention; when the last ones are done.
 
         For the thread that may use the states.
         """
         now = time.monotonic()
-        if now < self._next_look or self._under_way:
+        if now < self.next_look or self._under_way:
             return ()
-        self._next_look = now + DUE_EVERY_S
+        self.next_look = now + DUE_EVERY_S
         transactions, now_ns = self._transactions, self._transactions.clock()
         left, self._left = self._left, set()
         commands: list[Command] = [LearnDefaults(name) for name in left]
@@ -135,10 +135,6 @@ class Upkeep:
             commands += [Erase(name, task, "", "retention") for name in transactions.states]
         self._under_way = len(commands)
         return commands
-
-    def look_now(self) -> None:
-        """See at the next turn what is due."""
-        self._next_look = 0.0
 
     def note_done(self, answer: asyncio.Future[Any]) -> None:
         """Note that a command has ended; one that failed was logged, and is due again."""
@@ -313,7 +309,7 @@ class Engine:
 
     def _look_at_candidates(self) -> None:
         """One of them has come to the end of its log, or failed."""
-        self._upkeep.look_now()
+        self._upkeep.next_look = 0.0
         self._tell()
         if self.ready:
             self._wake()
@@ -412,9 +408,6 @@ class Engine:
 
     def _refuse_waiting(self) -> None:
         jobs = [*self._jobs, *chain.from_iterable(self._lanes)]
-        self._jobs = []
-        for waiting in self._lanes:
-            waiting.clear()
         _give(jobs, [_died()] * len(jobs))
 
     # -- in the thread ---------------------------------------------------------------------------

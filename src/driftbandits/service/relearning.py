@@ -172,10 +172,6 @@ class Follower(State, kw_only=True):
         self.checksum = event.checksum
         self.read = Head(event.seq, event.at_ns, event.checksum)
 
-    @property
-    def is_between_lists(self) -> bool:
-        return self.seq == self.read.seq
-
     # -- events ----------------------------------------------------------------------------------
 
     def configure(self, record: Configured, at_ns: int) -> None:
@@ -240,20 +236,15 @@ class Follower(State, kw_only=True):
             return
         if record.excluded and not self._knows_probabilities:
             return
+        reward, means = self.playing.policy.reward, np.frombuffer(made.means, dtype="<f4")
+        sign = 1.0 if reward is None else reward.sign
         self.agreement.note_decision(
             event_id,
             agrees=made.index == record.index,
             propensity=record.propensity,
-            expected=self._expected(made, record.index),
+            expected=(sign * float(means[record.index]), sign * float(means[made.index])),
         )
         self.agreement.let_go(self.pending)
-
-    def _expected(self, made: Decided, played: int) -> tuple[float, float]:
-        """Return the expected rewards of the played arm and of its own choice, as reported."""
-        means = np.frombuffer(made.means, dtype="<f4")
-        reward = self.playing.policy.reward
-        sign = 1.0 if reward is None else reward.sign
-        return sign * float(means[played]), sign * float(means[made.index])
 
     def reward(self, event_id: str, value: float, at_ns: int, *, kind: str = Kind.REWARD) -> str:
         self.agreement.note_reward(event_id, value)
@@ -293,7 +284,7 @@ class Place:
     def keep(self) -> None:
         """Keep what it has learned, unless it stands amid a list."""
         follower = self.follower
-        if follower.versions and follower.is_between_lists:
+        if follower.versions and follower.seq == follower.read.seq:
             self.kept = Kept(follower.seq, follower.erasures, follower.to_bytes())
 
 

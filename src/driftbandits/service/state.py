@@ -237,15 +237,22 @@ class State(msgspec.Struct, array_like=True, dict=True, eq=False):
         """Take in an event of the log."""
         match kind:
             case Kind.DECISION:
-                self._replay_decision(event_id, record, at_ns)
+                if not record.place:  # a list is made with its first place
+                    offer, played = self._offer(record), [index for index, _ in record.ranking]
+                    made = self.decide(event_id, offer, at_ns, played=played or [record.index])
+                    self._listed = dict(zip(place_ids(event_id, len(made)), made, strict=True))
+                self._compare(event_id, record, self._listed.pop(event_id, None))
             case Kind.CORRECTED:
-                made = self.correct(event_id, self._offer(record), record, at_ns)
-                self._compare(event_id, record, made)
+                corrected = self.correct(event_id, self._offer(record), record, at_ns)
+                self._compare(event_id, record, corrected)
             case Kind.REWARD | Kind.DEFAULT | Kind.LATE:
                 asked = Kind.REWARD if kind == Kind.LATE else kind
                 self.differences += kind != self.reward(event_id, record.value, at_ns, kind=asked)
-            case Kind.WITHDRAWN:
-                self._withdraw(event_id, at_ns)
+            case Kind.WITHDRAWN:  # it was never shown, so it has no outcome and cost nothing
+                self._put_in(self.accounts.charged.get(event_id, 0.0))
+                self._forget(event_id)
+                self.observers.give_up(event_id)
+                self._step(kind, at_ns)
             case Kind.CONFIGURED:
                 self.configure(record, at_ns)
             case Kind.ERASED:
@@ -265,14 +272,6 @@ class State(msgspec.Struct, array_like=True, dict=True, eq=False):
                 # after a refusal no default is waited for
                 if kind == Kind.REFUSED and self.awaited.pop(event_id, None) is not None:
                     self.observers.excuse(event_id)
-
-    def _replay_decision(self, event_id: str, record: Decided, at_ns: int) -> None:
-        """A list is made with its first place; the events of the others are compared with it."""
-        if not record.place:
-            played = [index for index, _ in record.ranking] or [record.index]
-            made = self.decide(event_id, self._offer(record), at_ns, played=played)
-            self._listed = dict(zip(place_ids(event_id, len(made)), made, strict=True))
-        self._compare(event_id, record, self._listed.pop(event_id, None))
 
     def _replay_promotion(self, record: Promoted, at_ns: int) -> None:
         if self.relearn is None:
@@ -540,13 +539,6 @@ class State(msgspec.Struct, array_like=True, dict=True, eq=False):
         for event_id in [id for id, waiting in self.pending.items() if waiting.seq in gone]:
             self._forget(event_id)
         self.observers.erase(gone)
-
-    def _withdraw(self, event_id: str, at_ns: int) -> None:
-        """A decision was never shown: it has no outcome, and cost nothing."""
-        self._put_in(self.accounts.charged.get(event_id, 0.0))
-        self._forget(event_id)
-        self.observers.give_up(event_id)
-        self._step(Kind.WITHDRAWN, at_ns)
 
     def _forget(self, event_id: str) -> Pending | None:
         """Wait no longer for an outcome, which will not come; the decision, if it was open."""

@@ -343,8 +343,10 @@ class Transactions:
 
         `at_once` raises where it has to wait.
         """
-        if not at_once:
-            self._load_missing(commands)
+        missing = {command.policy for command in commands} - self.states.keys() - {""}
+        if missing and not at_once:  # before the lock is asked for: it must not stand still
+            with self.store.read() as session:
+                UnitOfWork(self, session).begin_reading(sorted(missing))
         writing = any(command.writes for command in commands)
         transaction = self.store.write if writing else self.store.read
         locked: set[str] = set()
@@ -384,13 +386,6 @@ class Transactions:
             if state is not None and state.agent is not None:
                 for text in state.agent.take_warnings():
                     logger.warning("policy %s: %s", name, text, extra={"policy": name})
-
-    def _load_missing(self, commands: Sequence[Command]) -> None:
-        """Fold missing logs before the lock is asked for: a transaction must not stand still."""
-        missing = {command.policy for command in commands} - self.states.keys() - {""}
-        if missing:
-            with self.store.read() as session:
-                UnitOfWork(self, session).begin_reading(sorted(missing))
 
     def perform_or_refuse(self, commands: Sequence[Command]) -> list[Any]:
         """Answers that are on disk, or why there are none."""

@@ -19,7 +19,6 @@ from driftbandits.service.state import (
     CHANGE,
     FRESH,
     RELEARNED,
-    Candidate,
     Name,
     State,
     changes_of_model,
@@ -63,59 +62,19 @@ class Configure(Command):
 
     def run(self, work: UnitOfWork) -> tuple[str | None, api.PolicyAnswer]:
         """Return how the policy goes on, None if nothing changes, and its state."""
-        state = work.state(self.policy) if self.wanted.dry_run else work.create(self.policy)
+        wanted = self.wanted
+        state = work.state(self.policy) if wanted.dry_run else work.create(self.policy)
         if not state.versions:
-            work.write(state, Kind.CONFIGURED, "", self._first())
+            seed = secrets.randbits(62) if wanted.seed is None else wanted.seed
+            record = msgspec.structs.replace(wanted.record, version=1, seed=seed, fresh=True)
+            work.write(state, Kind.CONFIGURED, "", record)
             return FRESH, policy_answer(state, work.followers)
         record, how, changes = self._following(state)
         if how == RELEARNED:
             _check_readable(work, state, record)
-        if not self.wanted.dry_run:
-            self._go_on(work, state, record, how)
-        return how, self._answer(work, state, how, changes)
-
-    def _go_on(self, work: UnitOfWork, state: State, record: Configured, how: str | None) -> None:
         under_way = state.candidates.get(CHANGE)
-        if how is None:
-            if under_way is not None:  # the caller has changed its mind
-                work.write(state, Kind.DROPPED, "", Dropped(CHANGE, self.wanted.record.key))
-        elif how == RELEARNED:
-            if under_way is None or not _same(under_way.record, record):
-                _begin(work, state, CHANGE, record)
-        else:
-            work.write(state, Kind.CONFIGURED, "", record)
-
-    def _first(self) -> Configured:
-        seed = secrets.randbits(62) if self.wanted.seed is None else self.wanted.seed
-        return msgspec.structs.replace(self.wanted.record, version=1, seed=seed, fresh=True)
-
-    def _following(self, state: State) -> tuple[Configured, str | None, list[str]]:
-        """The version after this one, how it goes on, and by what its estimate differs."""
-        before, wanted = state.version.record, self.wanted
-        seed = before.seed if wanted.seed is None else wanted.seed
-        record = msgspec.structs.replace(
-            wanted.record, version=before.version + 1, seed=seed, keeps_change=False
-        )
-        if wanted.fresh:
-            agent = state.playing
-            has_begun = state.learned or agent.issued or agent.clock
-            how = FRESH if has_begun or not _same(before, record) else None
-            return msgspec.structs.replace(record, fresh=True), how, []
-        record = msgspec.structs.replace(record, fresh=False)
-        if _same(before, record):
-            return before, None, []
-        changes = changes_of_model(before, record)
-        if not changes:
-            return record, CARRIED, []
-        if not state.counts[Kind.DECISION]:
-            return msgspec.structs.replace(record, fresh=True), FRESH, changes
-        return record, RELEARNED, changes
-
-    def _answer(
-        self, work: UnitOfWork, state: State, how: str | None, changes: list[str]
-    ) -> api.PolicyAnswer:
-        answer = policy_answer(state, work.followers)
-        if self.wanted.dry_run:
+        if wanted.dry_run:
+            answer = policy_answer(state, work.followers)
             answer.change = api.Change(
                 how=how or "none",
                 version=state.version.record.version + (how is not None),
@@ -124,16 +83,39 @@ class Configure(Command):
                 learned_from=state.learned if how == CARRIED else 0,
                 dry_run=True,
             )
-        return answer
+            return how, answer
+        if how == RELEARNED:
+            if under_way is None or not _same(under_way.record, record):
+                _begin(work, state, CHANGE, record)
+        elif how is not None:
+            work.write(state, Kind.CONFIGURED, "", record)
+        elif under_way is not None:  # the caller has changed its mind
+            work.write(state, Kind.DROPPED, "", Dropped(CHANGE, wanted.record.key))
+        return how, policy_answer(state, work.followers)
+
+    def _following(self, state: State) -> tuple[Configured, str | None, list[str]]:
+        """The version after this one, how it goes on, and by what its estimate differs."""
+        before, wanted = state.version.record, self.wanted
+        seed = before.seed if wanted.seed is None else wanted.seed
+        record = msgspec.structs.replace(
+            wanted.record, version=before.version + 1, seed=seed, fresh=wanted.fresh
+        )
+        is_same, agent = _same(before, record), state.playing
+        if wanted.fresh:
+            is_untouched = not (state.learned or agent.issued or agent.clock)
+            return record, None if is_same and is_untouched else FRESH, []
+        if is_same:
+            return before, None, []
+        changes = changes_of_model(before, record)
+        if changes and not state.counts[Kind.DECISION]:
+            return msgspec.structs.replace(record, fresh=True), FRESH, changes
+        return record, RELEARNED if changes else CARRIED, changes
 
 
 def _same(one: Configured, other: Configured) -> bool:
     """Return True if two records ask for the same."""
-    one, other = (
-        msgspec.structs.replace(record, version=0, fresh=False, key="", keeps_change=False)
-        for record in (one, other)
-    )
-    return one == other
+    alike = {"version": 0, "fresh": False, "key": "", "keeps_change": False}
+    return msgspec.structs.replace(one, **alike) == msgspec.structs.replace(other, **alike)
 
 
 def _check_readable(work: UnitOfWork, state: State, record: Configured) -> None:
@@ -218,7 +200,13 @@ class BeginShadow(Command):
     def run(self, work: UnitOfWork) -> tuple[bool, api.ShadowsAnswer]:
         state = work.state(self.policy)
         before = state.candidates.get(self.name)
-        record = self._record(state, before)
+        seed = self.wanted.seed
+        if seed is None:
+            seed = secrets.randbits(62) if before is None else before.record.seed
+        # Its draws must be its own: what it would have played is compared with what was.
+        elif any(seed == version.record.seed for version in state.versions):
+            raise invalid("seed must differ from those of the versions; or leave it out", "$.seed")
+        record = msgspec.structs.replace(self.wanted.record, version=0, seed=seed, fresh=False)
         _check_readable(work, state, record)
         others = state.candidates.keys() - {CHANGE, self.name}
         if len(others) >= MOST_SHADOWS:
@@ -227,15 +215,6 @@ class BeginShadow(Command):
         if changed and not self.wanted.dry_run:
             _begin(work, state, self.name, record)
         return changed, shadows_answer(state, work)
-
-    def _record(self, state: State, before: Candidate | None) -> Configured:
-        """Its draws must be its own: what it would have played is compared with what was."""
-        seed = self.wanted.seed
-        if seed is None:
-            seed = secrets.randbits(62) if before is None else before.record.seed
-        elif any(seed == version.record.seed for version in state.versions):
-            raise invalid("seed must differ from those of the versions; or leave it out", "$.seed")
-        return msgspec.structs.replace(self.wanted.record, version=0, seed=seed, fresh=False)
 
 
 @dataclass
@@ -285,7 +264,7 @@ class Restore(Command):
             raise Refused(
                 404, "unknown_version", f"policy {self.policy!r} has no version {self.version}"
             )
-        record = msgspec.structs.replace(found[-1], key=self.key)
+        record = msgspec.structs.replace(found[-1], key=self.key, keeps_change=False)
         wanted = Wanted(record, record.seed, fresh=self.fresh, dry_run=self.dry_run)
         return Configure(self.policy, wanted).run(work)
 
@@ -304,12 +283,9 @@ class Retire(Command):
         return policy_answer(state, work.followers)
 
 
-FROZEN = "frozen"
-
-
 @dataclass
 class Freeze(Command):
-    """A version that differs by its mode alone: frozen, or what it was before it was frozen.
+    """A version that differs by its mode alone: frozen, or what it was before.
 
     A change that is being learned again goes on; it takes over when the policy is thawed.
     """
@@ -320,20 +296,18 @@ class Freeze(Command):
     def run(self, work: UnitOfWork) -> api.PolicyAnswer:
         state = work.state(self.policy)
         before = state.version.record
-        if (before.mode == FROZEN) != self.is_frozen or self._must_hold(state):
+        # A change that was asked for meanwhile would end the freeze by itself.
+        must_hold = self.is_frozen and CHANGE in state.candidates and not state.is_change_held
+        if (before.mode == "frozen") != self.is_frozen or must_hold:
             modes = [version.record.mode for version in state.versions]
-            thawed = next((mode for mode in reversed(modes) if mode != FROZEN), "online")
+            thawed = next((mode for mode in reversed(modes) if mode != "frozen"), "online")
             record = msgspec.structs.replace(
                 before,
                 version=before.version + 1,
-                mode=FROZEN if self.is_frozen else thawed,
+                mode="frozen" if self.is_frozen else thawed,
                 fresh=False,
                 key=self.key,
                 keeps_change=CHANGE in state.candidates,
             )
             work.write(state, Kind.CONFIGURED, "", record)
         return policy_answer(state, work.followers)
-
-    def _must_hold(self, state: State) -> bool:
-        """Return True if a change that was asked for meanwhile would end the freeze by itself."""
-        return self.is_frozen and CHANGE in state.candidates and not state.is_change_held
