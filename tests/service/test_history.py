@@ -3,7 +3,7 @@
 from calls import NEWS, configure, decide, digest, events, ok, reward, verified
 
 import driftbandits as db
-from driftbandits.service.history import MOST_ARMS, OTHERS, History
+from driftbandits.service.observers import MOST_ARMS, OTHERS, History
 from servers import Clock, Served, wait_until
 
 MINUTE = 60

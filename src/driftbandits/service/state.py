@@ -21,9 +21,8 @@ from driftbandits.agent import Agent, Decision, relearned_arguments
 from driftbandits.policies import Policy, policy_from
 from driftbandits.service.configuration import arguments_by_time, ticks_of
 from driftbandits.service.guardrails import BY_CONTROL, Accounts, Guard, Play, earned, salt_of, tag
-from driftbandits.service.history import Observers
 from driftbandits.service.kernels import make_policy_ready
-from driftbandits.service.lift import Shown, lift_of, side_of
+from driftbandits.service.observers import Observers, Shown, lift_of, side_of
 from driftbandits.service.offers import Offer, offer_of, place_ids
 from driftbandits.store import START, Corrupt, Event, Head, Kind
 from driftbandits.store.records import Configured, Decided, Erased, Promoted, unpacked

@@ -14,7 +14,7 @@ from driftbandits.agent import Agent, UnknownDecision
 from driftbandits.core.sequences import Comparison, Interval
 from driftbandits.service.configuration import TICKS, notes
 from driftbandits.service.guardrails import BY_BUDGET, BY_EXCLUSION, BY_SHARE
-from driftbandits.service.history import OTHERS, Minute, Part, coordinates, in_a_row, names
+from driftbandits.service.observers import OTHERS, Minute, Part, coordinates, in_a_row, names
 from driftbandits.service.offers import Offer, offer_of
 from driftbandits.service.refusals import gone, unknown_decision, unknown_policy
 from driftbandits.service.relearning import Followers
