@@ -596,15 +596,9 @@ class State(msgspec.Struct, array_like=True, dict=True, eq=False):
 
 
 def _encoded(value: Any) -> bytes:
-    """MessagePack, in which agents and comparisons are what they say of themselves."""
-    return msgspec.msgpack.encode(value, enc_hook=_plain)
-
-
-def _plain(value: Any) -> Any:
-    return value.to_bytes() if isinstance(value, Served) else value.to_list()
+    """MessagePack, in which agents are what they say of themselves."""
+    return msgspec.msgpack.encode(value, enc_hook=Served.to_bytes)
 
 
 def _made(kind: Any, plain: Any) -> Any:
-    if kind is Counts:
-        return Counts(plain)
-    return kind.from_bytes(plain) if kind is Served else kind.from_list(plain)
+    return kind.from_bytes(plain) if kind is Served else kind(plain)
