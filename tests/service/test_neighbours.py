@@ -7,14 +7,9 @@ import numpy as np
 import polars
 import pytest
 from calls import NEWS, configure, decide, ok, problem, reward
-from click.testing import CliRunner
 
-import driftbandits as db
-from driftbandits import store
-from driftbandits.cli.commands import group
 from driftbandits.policies import policy as make_policy
-from driftbandits.service import application, engine, logs, routes, serving
-from driftbandits.service.auth import new_key
+from driftbandits.service import application, engine, routes, serving
 from driftbandits.service.commands import Decide, View
 from driftbandits.service.configuration import state_bytes
 from driftbandits.service.limits import Limits
@@ -79,6 +74,8 @@ def test_large_offers_are_decided_beside_the_loop():
 @pytest.mark.compiled
 def test_kernels_of_large_models_let_other_threads_run():
     """While one works another thread gets on; counted, not timed."""
+    import driftbandits as db
+
     agent = db.Agent(db.policy("auto", dim=300))
     rng = np.random.default_rng(0)
     actions = rng.normal(size=(300, 300)) / 30
@@ -141,6 +138,8 @@ def test_answers_about_the_log_have_a_size(client, monkeypatch):
 
 
 def test_pages_of_a_table_are_one_table(client, monkeypatch):
+    from driftbandits.service import logs
+
     filled(client)
     whole, cut = [], []
     for size, tables in ((logs._FRAME_BYTES, whole), (500, cut)):
@@ -274,6 +273,9 @@ def test_any_address_of_this_machine_will_do(tmp_path):
 
 def test_a_tenant_sees_its_own_figures(tmp_path):
     """Of the requests of all, only who may see all policies is told."""
+    from driftbandits import store
+    from driftbandits.service.auth import new_key
+
     url = f"sqlite:///{tmp_path}/log.db"
     with Served(url, with_keys=True) as service:
         for name in ("shop.a", "bank.b"):
@@ -292,6 +294,11 @@ def test_a_tenant_sees_its_own_figures(tmp_path):
 
 
 def test_there_is_nothing_to_verify_in_an_empty_store(tmp_path):
+    from click.testing import CliRunner
+
+    from driftbandits import store
+    from driftbandits.cli.commands import group
+
     url = f"sqlite:///{tmp_path}/log.db"
     store.open(url).close()
     result = CliRunner().invoke(group, ["verify", "--store", url])
