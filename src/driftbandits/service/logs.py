@@ -14,22 +14,7 @@ from driftbandits.api import Arm, EventAnswer
 from driftbandits.service.offers import offer_of
 from driftbandits.service.state import CARRIED, FRESH, RELEARNED, Version
 from driftbandits.service.views import clock_text, configuration
-from driftbandits.store import (
-    ABOUT,
-    BEGUN,
-    CONFIGURED,
-    CONFLICT,
-    CORRECTED,
-    DECISION,
-    DROPPED,
-    DUPLICATE,
-    ERASED,
-    PROMOTED,
-    REFUSED,
-    RETIRED,
-    WITHDRAWN,
-    Event,
-)
+from driftbandits.store import ABOUT, Event, Kind
 from driftbandits.store.records import unpacked
 
 _FRAME_BYTES = 500_000
@@ -44,7 +29,7 @@ def event_answer(event: Event) -> EventAnswer:
         answer.erased = True
         return answer
     record: Any = unpacked(event.kind, event.body)
-    if event.kind in (DECISION, CORRECTED):
+    if event.kind in (Kind.DECISION, Kind.CORRECTED):
         answer.version = record.version
         offer = offer_of(record)
         rows = offer.x.tolist() or [UNSET] * len(offer.arms)
@@ -63,23 +48,23 @@ def event_answer(event: Event) -> EventAnswer:
         answer.control, answer.conditional = record.control or None, record.conditional or None
         answer.unit, answer.reason = record.unit or None, record.reason or None
         answer.excluded = [record.arms[i] for i in record.excluded] or None
-    elif event.kind == CONFIGURED:
+    elif event.kind == Kind.CONFIGURED:
         answer.version = record.version
         how = FRESH if record.fresh else CARRIED
         answer.configuration = configuration(Version(event.seq, event.at_ns, record, how, None))
-    elif event.kind in (BEGUN, PROMOTED):
+    elif event.kind in (Kind.BEGUN, Kind.PROMOTED):
         version = Version(event.seq, event.at_ns, record.configured, RELEARNED, None)
         answer.version, answer.name = record.configured.version, record.name
         answer.configuration = configuration(version)
-    elif event.kind == DROPPED:
+    elif event.kind == Kind.DROPPED:
         answer.name = record.name
-    elif event.kind == RETIRED:
+    elif event.kind == Kind.RETIRED:
         answer.retired = record.retired
-    elif event.kind in (DUPLICATE, CONFLICT, REFUSED):
+    elif event.kind in (Kind.DUPLICATE, Kind.CONFLICT, Kind.REFUSED):
         answer.what, answer.value = record.what, record.value
-    elif event.kind == WITHDRAWN:
+    elif event.kind == Kind.WITHDRAWN:
         pass  # it has nothing but its id
-    elif event.kind == ERASED:
+    elif event.kind == Kind.ERASED:
         answer.seqs, answer.reason = list(record.seqs), record.reason
     else:
         answer.value = record.value
