@@ -17,7 +17,7 @@ from test_connections import LAST, connected, connections_of, heard, spoken, sta
 
 from driftbandits import api
 from driftbandits.service import bodies, server
-from driftbandits.service.limits import Limits, Room
+from driftbandits.service.auth import Limits, Room
 from driftbandits.service.refusals import Refused
 from servers import Process, Served, wait_until
 
@@ -167,7 +167,7 @@ def test_invalid_bodies_do_not_hold_the_loop(served, monkeypatch):
         names.append(threading.current_thread().name)
         return decoded(*arguments)
 
-    monkeypatch.setattr("driftbandits.service.serving.decoded", noted)
+    monkeypatch.setattr("driftbandits.service.endpoints.decoded", noted)
     monkeypatch.setattr(bodies.json, "loads", None)
     body = b'{"event_id": "e", "arms": [' + b"[1, 2], " * 250_000 + b"NaN]}"
     request = spoken("POST", f"{NEWS}/decisions", body)

@@ -7,8 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from calls import NEWS, arms, configure, decide, ok, problem, raw, reward
 
-from driftbandits.service import server
-from driftbandits.service.limits import Limits
+from driftbandits.service import Limits, server
 from servers import Served, wait_until
 
 

@@ -11,10 +11,9 @@ import pytest
 from calls import NEWS, arms, configure, counts, decide, digest, ok, problem, reward, verified
 
 from driftbandits.policies import policy as make_policy
-from driftbandits.service import application, engine, routes, serving
+from driftbandits.service import Limits, application, engine, routes, serving
 from driftbandits.service.commands import Decide, View
 from driftbandits.service.configuration import state_bytes
-from driftbandits.service.limits import Limits
 from driftbandits.service.offers import Offer
 from servers import Clock, Served, wait_until
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -40,23 +39,27 @@ def decoded(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
     try:
         value = decoder.decode(raw)
     except msgspec.ValidationError as error:
-        _refuse_flaws(raw)
-        match = _AT_PATH.match(str(error))
-        assert match is not None
-        message = match["message"]
+        _refuse_flaws(raw, decoder.type)
+        message, path = _at_path(error)
         for pattern, rule in ((ID_PATTERN, ID_RULE), (ARM_PATTERN, ARM_RULE)):
             message = message.replace(f"matching regex {pattern!r}", f"of {rule}")
-        if match["path"] is None and (field := _UNKNOWN.fullmatch(message)):
+        if path == "$" and (field := _UNKNOWN.fullmatch(message)):
             message += perhaps(field[1], getattr(decoder.type, "__struct_encode_fields__", ()))
-        raise Refused(422, "invalid", message, path=match["path"] or "$") from None
+        raise Refused(422, "invalid", message, path=path) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        _refuse_flaws(raw)
+        _refuse_flaws(raw, decoder.type)
         raise Refused(400, "malformed", f"the body is not JSON: {error}", path="$") from None
     quotes = _quotes(raw)
     if quotes != _quotes(_encode(value)) and quotes != _quotes(_encode(msgspec.json.decode(raw))):
-        _refuse_flaws(raw)
+        _refuse_flaws(raw, decoder.type)
         raise Refused(400, "malformed", "a key stands twice in one object", path="$")
     return value
+
+
+def _at_path(error: msgspec.ValidationError) -> tuple[str, str]:
+    match = _AT_PATH.match(str(error))
+    assert match is not None
+    return match["message"], match["path"] or "$"
 
 
 def _check_depth(raw: bytes) -> None:
@@ -79,52 +82,33 @@ def _quotes(text: bytes) -> int:
 class _Flaw:
     """Stands in a decoded tree where the text had something that is refused."""
 
-    def __init__(self, message: str, key: str | None = None) -> None:
-        self.message = message
-        self.key = key
 
+def _refuse_flaws(raw: bytes, kind: Any) -> None:
+    """Refuse the first key that stands twice, or number that is none, where msgspec meets it."""
+    messages, path = list[str](), "$"
 
-def _refuse_flaws(raw: bytes) -> None:
-    if len(raw) > _MOST_EXPLAINED:
-        return
+    def flaw(message: str) -> _Flaw:
+        messages.append(message)
+        return _Flaw()
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            twice = f"the key {key!r} stands twice in one object"
+            found[key] = flaw(twice) if key in found else value
+        return found
+
+    def number(text: str) -> _Flaw:
+        return flaw(f"{text} is not a JSON number")
+
     try:
-        tree = json.loads(raw, object_pairs_hook=_object, parse_constant=_constant)
+        if len(raw) <= _MOST_EXPLAINED:
+            tree = json.loads(raw, object_pairs_hook=unique, parse_constant=number)
+            msgspec.convert(tree, kind)
+    except msgspec.ValidationError as error:
+        message, place = _at_path(error)
+        path = place if "`_Flaw`" in message else "$"
     except (ValueError, RecursionError):
         return
-    path: list[str | int] = []
-    flaw = _first_flaw(tree, path)
-    if flaw is not None:
-        steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in path]
-        raise Refused(400, "malformed", flaw.message, path="$" + "".join(steps))
-
-
-def _object(pairs: list[tuple[str, Any]]) -> Any:
-    seen: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in seen:
-            return _Flaw(f"the key {key!r} stands twice in one object", key)
-        seen[key] = value
-    return seen
-
-
-def _constant(text: str) -> _Flaw:
-    return _Flaw(f"{text} is not a JSON number")
-
-
-def _first_flaw(tree: Any, path: list[str | int]) -> _Flaw | None:
-    """The first flaw; `path` holds the way to it."""
-    if isinstance(tree, _Flaw):
-        path += [] if tree.key is None else [tree.key]
-        return tree
-    places: Iterable[tuple[str | int, Any]] = ()
-    if isinstance(tree, dict):
-        places = tree.items()
-    elif isinstance(tree, list):
-        places = enumerate(tree)
-    for step, value in places:
-        path.append(step)
-        found = _first_flaw(value, path)
-        if found is not None:
-            return found
-        path.pop()
-    return None
+    if messages:
+        raise Refused(400, "malformed", messages[0], path=path)
