@@ -114,7 +114,7 @@ def test_a_client_is_told_where_and_who(arguments: Any, message: str) -> None:
 @pytest.mark.parametrize("wrong", [{"timeout": 0}, {"timeout": "1"}, {"patience": -1}])
 def test_times_must_be_seconds(wrong: dict[str, Any]) -> None:
     for kind in (Client, AsyncClient):
-        with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be a number of seconds"):
+        with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be a finite number"):
             kind("http://127.0.0.1:1", **wrong)
 
 

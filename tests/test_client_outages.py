@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from driftbandits.client import Client
-from driftbandits.client.fallback import FAILURES
+from driftbandits.client.queue import FAILURES
 from scripts import Waited, problem, scripted
 from servers import wait_until
 
