@@ -19,8 +19,8 @@ from driftbandits import client as clients
 from driftbandits.cli.commands import run as run_command
 from driftbandits.client import AsyncClient, Client
 from driftbandits.evaluate import Log, write_log
-from experiment_checks import driftbandits
 from scripts import Waited, problem, scripted
+from servers import Process, Served
 
 DECISION = {
     "event_id": "e1",
@@ -98,24 +98,21 @@ def test_calls_that_cannot_be_meant_are_refused_here(call: Any, message: str, ma
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("url", "more", "message"),
     [
-        (("127.0.0.1:8080",), "url must begin with http:// or https://; got '127.0.0.1:8080'"),
-        (("http://127.0.0.1:1", ""), "key must be a text, or None; got str"),
-        (("http://127.0.0.1:1", b"k"), "key must be a text, or None; got bytes"),
+        ("127.0.0.1:8080", {}, "url must begin with http:// or https://; got '127.0.0.1:8080'"),
+        ("http://127.0.0.1:1", {"key": ""}, "key must be a text, or None; got str"),
+        ("http://127.0.0.1:1", {"key": b"k"}, "key must be a text, or None; got bytes"),
+        ("http://127.0.0.1:1", {"timeout": 0}, "timeout must be a finite number"),
+        ("http://127.0.0.1:1", {"timeout": "1"}, "timeout must be a finite number"),
+        ("http://127.0.0.1:1", {"patience": -1}, "patience must be a finite number"),
+        ("http://127.0.0.1:1", {"queue": 0}, "queue must be an integer of at least 1"),
     ],
 )
-def test_a_client_is_told_where_and_who(arguments: Any, message: str) -> None:
+def test_wrong_settings_are_told_at_once(url: str, more: dict[str, Any], message: str) -> None:
     for kind in (Client, AsyncClient):
         with pytest.raises(ValueError, match=message):
-            kind(*arguments)
-
-
-@pytest.mark.parametrize("wrong", [{"timeout": 0}, {"timeout": "1"}, {"patience": -1}])
-def test_times_must_be_seconds(wrong: dict[str, Any]) -> None:
-    for kind in (Client, AsyncClient):
-        with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be a finite number"):
-            kind("http://127.0.0.1:1", **wrong)
+            kind(url, **more)
 
 
 def test_a_client_does_not_show_its_key() -> None:
@@ -246,35 +243,9 @@ def test_the_module_is_light() -> None:
 # --- the service ---------------------------------------------------------------------------------
 
 
-class Server:
-    """A `driftbandits serve` that can be killed and started again on the same port and store."""
-
-    def __init__(self, folder: Path) -> None:
-        self.store = f"sqlite:///{folder / 'bandits.db'}"
-        self._port = 0
-        self.url, self.key = "", ""
-        self.start()
-
-    def start(self) -> None:
-        self._process = driftbandits("serve", "--store", self.store, "--port", self._port)
-        address, _, *first_key = self._said(2 if self.key else 3)
-        self.url = address.split()[-1]
-        self._port = int(self.url.rpartition(":")[2])
-        if first_key:
-            self.key = first_key[0].split()[-1]
-
-    def _said(self, lines: int) -> list[str]:
-        assert self._process.stdout is not None
-        return [self._process.stdout.readline() for _ in range(lines)]
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("service"))
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    server = Process(f"sqlite:///{tmp_path_factory.mktemp('service')}/log.db", "--no-auth")
     yield server
     server.kill()
 
@@ -282,9 +253,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 ARMS = {"a": [1.0, 0.0], "b": [0.0, 0.5]}
 
 
-def test_every_call_of_the_service(server: Server, make: Any) -> None:
+def test_every_call_of_the_service(server: Process, make: Any) -> None:
     policy = f"news-{make.__name__}"
-    with make(server.url, server.key) as client:
+    with make(server.address) as client:
         made = client.put_policy(policy, "D-GLUCB", dim=2, discount=0.9, epsilon=0.2, seed=1)
         assert (made.policy, made.version, made.counts.decisions) == (policy, 1, 0)
         assert made.configuration.arguments["discount"] == 0.9
@@ -328,9 +299,9 @@ def test_every_call_of_the_service(server: Server, make: Any) -> None:
         assert client.policy(policy).theta_hat == state.theta_hat
 
 
-def test_what_the_service_refuses(server: Server, make: Any) -> None:
+def test_what_the_service_refuses(server: Process, make: Any) -> None:
     policy = f"strict-{make.__name__}"
-    with make(server.url, server.key) as client:
+    with make(server.address) as client:
         client.put_policy(policy, "greedy", dim=2)
         client.decide(policy, ARMS, event_id="e1")
         with pytest.raises(clients.Conflict, match=r"409: .*e1"):
@@ -352,16 +323,23 @@ def test_what_the_service_refuses(server: Server, make: Any) -> None:
         learned, unknown = some.value.results
         assert learned == clients.Reward("learned")
         assert isinstance(unknown, clients.NotFound)
-    with make(server.url, "not-a-key") as stranger, pytest.raises(clients.NotAllowed, match="401"):
+
+
+def test_a_key_that_nobody_knows(make: Any, tmp_path: Path) -> None:
+    with (
+        Served(f"sqlite:///{tmp_path}/log.db", with_keys=True) as service,
+        make(service.address, "not-a-key") as stranger,
+        pytest.raises(clients.NotAllowed, match="401"),
+    ):
         stranger.policies()
 
 
-def test_a_log_can_be_imported_while_the_service_runs(server: Server, tmp_path: Path) -> None:
+def test_a_log_can_be_imported_while_the_service_runs(server: Process, tmp_path: Path) -> None:
     log = Log(["e1", "e2"], [1, 2], [[[1.0, 0.0]]] * 2, [0, 0], [1.0, 1.0], [1.0, 1.0])
     write_log(log, tmp_path / "old.parquet")
     command = ["log", "import", str(tmp_path / "old.parquet"), "--store", server.store]
     assert run_command([*command, "--as", "warm", "--policy", "greedy"]) == 0
-    with Client(server.url, server.key) as client:
+    with Client(server.address) as client:
         state = client.policy("warm")
         assert (state.version, state.configuration.mode, state.counts.rewards) == (2, "online", 2)
         assert state.theta_hat[0] > 0.0
@@ -370,11 +348,11 @@ def test_a_log_can_be_imported_while_the_service_runs(server: Server, tmp_path: 
         assert client.put_policy("warm", "greedy", dim=2).version == 2
 
 
-def test_nothing_is_lost_or_doubled_while_the_server_is_killed(server: Server) -> None:
+def test_nothing_is_lost_or_doubled_while_the_server_is_killed(server: Process) -> None:
     rounds, threads = 40, 3
 
     def play(thread: int) -> None:
-        with Client(server.url, server.key, timeout=5.0) as client:
+        with Client(server.address, timeout=5.0) as client:
             for i in range(rounds):
                 decision = client.decide("killed", ARMS, event_id=f"{thread}-{i}")
                 status = client.reward("killed", decision.event_id, 1.0).status
@@ -382,7 +360,7 @@ def test_nothing_is_lost_or_doubled_while_the_server_is_killed(server: Server) -
                 done.release()
 
     async def play_async(name: str) -> None:
-        async with AsyncClient(server.url, server.key, timeout=5.0) as client:
+        async with AsyncClient(server.address, timeout=5.0) as client:
             for i in range(rounds):
                 decision = await client.decide("killed", ARMS, event_id=f"{name}-{i}")
                 status = (await client.reward("killed", decision.event_id, 1.0)).status
@@ -390,7 +368,7 @@ def test_nothing_is_lost_or_doubled_while_the_server_is_killed(server: Server) -
                 done.release()
 
     done = threading.Semaphore(0)
-    with Client(server.url, server.key) as client:
+    with Client(server.address) as client:
         client.put_policy("killed", "greedy", dim=2, epsilon=0.5)
     with ThreadPoolExecutor(threads) as pool:
         playing = [pool.submit(play, thread) for thread in range(threads - 1)]
@@ -402,19 +380,19 @@ def test_nothing_is_lost_or_doubled_while_the_server_is_killed(server: Server) -
             server.start()
         for future in playing:
             future.result(timeout=120)
-    with Client(server.url, server.key) as client:
+    with Client(server.address) as client:
         state = client.policy("killed")
         assert (state.counts.decisions, state.counts.rewards) == (rounds * threads,) * 2
         assert (state.pending, state.counts.conflicts, state.counts.late) == (0, 0, 0)
 
 
-def test_the_migration_page_does_what_it_says(server: Server) -> None:
+def test_the_migration_page_does_what_it_says(server: Process) -> None:
     page = (
         (Path(__file__).parent.parent / "docs" / "moving.md").read_text().partition("## Azure")[2]
     )
     (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    program = program.replace("http://127.0.0.1:8080", server.url).replace('"..."', "KEY")
-    names: dict[str, Any] = {"KEY": server.key}
+    program = program.replace("http://127.0.0.1:8080", server.address).replace('"..."', "None")
+    names: dict[str, Any] = {}
     exec(compile(program, "moving.md", "exec"), names)
     with names["client"] as client:
         assert client.policy("lunch").counts.rewards == 1

@@ -302,8 +302,6 @@ def test_wrong_arguments_are_told_at_once(make: Any) -> None:
                 client.decide("news", ARMS, **options)
         with pytest.raises(ValueError, match="budget must be"):
             client.reward("news", "e1", 1.0, budget=-1.0)
-    with pytest.raises(ValueError, match="queue must be"):
-        make(AWAY, queue=0)
 
 
 def test_threads_share_a_client_and_its_queue(server: Any) -> None:

@@ -470,9 +470,9 @@ def test_a_server_that_goes_away_is_waited_for(opened, tmp_path):
         first.kill()
         expect(status).to_contain_text("The server is away")
         expect(status).to_contain_text("What you see is from")
-        second = Process(url, "--no-auth", "--port", first.address.rpartition(":")[2])
+        first.start()
         expect(status).to_have_attribute("data-state", "live")
-        second.kill()
+        first.kill()
 
 
 # -- how it behaves ------------------------------------------------------------------------------

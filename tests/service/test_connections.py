@@ -2,48 +2,18 @@
 
 import json
 import socket
-from urllib.parse import urlsplit
 
 import pytest
 from calls import NEWS, arms, configure, decide, ok, problem, raw, reward
 
 from driftbandits.service import Limits, server
 from servers import Served, wait_until
-
-
-def connected(served):
-    address = urlsplit(served.address)
-    return socket.create_connection((address.hostname, address.port), timeout=60.0)
-
-
-def spoken(method, path, body=b"", *headers):
-    """A request as it goes over the wire."""
-    if "transfer-encoding: chunked" in headers:
-        body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
-    else:
-        headers = (*headers, f"content-length: {len(body)}")
-    lines = [f"{method} {path} HTTP/1.1", "host: 127.0.0.1", *headers, "", ""]
-    return "\r\n".join(lines).encode() + body
+from wire import LAST, answers_of, connected, spoken
 
 
 def asking(event_id, *headers):
     body = json.dumps({"event_id": event_id, "arms": arms()}).encode()
     return spoken("POST", f"{NEWS}/decisions", body, *headers)
-
-
-LAST = spoken("GET", "/healthz", b"", "connection: close")
-
-
-def answers_of(caller):
-    """Every answer on a connection, as (status, content), until it is closed."""
-    stream, answers = caller.makefile("rb"), []
-    while line := stream.readline():
-        lengths = [0]
-        while (header := stream.readline()).strip():
-            name, _, value = header.partition(b": ")
-            lengths += [int(value)] if name == b"content-length" else []
-        answers.append((int(line.split()[1]), stream.read(lengths[-1])))
-    return answers
 
 
 def heard(served, *parts, half_closed=False):
@@ -284,6 +254,8 @@ def test_who_is_slow_is_cut_off(served):
         served.client.get("/healthz")
         at(served, server.LONGEST_DISCARDING_S + 1.0)
         assert [status for status, _ in answers_of(refused)] == [400]
+        at(served, server.REQUEST_TIMEOUT_S - 1.0)
+        slow.sendall(whole[40:50])  # a byte now and then gives no more time
         at(served, server.REQUEST_TIMEOUT_S + 1.0)
         assert silent.recv(10) == slow.recv(10) == b""
     ok(decide(served.client, "e1"))

@@ -2,8 +2,7 @@
 
 import json
 import re
-import socket
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,12 @@ from load import POLICY, asking, configure, size_of_test
 
 from driftbandits import store
 from driftbandits.service.verifying import verify
-from servers import Clock, Served, wait_until
+from servers import Clock, Served
+from wire import connected
 
 FLOOD = size_of_test("FLOOD", short=4000)
 FLOOD_MB = size_of_test("FLOOD_MB", short=20)
 DUE = size_of_test("DUE", short=300)
-SILENT = size_of_test("SILENT", short=200)
 
 pytestmark = pytest.mark.compiled
 
@@ -25,11 +24,6 @@ pytestmark = pytest.mark.compiled
 def service(tmp_path):
     with Served(f"sqlite:///{tmp_path}/log.db", with_keys=True) as served:
         yield served
-
-
-def connected(service):
-    host, port = service.address.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=300.0)
 
 
 def memory_kb():
@@ -103,13 +97,3 @@ def test_everything_falls_due_at_once(store_url, record_property):
         assert not any(verdict.faults for verdict in verify(log))
     record_property("due", DUE)
     record_property("decisions of another meanwhile", decided)
-
-
-def test_silent_connections(service, record_property):
-    with ExitStack() as stack:
-        for _ in range(SILENT):
-            stack.enter_context(connected(service))
-        state = service.server.uvicorn.server_state
-        wait_until(lambda: len(state.connections) >= SILENT)
-        assert service.client.get("/v1/policies").status_code == 200
-    record_property("connections", SILENT)

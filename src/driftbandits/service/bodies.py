@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -39,27 +40,23 @@ def decoded(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
     try:
         value = decoder.decode(raw)
     except msgspec.ValidationError as error:
-        _refuse_flaws(raw, decoder.type)
-        message, path = _at_path(error)
+        _refuse_flaws(raw)
+        match = _AT_PATH.match(str(error))
+        assert match is not None
+        message, path = match["message"], match["path"] or "$"
         for pattern, rule in ((ID_PATTERN, ID_RULE), (ARM_PATTERN, ARM_RULE)):
             message = message.replace(f"matching regex {pattern!r}", f"of {rule}")
         if path == "$" and (field := _UNKNOWN.fullmatch(message)):
             message += perhaps(field[1], getattr(decoder.type, "__struct_encode_fields__", ()))
         raise Refused(422, "invalid", message, path=path) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        _refuse_flaws(raw, decoder.type)
+        _refuse_flaws(raw)
         raise Refused(400, "malformed", f"the body is not JSON: {error}", path="$") from None
     quotes = _quotes(raw)
     if quotes != _quotes(_encode(value)) and quotes != _quotes(_encode(msgspec.json.decode(raw))):
-        _refuse_flaws(raw, decoder.type)
+        _refuse_flaws(raw)
         raise Refused(400, "malformed", "a key stands twice in one object", path="$")
     return value
-
-
-def _at_path(error: msgspec.ValidationError) -> tuple[str, str]:
-    match = _AT_PATH.match(str(error))
-    assert match is not None
-    return match["message"], match["path"] or "$"
 
 
 def _check_depth(raw: bytes) -> None:
@@ -79,36 +76,40 @@ def _quotes(text: bytes) -> int:
     return (_ESCAPED.sub(b"", text) if b"\\" in text else text).count(b'"')
 
 
-class _Flaw:
-    """Stands in a decoded tree where the text had something that is refused."""
+class _Flaw(str):
+    """Says what was wrong with the text where it stands in a decoded tree."""
 
 
-def _refuse_flaws(raw: bytes, kind: Any) -> None:
-    """Refuse the first key that stands twice, or number that is none, where msgspec meets it."""
-    messages, path = list[str](), "$"
-
-    def flaw(message: str) -> _Flaw:
-        messages.append(message)
-        return _Flaw()
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in pairs:
-            twice = f"the key {key!r} stands twice in one object"
-            found[key] = flaw(twice) if key in found else value
-        return found
-
-    def number(text: str) -> _Flaw:
-        return flaw(f"{text} is not a JSON number")
-
+def _refuse_flaws(raw: bytes) -> None:
+    """Refuse the first key that stands twice, or number that is none, in a short body."""
+    if len(raw) > _MOST_EXPLAINED:
+        return
     try:
-        if len(raw) <= _MOST_EXPLAINED:
-            tree = json.loads(raw, object_pairs_hook=unique, parse_constant=number)
-            msgspec.convert(tree, kind)
-    except msgspec.ValidationError as error:
-        message, place = _at_path(error)
-        path = place if "`_Flaw`" in message else "$"
+        tree = json.loads(raw, object_pairs_hook=_unique, parse_constant=_no_number)
     except (ValueError, RecursionError):
         return
-    if messages:
-        raise Refused(400, "malformed", messages[0], path=path)
+    for path, flaw in _flaws(tree, "$"):
+        raise Refused(400, "malformed", str(flaw), path=path)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        twice = _Flaw(f"the key {key!r} stands twice in one object")
+        found[key] = twice if key in found else value
+    return found
+
+
+def _no_number(text: str) -> _Flaw:
+    return _Flaw(f"{text} is not a JSON number")
+
+
+def _flaws(tree: Any, path: str) -> Iterator[tuple[str, _Flaw]]:
+    if isinstance(tree, _Flaw):
+        yield path, tree
+    elif isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from _flaws(value, f"{path}.{key}")
+    elif isinstance(tree, list):
+        for place, value in enumerate(tree):
+            yield from _flaws(value, f"{path}[{place}]")

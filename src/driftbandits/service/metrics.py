@@ -27,6 +27,7 @@ BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 MOST_ARMS = 30
 """The number of arms of a policy that have a line of their own."""
 
+OTHERS = "(others)"
 BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -62,15 +63,12 @@ class Tally:
         self.rewards = 0
         self.reward_sum = 0.0
         self.arms: Counter[str] = Counter()
-        self.other_arms = 0
 
     def add(self, kind: str, record: Any) -> None:
         if kind in (DECISION, CORRECTED):
             arm = record.arms[record.index]
-            if arm in self.arms or len(self.arms) < MOST_ARMS:
-                self.arms[arm] += 1
-            else:
-                self.other_arms += 1
+            has_line = arm in self.arms or len(self.arms) < MOST_ARMS
+            self.arms[arm if has_line else OTHERS] += 1
         elif kind in (REWARD, DEFAULT):
             self.rewards += 1
             self.reward_sum += record.value
@@ -141,38 +139,37 @@ class Scrape(Collector):
         )
         if self._of_all:
             yield from self._of_process()
-            yield from self._of_requests()
-            yield from self._of_transactions()
-        yield from self._of_policies()
+        yield from self._of_events()
+        for family, figures in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
+            for name, (about, figure) in figures.items():
+                metric = family(f"driftbandits_{name}", about, labels=("policy",))
+                for state in self._states:
+                    metric.add_metric((state.policy,), figure(state))
+                yield metric
 
     def _of_process(self) -> Iterator[Metric]:
+        seen = self._metrics
         yield GaugeMetricFamily(
             "driftbandits_queue_waiting", "requests that wait for the writer", value=self._waiting
         )
         yield CounterMetricFamily(
             "driftbandits_overloaded",
             "requests refused for want of room",
-            value=self._metrics.refused_overload,
+            value=seen.refused_overload,
         )
-
-    def _of_requests(self) -> Iterator[Metric]:
         answers = CounterMetricFamily(
             "driftbandits_requests",
             "answers by route and status",
             labels=("method", "route", "status"),
         )
-        for (method, route, status), count in sorted(self._metrics.requests.items()):
+        for (method, route, status), count in sorted(seen.requests.items()):
             answers.add_metric((method, route, str(status)), count)
-        yield answers
         seconds = HistogramMetricFamily(
             "driftbandits_request_seconds", "time to an answer", labels=("route",)
         )
-        for route, histogram in sorted(self._metrics.seconds.items()):
+        for route, histogram in sorted(seen.seconds.items()):
             seconds.add_metric((route,), histogram.buckets(), histogram.sum)
-        yield seconds
-
-    def _of_transactions(self) -> Iterator[Metric]:
-        seen = self._metrics
+        yield from (answers, seconds)
         for name, about, histogram in (
             ("transaction_seconds", "time of a transaction, synced", seen.transactions),
             ("transaction_requests", "requests in a transaction", seen.batches),
@@ -183,20 +180,19 @@ class Scrape(Collector):
                 f"driftbandits_{name}", about, buckets=histogram.buckets(), sum_value=histogram.sum
             )
 
-    def _of_policies(self) -> Iterator[Metric]:
-        policy = ("policy",)
+    def _of_events(self) -> Iterator[Metric]:
         events = CounterMetricFamily(
             "driftbandits_events", "events in the log by kind", labels=("policy", "kind")
         )
         failed = GaugeMetricFamily(
             "driftbandits_candidates_failed",
             "changes and shadows that cannot learn the log",
-            labels=policy,
+            labels=("policy",),
         )
         rewards = SummaryMetricFamily(
             "driftbandits_reward",
             "rewards and defaults that this process has recorded, as reported",
-            labels=policy,
+            labels=("policy",),
         )
         arms = CounterMetricFamily(
             "driftbandits_arm_decisions",
@@ -211,18 +207,9 @@ class Scrape(Collector):
             rewards.add_metric((name,), tally.rewards, tally.reward_sum)
             for arm, count in sorted(dict(tally.arms).items()):  # the writer may add one
                 arms.add_metric((name, arm), count)
-            if tally.other_arms:
-                arms.add_metric((name, "(others)"), tally.other_arms)
         for name, count in self._failed.items():
             failed.add_metric((name,), count)
         yield from (events, failed, rewards, arms)
-        families = ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES))
-        for family, figures in families:
-            for name, (about, figure) in figures.items():
-                metric = family(f"driftbandits_{name}", about, labels=policy)
-                for state in self._states:
-                    metric.add_metric((state.policy,), figure(state))
-                yield metric
 
 
 Figures = dict[str, tuple[str, Callable[[State], float]]]

@@ -16,7 +16,6 @@ from driftbandits.store import (
     Event,
     Head,
     Session,
-    Snapshot,
     Store,
     StoreError,
     checked,
@@ -38,11 +37,7 @@ Say = Callable[[str, int, int], None]
 """Told whose log is replayed, how many of its events are done, and of how many."""
 
 
-def _say_nothing(policy: str, done: int, total: int) -> None:
-    return
-
-
-def verify(store: Store, *, say: Say = _say_nothing) -> list[Replayed]:
+def verify(store: Store, *, say: Say = lambda policy, done, total: None) -> list[Replayed]:
     """Replay every log from its beginning, or from the last erasure; and look at the database."""
     with store.read() as session:
         verdicts = [_verdict(session, policy, say) for policy in session.policies()]
@@ -94,10 +89,8 @@ class _Replay:
         return self._session.all_events(self._policy, after=seq)
 
     def _relearned(self, candidate: Candidate, until: int) -> Follower:
-        erasures = self._session.erasures(self._policy)
-        return relearned(
-            self._events_after, candidate, self._policy, until=until, erasures=erasures
-        )
+        erasures, events_after = self._session.erasures(self._policy), self._events_after
+        return relearned(events_after, candidate, self._policy, until=until, erasures=erasures)
 
     def _take(self, event: Event) -> None:
         self.seen += 1
@@ -108,11 +101,7 @@ class _Replay:
             state.relearn = lambda name: self._relearned(state.candidates[name], state.seq)
             state.replay([event])
         snapshot = self._snapshots.get(event.seq)
-        if snapshot is not None:
-            self._take_snapshot(event, snapshot)
-
-    def _take_snapshot(self, event: Event, snapshot: Snapshot) -> None:
-        if event.seq < self._start:
+        if snapshot is None or event.seq < self._start:
             return
         kept = snapshots.unpacked(snapshot.content)
         if kept.checksum != event.checksum:
