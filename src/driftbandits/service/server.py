@@ -86,16 +86,16 @@ class Connection(HttpToolsProtocol):
         self.wire = wire
         self.flow = _Flow(self)
         closing = self.end_after_answer  # in place of a close that would cut the answer off
-        seen = SimpleNamespace(write=wire.write, is_closing=wire.is_closing, close=closing)
+        seen = SimpleNamespace(write=self._write, is_closing=wire.is_closing, close=closing)
         self.transport = cast(asyncio.Transport, seen)
         self.unparsed = bytearray()  # of what has come
         self._awaits_turn = False
         self._is_in_head = True  # and not in a body
         self._has_news = False  # since the parser was fed
         self._without_news = 0
-        self._hosts = 0
-        self._offered = False  # the head at hand, to go on in another protocol
         self.running: RequestResponseCycle | None = None  # the last one that was begun
+        self._answered: RequestResponseCycle | None = None  # the last one whose head was written
+        self._head = b""  # of an answer whose body comes next
         self._is_deaf = False  # what still comes cannot be understood
         self._has_ended = False  # the caller sends no more
         self._must_end = False  # the server ends
@@ -184,8 +184,6 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._has_news = True
-        self._hosts = 0
-        self._offered = False
         self._deadline = self.loop.time() + REQUEST_TIMEOUT_S
         super().on_message_begin()
 
@@ -193,20 +191,20 @@ class Connection(HttpToolsProtocol):
         if len(self.headers) >= MOST_HEADERS:
             raise _head_too_large(f"{MOST_HEADERS} headers")
         super().on_header(name, value)
-        name = self.headers[-1][0]
-        if name == b"host":
-            self._hosts += 1
-        elif name == b"transfer-encoding" and value.lower() != b"chunked":
-            raise Refused(400, "malformed", "Transfer-Encoding must be chunked")
 
     def on_headers_complete(self) -> None:
         self._has_news = True
-        if self._hosts != 1 and (self._hosts or self.parser.get_http_version() != "1.0"):
-            raise Refused(400, "malformed", f"one Host is needed; got {self._hosts}")
+        hosts = 0
+        for name, value in self.headers:
+            if name == b"host":
+                hosts += 1
+            elif name == b"transfer-encoding" and value.lower() != b"chunked":
+                raise Refused(400, "malformed", "Transfer-Encoding must be chunked")
+        if hosts != 1 and (hosts or self.parser.get_http_version() != "1.0"):
+            raise Refused(400, "malformed", f"one Host is needed; got {hosts}")
         if self.parser.should_upgrade():
             if self.parser.get_method() == b"CONNECT":
                 raise Refused(400, "malformed", "nothing is tunnelled here")
-            self._offered = True
             return
         super().on_headers_complete()
         self._is_in_head = False
@@ -216,7 +214,7 @@ class Connection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        if self._offered:
+        if self.parser.should_upgrade():
             return
         self._is_in_head = True
         self._deadline = None
@@ -250,6 +248,17 @@ class Connection(HttpToolsProtocol):
         else:
             self.flow.resume_reading()
             self._look_for_end()
+
+    def _write(self, data: bytes) -> None:
+        """Write an answer; one call of the system sends its head and its body."""
+        running, head = self.running, self._head
+        self._head = b""
+        if running is not None and running is not self._answered and running.response_started:
+            self._answered = running
+            if running.scope["method"] != "HEAD":
+                self._head = data
+                return
+        self.wire.write(head + data)
 
     def _rest(self) -> None:
         self._deadline = self.loop.time() + KEEP_ALIVE_S
