@@ -4,7 +4,6 @@ import importlib.util
 import logging
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -302,28 +301,3 @@ def test_wrong_arguments_are_told_at_once(make: Any) -> None:
                 client.decide("news", ARMS, **options)
         with pytest.raises(ValueError, match="budget must be"):
             client.reward("news", "e1", 1.0, budget=-1.0)
-
-
-def test_threads_share_a_client_and_its_queue(server: Any) -> None:
-    with Client(server.url) as client:
-        made: list[Any] = []
-
-        def visit(name: str) -> None:
-            for i in range(20):
-                made.append(
-                    client.decide(
-                        outages.POLICY,
-                        outages.ARMS,
-                        event_id=f"{name}-{i}",
-                        fallback="a",
-                        budget=30.0,
-                    )
-                )
-
-        threads = [threading.Thread(target=visit, args=(f"thread{k}",)) for k in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert len({one.event_id for one in made}) == 80
-    assert not any(one.caller_decided for one in made)

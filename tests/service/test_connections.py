@@ -90,8 +90,9 @@ def test_a_long_row_of_requests_is_answered_to_the_end(served):
 
 def test_bytes_that_are_no_request_are_the_last(served):
     """Who sent good ones before gets their answers."""
-    ((status, content),) = heard(served, b"no request\r\n\r\n")
-    assert (status, json.loads(content)["error"]["code"]) == (400, "malformed")
+    for noise in (b"no request", b"\x00\x01\x02", b"GET", b"\x16\x03\x01\x02"):
+        ((status, content),) = heard(served, noise + b"\r\n\r\n")
+        assert (status, json.loads(content)["error"]["code"]) == (400, "malformed")
     good = asking("n1")
     assert statuses(served, good + b"no request\r\n\r\n") == [200]
     with connected(served) as caller:

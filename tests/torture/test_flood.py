@@ -14,7 +14,6 @@ from servers import Clock, Served
 from wire import connected
 
 FLOOD = size_of_test("FLOOD", short=4000)
-FLOOD_MB = size_of_test("FLOOD_MB", short=20)
 DUE = size_of_test("DUE", short=300)
 
 pytestmark = pytest.mark.compiled
@@ -52,22 +51,6 @@ def test_a_flood_without_a_key_takes_no_memory_and_no_turn_of_others(service, re
     assert memory_kb() - before < 100_000
     record_property("posts", sent * 100 // len(row))
     record_property("answers to another", served)
-
-
-def test_unread_answers_take_no_memory(service, record_property):
-    before, sent = memory_kb(), 0
-    ask = b"GET /openapi.json HTTP/1.1\r\nhost: a\r\n\r\n" * 1000
-    with connected(service) as caller:
-        caller.settimeout(1.0)
-        try:
-            while sent < FLOOD_MB * 1_000_000:
-                sent += caller.send(ask)
-        except TimeoutError:
-            pass
-        assert service.client.get("/healthz").status_code == 200
-        assert memory_kb() - before < 100_000
-    record_property("MB offered", FLOOD_MB)
-    record_property("bytes taken", sent)
 
 
 def test_everything_falls_due_at_once(store_url, record_property):

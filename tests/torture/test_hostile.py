@@ -142,13 +142,6 @@ def test_strange_lines_are_refused(service, client, path, headers):
         assert 400 <= status < 500
 
 
-@pytest.mark.parametrize("noise", [b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n", b"\x16\x03\x01\x02"])
-def test_noise_is_no_request(service, client, noise):
-    with connected(service) as caller:
-        caller.sendall(noise + b"\r\n\r\n")
-        assert caller.recv(65536)[:12] in (b"HTTP/1.1 400", b"")
-
-
 # -- slow clients ----------------------------------------------------------------------------------
 
 

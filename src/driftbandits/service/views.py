@@ -92,7 +92,7 @@ def moved(state: State, minute: int, until: int | None) -> list[api.Moved]:
     theta, known = agent.theta_hat, names(agent)
     parts = theta if isinstance(theta, dict) else {"": theta}
     labels = [
-        f"{arm} {label}".lstrip()
+        f"{arm} {label}" if arm else label
         for arm, part in parts.items()
         for label in known or [f"x{i + 1}" for i in range(len(part))]
     ]
