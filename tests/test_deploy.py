@@ -117,7 +117,7 @@ def test_the_matchers_of_routes_and_kinds_match_something(samples: dict[str, set
     from driftbandits.api import operations
 
     paths = {operations.DECIDE.path}
-    kinds = {store.DECISION, store.REWARD, store.DEFAULT, store.LATE}
+    kinds = {store.Kind.DECISION, store.Kind.REWARD, store.Kind.DEFAULT, store.Kind.LATE}
     text = "\n".join(expressions())
     assert set(re.findall(r'route="([^"]+)"', text)) == paths
     found = re.findall(r'kind=~?"([^"]+)"', text)

@@ -19,7 +19,7 @@ from driftbandits.service import relearning
 from driftbandits.service.offers import Offer
 from driftbandits.service.routes import OPERATIONS
 from driftbandits.service.state import State
-from driftbandits.store import CONFIGURED, DECISION, NewEvent
+from driftbandits.store import Kind, NewEvent
 from driftbandits.store.records import Configured, packed
 from servers import Clock, Process, Served, wait_until
 
@@ -400,8 +400,8 @@ def hostile_log(url: str) -> None:
             made = state.decide(HOSTILE, Offer((HOSTILE, "b"), np.eye(2), -1, ""), 1)
             session.create(policy)
             session.lock([policy])
-            configured = NewEvent(CONFIGURED, "", 1, packed(record))
-            session.append(policy, [configured, NewEvent(DECISION, HOSTILE, 1, packed(made))])
+            configured = NewEvent(Kind.CONFIGURED, "", 1, packed(record))
+            session.append(policy, [configured, NewEvent(Kind.DECISION, HOSTILE, 1, packed(made))])
 
 
 def test_names_are_shown_and_never_run(opened, tmp_path):

@@ -26,7 +26,6 @@ from click.testing import CliRunner
 
 from driftbandits import store
 from driftbandits.cli.commands import group
-from driftbandits.service import snapshots
 from driftbandits.service.transactions import load
 from servers import Clock, Process, Served
 
@@ -183,7 +182,7 @@ def test_promise_3_a_replay_gives_the_same_digest(settings, tmp_path):
         with log.read() as session:
             state = load(session, "news")
             assert state.differences == 0
-            assert snapshots.digest(state) == live
+            assert state.digest == live
             assert state.playing.theta_hat.tolist() == theta
 
 
@@ -212,40 +211,38 @@ def test_promise_3_verify_finds_what_was_altered(tmp_path):
         ok(decide(service.client, "new", policy="/v1/policies/other"))
 
 
-def test_promise_4_nothing_is_dropped_in_silence(tmp_path):
-    clock = Clock()
-    with Served(f"sqlite:///{tmp_path}/log.db", clock=clock) as service:
-        client = service.client
-        configure(client, reward_wait_s=60, default_reward=0)
-        for event_id in ("e1", "e2", "e3"):
-            ok(decide(client, event_id))
-        assert ok(reward(client, "e1", 1))["status"] == "learned"
-        clock.pass_seconds(61)
-        assert ok(reward(client, "e2", 1))["status"] == "late"
-        assert ok(reward(client, "e2", 1))["status"] == "duplicate"
-        assert problem(reward(client, "e2", 0), 409)["code"] == "conflict"
-        assert ok(reward(client, "e1", 1))["status"] == "duplicate"
-        assert counts(client) == {
-            "decisions": 3,
-            "rewards": 1,
-            "defaults": 2,
-            "late": 1,
-            "duplicates": 2,
-            "conflicts": 1,
-            "erased": 0,
-        }
-        kinds = [(event["kind"], event["event_id"]) for event in events(client)[4:]]
-        assert kinds == [
-            ("reward", "e1"),
-            ("default", "e2"),
-            ("default", "e3"),
-            ("late", "e2"),
-            ("duplicate", "e2"),
-            ("conflict", "e2"),
-            ("duplicate", "e1"),
-        ]
-        text = client.get("/metrics").text
-        assert 'driftbandits_events_total{kind="late",policy="news"} 1.0' in text
+def test_promise_4_nothing_is_dropped_in_silence(service):
+    client = service.client
+    configure(client, reward_wait_s=60, default_reward=0)
+    for event_id in ("e1", "e2", "e3"):
+        ok(decide(client, event_id))
+    assert ok(reward(client, "e1", 1))["status"] == "learned"
+    service.clock.pass_seconds(61)
+    assert ok(reward(client, "e2", 1))["status"] == "late"
+    assert ok(reward(client, "e2", 1))["status"] == "duplicate"
+    assert problem(reward(client, "e2", 0), 409)["code"] == "conflict"
+    assert ok(reward(client, "e1", 1))["status"] == "duplicate"
+    assert counts(client) == {
+        "decisions": 3,
+        "rewards": 1,
+        "defaults": 2,
+        "late": 1,
+        "duplicates": 2,
+        "conflicts": 1,
+        "erased": 0,
+    }
+    kinds = [(event["kind"], event["event_id"]) for event in events(client)[4:]]
+    assert kinds == [
+        ("reward", "e1"),
+        ("default", "e2"),
+        ("default", "e3"),
+        ("late", "e2"),
+        ("duplicate", "e2"),
+        ("conflict", "e2"),
+        ("duplicate", "e1"),
+    ]
+    text = client.get("/metrics").text
+    assert 'driftbandits_events_total{kind="late",policy="news"} 1.0' in text
 
 
 def test_promise_5_overload_is_refused_and_loses_nothing(tmp_path):

@@ -13,7 +13,7 @@ from driftbandits.evaluate import Log, LoggedDecision
 from driftbandits.policies import Policy
 from driftbandits.service.offers import Offer
 from driftbandits.service.state import State
-from driftbandits.store import CONFIGURED, DECISION, NewEvent, Store
+from driftbandits.store import Kind, NewEvent, Store
 from driftbandits.store.records import Configured, Rewarded, packed
 
 KEY = "import"
@@ -74,12 +74,12 @@ def _new_events(name: str, log: Log, apprentice: Configured) -> Iterator[NewEven
 
     def configured(record: Configured, at_ns: int) -> NewEvent:
         state.configure(record, at_ns)
-        return NewEvent(CONFIGURED, "", at_ns, packed(record))
+        return NewEvent(Kind.CONFIGURED, "", at_ns, packed(record))
 
     yield configured(apprentice, int(log.at[0]))
     for row in log:
-        made = state.decide(row.event_id, _offer(row), row.at)
-        yield NewEvent(DECISION, row.event_id, row.at, packed(made))
+        [made] = state.decide(row.event_id, _offer(row), row.at)
+        yield NewEvent(Kind.DECISION, row.event_id, row.at, packed(made))
         if row.reward is not None:
             kind = state.reward(row.event_id, row.reward, row.at)
             yield NewEvent(kind, row.event_id, row.at, packed(Rewarded(row.reward, KEY)))

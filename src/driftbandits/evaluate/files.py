@@ -36,21 +36,7 @@ from driftbandits.evaluate.log import (
     log_of_tables,
 )
 from driftbandits.features import Features, features_from
-from driftbandits.store import (
-    ABOUT,
-    CONFIGURED,
-    CORRECTED,
-    DECISION,
-    DEFAULT,
-    LATE,
-    PROMOTED,
-    REWARD,
-    START,
-    Event,
-    Head,
-    Session,
-    checked,
-)
+from driftbandits.store import ABOUT, START, Event, Head, Kind, Session, checked
 
 _DSJSON = (".json", ".dsjson", ".jsonl")
 _TABLES = (".csv", ".csv.gz", ".tsv")
@@ -237,9 +223,9 @@ class Join:
 
     def rewarded(self, event_id: str, kind: str, value: float) -> None:
         """Add an event that has a value; kinds other than rewards do nothing."""
-        if kind in (REWARD, DEFAULT) and event_id in self._rows:
+        if kind in (Kind.REWARD, Kind.DEFAULT) and event_id in self._rows:
             self._rows[event_id] = self._rows[event_id]._replace(reward=value)
-        elif kind == LATE:
+        elif kind == Kind.LATE:
             self._late[event_id] = value
 
     def log(self) -> Log:
@@ -276,7 +262,7 @@ def _log_of_events(frame: Any, served: Mapping[str, Any] | None) -> Log:
         if event["erased"] or event.get("place"):
             continue  # a later place shares the round of the first
         id, at, ids = event["event_id"], event["at_ns"], event["arm_ids"]
-        if event["kind"] in (DECISION, CORRECTED):
+        if event["kind"] in (Kind.DECISION, Kind.CORRECTED):
             shared = np.tile(event.get("context") or [], (len(ids), 1))
             rows = shared if event["x"] is None else np.array(event["x"])
             how = event["index"], event["propensity"], None, _table(event.get("table"))
@@ -310,8 +296,8 @@ def read_stored(session: Session, policy: str) -> Log:
 def _add(event: Event, join: Join) -> None:
     from driftbandits.store.records import unpacked  # needs msgspec
 
-    if event.kind in (DECISION, CORRECTED):
-        record = unpacked(DECISION, event.body)
+    if event.kind in (Kind.DECISION, Kind.CORRECTED):
+        record = unpacked(Kind.DECISION, event.body)
         if record.place:
             return  # it shares the round of the first place, and has no action set of its own
         count = len(record.arms)
@@ -320,9 +306,9 @@ def _add(event: Event, join: Join) -> None:
         rows, how = arms.astype(np.float64), (record.index, record.propensity, None)
         of = event.event_id, event.at_ns, tuple(record.arms), rows
         join.decided(LoggedDecision(*of, *how, _table(record.table)))
-    elif event.kind in (CONFIGURED, PROMOTED):
+    elif event.kind in (Kind.CONFIGURED, Kind.PROMOTED):
         record = unpacked(event.kind, event.body)
-        configured = record if event.kind == CONFIGURED else record.configured
+        configured = record if event.kind == Kind.CONFIGURED else record.configured
         join.configure(configured.arguments)
-    elif event.kind in (REWARD, DEFAULT, LATE):
+    elif event.kind in (Kind.REWARD, Kind.DEFAULT, Kind.LATE):
         join.rewarded(event.event_id, event.kind, unpacked(event.kind, event.body).value)

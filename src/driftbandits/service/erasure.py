@@ -11,13 +11,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from driftbandits import api
 from driftbandits.service.metrics import Metrics
 from driftbandits.service.refusals import Refused
 from driftbandits.service.transactions import Command, Transactions, Unfinished, UnitOfWork
-from driftbandits.store import ERASED, LAST_CHARACTER, Session, Store, StoreError
+from driftbandits.store import LAST_CHARACTER, Kind, Session, Store, StoreError
 from driftbandits.store.records import Erased
 
 _MOST_AT_ONCE = 500
@@ -38,19 +39,18 @@ class Task(NamedTuple):
         return not self.event_ids and self.prefix is None and self.older_than_ns is None
 
 
+@dataclass
 class Erase(Command):
     """Take the content out of events, and keep what was learned in a snapshot to go on from."""
 
-    def __init__(self, policy: str, task: Task, *, reason: str = "request", key: str) -> None:
-        super().__init__(policy)
-        self._task = task
-        self._reason = reason
-        self._key = key
+    task: Task
+    key: str
+    reason: str = "request"
 
     def run(self, work: UnitOfWork) -> api.ErasureAnswer | Unfinished:
         state = work.state(self.policy)
         work.flush(self.policy)
-        task, gone = self._task, list[int]()
+        task, gone = self.task, list[int]()
         if task.until is None:
             task = task._replace(until=state.seq)
         is_first = not task.erased
@@ -59,15 +59,15 @@ class Erase(Command):
             work.session.erase(self.policy, found)
             gone += found
         if gone:
-            record = Erased(tuple(sorted(gone)), self._reason, self._key)
-            work.write(state, ERASED, "", record)
+            record = Erased(tuple(sorted(gone)), self.reason, self.key)
+            work.write(state, Kind.ERASED, "", record)
             work.flush(self.policy)
             task = task._replace(erased=task.erased + len(gone))
         if task.erased and (task.is_done or (gone and is_first)):
             work.keep_snapshot(state, is_foundation=True)
         if task.is_done:
             return api.ErasureAnswer(task.erased)
-        return Unfinished(Erase(self.policy, task, reason=self._reason, key=self._key))
+        return Unfinished(Erase(self.policy, task, self.key, self.reason))
 
     def _next(self, work: UnitOfWork, task: Task) -> tuple[list[int], Task]:
         """The seqs of some events to erase, and what is left to do after them."""
@@ -103,7 +103,7 @@ def prune(store: Store, policy: str, *, before_days: float) -> int:
     transactions = Transactions(Metrics(), clock=time.time_ns, snapshot_every=sys.maxsize)
     transactions.store = store
     task = Task(older_than_ns=int(before_days * 86_400e9))
-    command: Command = Erase(policy, task, reason="pruned", key="")
+    command: Command = Erase(policy, task, "", "pruned")
     while isinstance(result := transactions.perform([command])[0], Unfinished):
         command = result.command
     if isinstance(result, Refused):

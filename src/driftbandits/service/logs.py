@@ -14,16 +14,7 @@ from driftbandits.api import Arm, EventAnswer
 from driftbandits.service.offers import offer_of
 from driftbandits.service.state import CARRIED, FRESH, RELEARNED, Version
 from driftbandits.service.views import clock_text, configuration
-from driftbandits.store import (
-    ABOUT,
-    BEGUN,
-    CONFIGURED,
-    CORRECTED,
-    DECISION,
-    ERASED,
-    PROMOTED,
-    Event,
-)
+from driftbandits.store import ABOUT, Event, Kind
 from driftbandits.store.records import unpacked
 
 _FRAME_BYTES = 500_000
@@ -46,7 +37,7 @@ def event_answer(event: Event) -> EventAnswer:
     record: Any = unpacked(event.kind, event.body)
     for field in _COPIED:
         setattr(answer, field, getattr(record, field, getattr(answer, field)))
-    if event.kind in (DECISION, CORRECTED):
+    if event.kind in (Kind.DECISION, Kind.CORRECTED):
         offer = offer_of(record)
         rows = offer.x.tolist() or [UNSET] * len(offer.arms)
         columns, tables = offer.values
@@ -66,13 +57,13 @@ def event_answer(event: Event) -> EventAnswer:
         answer.control, answer.conditional = record.control or None, record.conditional or None
         answer.unit, answer.reason = record.unit or None, record.reason or None
         answer.excluded = [record.arms[i] for i in record.excluded] or None
-    elif event.kind == CONFIGURED:
+    elif event.kind == Kind.CONFIGURED:
         how = FRESH if record.fresh else CARRIED
         answer.configuration = configuration(Version(event.seq, event.at_ns, record, how, None))
-    elif event.kind in (BEGUN, PROMOTED):
+    elif event.kind in (Kind.BEGUN, Kind.PROMOTED):
         version = Version(event.seq, event.at_ns, record.configured, RELEARNED, None)
         answer.version, answer.configuration = record.configured.version, configuration(version)
-    elif event.kind == ERASED:
+    elif event.kind == Kind.ERASED:
         answer.seqs = list(record.seqs)
     return answer
 

@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from driftbandits.service.state import CALLER_DECIDED, CLIPPED, State
-from driftbandits.store import CORRECTED, DECISION, DEFAULT, REWARD
+from driftbandits.store import Kind
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 MOST_ARMS = 30
@@ -62,11 +62,11 @@ class Tally:
         self.arms: Counter[str] = Counter()
 
     def add(self, kind: str, record: Any) -> None:
-        if kind in (DECISION, CORRECTED):
+        if kind in (Kind.DECISION, Kind.CORRECTED):
             arm = record.arms[record.index]
             has_line = arm in self.arms or len(self.arms) < MOST_ARMS
             self.arms[arm if has_line else OTHERS] += 1
-        elif kind in (REWARD, DEFAULT):
+        elif kind in (Kind.REWARD, Kind.DEFAULT):
             self.rewards += 1
             self.reward_sum += record.value
 

@@ -144,7 +144,7 @@ runs(operations.WITHDRAW, lambda r: Withdraw(r.policy, r.body.event_id, key=r.ca
 
 @serves(operations.POLICIES)
 async def policies(service: Service, request: Request) -> api.PoliciesAnswer:
-    found = await service.do(ViewAll(views.summary, may_see=request.caller.may_see))
+    found = await service.do(ViewAll("", views.summary, request.caller.may_see))
     return api.PoliciesAnswer(found)
 
 
@@ -228,7 +228,7 @@ async def put_shadow(service: Service, request: Request) -> Response:
 
 
 runs(operations.DROP_SHADOW, lambda r: DropShadow(r.policy, r.names["shadow"], key=r.caller.key))
-runs(operations.PROMOTE, lambda r: Promote(r.policy, r.names["shadow"], key=r.caller.key))
+runs(operations.PROMOTE, lambda r: Promote(r.policy, r.names["shadow"]))
 
 
 # -- what was learned and why --------------------------------------------------------------------

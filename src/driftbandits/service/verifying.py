@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
 
-from driftbandits.service import snapshots
 from driftbandits.service.relearning import Follower, relearned, unpacked_follower
-from driftbandits.service.state import Candidate, Name, State
+from driftbandits.service.state import BadSnapshot, Candidate, Name, State
 from driftbandits.store import (
     START,
     Corrupt,
@@ -49,10 +48,10 @@ def _verdict(session: Session, policy: str, say: Say) -> Replayed:
     replay = _Replay(session, policy)
     try:
         replay.run(say)
-    except (StoreError, msgspec.DecodeError, snapshots.BadSnapshot) as error:
+    except (StoreError, msgspec.DecodeError, BadSnapshot) as error:
         replay.faults.append(str(error))
     state = replay.state
-    digest = snapshots.digest(state) if state.versions and not replay.faults else ""
+    digest = state.digest if state.versions and not replay.faults else ""
     return Replayed(policy, replay.seen, digest, replay.faults)
 
 
@@ -71,7 +70,7 @@ class _Replay:
     def run(self, say: Say) -> None:
         if self._session.erasures(self._policy) and not self._start:
             raise Corrupt("events were erased, and the snapshot of that moment is missing")
-        events = self._events_after(0)
+        events = self._session.all_events(self._policy)
         end = self._session.head(self._policy)
         head = Head(0, 0, START)
         for event in checked(events, after=head):
@@ -85,12 +84,8 @@ class _Replay:
         if self.state.differences:
             self.faults.append(f"{self.state.differences} events come out otherwise when replayed")
 
-    def _events_after(self, seq: int) -> Iterable[Event]:
-        return self._session.all_events(self._policy, after=seq)
-
     def _relearned(self, candidate: Candidate, until: int) -> Follower:
-        erasures, events_after = self._session.erasures(self._policy), self._events_after
-        return relearned(events_after, candidate, self._policy, until=until, erasures=erasures)
+        return relearned(self._session, self._policy, candidate, until=until)
 
     def _take(self, event: Event) -> None:
         self.seen += 1
@@ -103,12 +98,12 @@ class _Replay:
         snapshot = self._snapshots.get(event.seq)
         if snapshot is None or event.seq < self._start:
             return
-        kept = snapshots.unpacked(snapshot.content)
+        kept = State.from_bytes(snapshot.content)
         if kept.checksum != event.checksum:
             raise Corrupt(f"the snapshot at event {event.seq} belongs to another log")
         if event.seq == self._start:
             self.state = kept
-        elif snapshots.digest(kept) != snapshots.digest(self.state):
+        elif kept.digest != self.state.digest:
             self.faults.append(f"the snapshot at event {event.seq} is not what its log gives")
         self._candidates.update(kept.candidates)
 
@@ -125,6 +120,6 @@ class _Replay:
             if told.erasures != self._session.erasures(self._policy):
                 continue  # it learned from what was left
             again = self._relearned(candidate._replace(kept=b""), told.seq)
-            if snapshots.digest(told) != snapshots.digest(again):
+            if told.digest != again.digest:
                 what = "the change" if name is None else f"shadow {name!r}"
                 self.faults.append(f"{what} has not learned what its log gives")

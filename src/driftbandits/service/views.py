@@ -13,27 +13,14 @@ from msgspec import UNSET, UnsetType
 from driftbandits import api
 from driftbandits.agent import Agent, UnknownDecision
 from driftbandits.core.sequences import Comparison, Interval
-from driftbandits.service import snapshots
 from driftbandits.service.configuration import TICKS, notes
 from driftbandits.service.guardrails import BY_BUDGET, BY_EXCLUSION, BY_SHARE
-from driftbandits.service.history import OTHERS, Minute, Part, coordinates, in_a_row, names
+from driftbandits.service.observers import OTHERS, Minute, Part, coordinates, in_a_row, names
 from driftbandits.service.offers import Offer, offer_of
 from driftbandits.service.refusals import gone, unknown_decision, unknown_policy
 from driftbandits.service.relearning import Followers
 from driftbandits.service.state import CHANGE, RELEARNED, State, Version, changes_of_model
-from driftbandits.store import (
-    CONFLICT,
-    CORRECTED,
-    DECISION,
-    DEFAULT,
-    DUPLICATE,
-    REWARD,
-    WITHDRAWN,
-    Event,
-    Known,
-    Session,
-    Store,
-)
+from driftbandits.store import Event, Kind, Known, Session, Store
 from driftbandits.store.records import Configured, Decided, unpacked
 
 LEVEL = 0.95
@@ -50,11 +37,11 @@ _FURTHEST_BACK = 1000
 """Number of events that are searched: behind a batch of rewards there are no last decisions."""
 _MINUTE_NS = 60_000_000_000
 _COUNTS = {
-    "decisions": DECISION,
-    "rewards": REWARD,
-    "defaults": DEFAULT,
-    "duplicates": DUPLICATE,
-    "conflicts": CONFLICT,
+    "decisions": Kind.DECISION,
+    "rewards": Kind.REWARD,
+    "defaults": Kind.DEFAULT,
+    "duplicates": Kind.DUPLICATE,
+    "conflicts": Kind.CONFLICT,
 }
 _SHOWN = set(api.Configuration.__struct_fields__) & set(Configured.__struct_fields__)
 
@@ -330,7 +317,7 @@ def _interval(found: Interval | None) -> api.Interval | None:
 
 
 def digest_answer(state: State) -> api.DigestAnswer:
-    return api.DigestAnswer(state.policy, state.seq, snapshots.digest(state))
+    return api.DigestAnswer(state.policy, state.seq, state.digest)
 
 
 def versions_answer(state: State) -> api.VersionsAnswer:
@@ -393,10 +380,12 @@ def last_decisions(store: Store, policy: str, limit: int) -> list[Logged]:
         while end > first and len(found) < limit:
             start = max(first, end - 2 * limit)
             events = session.events(policy, after=start, limit=end - start)
-            made = [e for e in events if e.kind in (DECISION, CORRECTED) and not e.is_erased]
-            corrected = {e.event_id for e in (*found, *made) if e.kind == CORRECTED}
+            made = [
+                e for e in events if e.kind in (Kind.DECISION, Kind.CORRECTED) and not e.is_erased
+            ]
+            corrected = {e.event_id for e in (*found, *made) if e.kind == Kind.CORRECTED}
             found += [
-                e for e in reversed(made) if e.kind == CORRECTED or e.event_id not in corrected
+                e for e in reversed(made) if e.kind == Kind.CORRECTED or e.event_id not in corrected
             ]
             end = start
         found = found[:limit]
@@ -535,6 +524,6 @@ def _outcome(known: Known) -> api.Outcome | None:
     event = known.outcome or known.late
     if event is None:
         return None
-    has_value = event.kind != WITHDRAWN and not event.is_erased
+    has_value = event.kind != Kind.WITHDRAWN and not event.is_erased
     value = unpacked(event.kind, event.body).value if has_value else None
     return api.Outcome(event.kind, value, clock_text(event.at_ns))
