@@ -8,7 +8,7 @@ import ipaddress
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, get_args
 from urllib.parse import urlsplit
 
@@ -121,14 +121,13 @@ class Limits(NamedTuple):
 class RateLimit:
     """A limit of requests a second for each key; a second's worth may come at once."""
 
-    def __init__(self, rate: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, rate: float) -> None:
         self._rate = rate
         self._most = max(rate, 1.0)
-        self._clock = clock
         self._left: dict[str, tuple[float, float]] = {}
 
     def take(self, key: str) -> None:
-        now = self._clock()
+        now = time.monotonic()
         left, since = self._left.get(key, (self._most, now))
         left = min(self._most, left + (now - since) * self._rate)
         if left < 1.0:
