@@ -184,7 +184,7 @@ class DecisionResult(Answer):
 
 
 class DecisionsAnswer(Answer):
-    """In the order of the request."""
+    """Results in the order of the request."""
 
     results: list[DecisionResult]
 
@@ -198,6 +198,6 @@ class RewardResult(Answer):
 
 
 class RewardsAnswer(Answer):
-    """In the order of the request."""
+    """Results in the order of the request."""
 
     results: list[RewardResult]

@@ -21,6 +21,7 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 _POLICY = "/v1/policies/{policy}"
 _BUSY = (429, 503)
+# of requests that are done once for an event_id, whatever comes later
 _ONCE = (404, 409, 410, *_BUSY)
 
 

@@ -161,7 +161,7 @@ class ShadowAnswer(Answer):
 
 
 class ShadowsAnswer(Answer):
-    """By name."""
+    """Shadows, sorted by name."""
 
     shadows: list[ShadowAnswer]
 

@@ -1,4 +1,4 @@
-"""What the service has not received yet, in memory and perhaps in a file, and when to queue it.
+"""Calls that the service has not received yet, in memory and perhaps in a file.
 
 There is a lane for the decisions of each policy and one for its rewards, which waits until the
 other is empty: so every reward comes after its decision, and many can be sent at once.
@@ -32,7 +32,7 @@ from driftbandits.client.calls import Call, ServiceError, StandIn
 logger = logging.getLogger("driftbandits.client")
 
 FAILURES = 3
-"""In a row; after them calls are answered at once."""
+"""Failures in a row after which calls are answered at once."""
 
 # What may be otherwise later: a key that is being replaced, a limit.
 _LATER = frozenset({401, 403, 408, 429})
@@ -191,7 +191,7 @@ class _Spool:
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
-        """Until it is written anew: a full disk must not stop anybody, and memory has it all."""
+        """Leave the file until it is written anew: memory has it all, and nobody is stopped."""
         logger.warning("the spool cannot be written: %s", error)
         self._close_file()
 

@@ -54,7 +54,7 @@ register_url_convertor("name", _Name())
 
 
 class _Application(Starlette):
-    """Without middleware of its own: endpoints answer every exception themselves."""
+    """Leave Starlette's own middleware out: endpoints answer every exception themselves."""
 
     def build_middleware_stack(self) -> ASGIApp:
         return super().build_middleware_stack() if self.user_middleware else self.router

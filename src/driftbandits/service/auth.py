@@ -36,7 +36,7 @@ class Caller(NamedTuple):
         """Refuse what this key may not do; `policy` is "" where the request is about no one."""
         if _RANK[self.role] < _RANK[role]:
             raise Refused(403, "forbidden", f"this needs a key with the role {role}")
-        if policy and not self.may_see(policy):
+        if policy and not policy.startswith(self.prefix):
             about = f"this key is for policies that begin with {self.prefix!r}"
             raise Refused(403, "other_tenant", about)
 

@@ -1,7 +1,8 @@
 """The service that every request passes, and one path of it as an ASGI application.
 
-An endpoint checks key, role, limits and body once, calls the route of the request's method, and
-sends its response. Every refusal has the same form, whoever raises it.
+A request passes an endpoint, which checks key, role, limits and body once; the route of its method,
+which makes a command of it; a transaction of the engine, which runs the command and commits; and
+the endpoint again, which sends the response. Every refusal has one form, whoever raises it.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def _json(struct: type) -> dict[str, Any]:
 
 
 def _responses(operation: Operation[Any]) -> dict[str, Any]:
-    """What is done, and refusals: its own, and those that come before its handler."""
+    """Describe what is done, and refusals: its own, and those that come before its handler."""
     content = {
         kind: _json(operation.answer) if kind == JSON else {} for kind in operation.media_types
     }

@@ -283,7 +283,7 @@ async def events(service: Service, request: Request) -> Any:
 
 
 async def _versions(service: Service, policy: str) -> list[Version]:
-    """None of a log that is damaged: what it has is given nevertheless."""
+    """Return none of a log that is damaged: what it has is given nevertheless."""
     try:
         found: list[Version] = await service.do(View(policy, lambda state: list(state.versions)))
     except Refused as refused:

@@ -185,7 +185,7 @@ def policy_answer(state: State, followers: Followers) -> api.PolicyAnswer:
 
 
 def _change(state: State, followers: Followers) -> api.Change | None:
-    """That is under way."""
+    """Describe the change that is under way."""
     candidate = state.candidates.get(CHANGE)
     if candidate is None:
         return None
@@ -205,13 +205,13 @@ def _change(state: State, followers: Followers) -> api.Change | None:
 
 
 def shadow_answers(state: State, followers: Followers) -> list[api.ShadowAnswer]:
-    """By name."""
+    """Describe the shadows, sorted by name."""
     names = sorted(name for name in state.candidates if name is not None)
     return [_shadow(state, name, followers) for name in names]
 
 
 def _shadow(state: State, name: str, followers: Followers) -> api.ShadowAnswer:
-    """Without waiting for its turn: it may be an event further here than there."""
+    """Describe a shadow without waiting for its turn: it may be an event ahead of the state."""
     candidate = state.candidates[name]
     place = followers.of(state.policy, name, candidate)
     record, follower = candidate.record, place.follower
@@ -458,7 +458,7 @@ def _decision(state: State, logged: Logged) -> api.ExplainedDecision:
 
 
 def why(record: Decided) -> str:
-    """In words, by what this arm was played."""
+    """Say in words by what this arm was played."""
     played, wanted = repr(record.arms[record.index]), repr(record.arms[record.suggested])
     by_itself = f"By itself the policy would have played {wanted}."
     if record.caller_decided:
