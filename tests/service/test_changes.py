@@ -105,23 +105,20 @@ def test_what_touches_the_estimate_is_learned_again(both, change):
     np.testing.assert_allclose(ok(client.get(NEWS))["theta_hat"], agent.theta_hat, rtol=1e-9)
 
 
-def test_another_policy_learns_from_the_log_of_the_first(both):
-    client = both.client
-    play(client, 40)
-    ok(client.put(NEWS, json={"name": "SW-GLUCB", "dim": 2, "window": 30, "seed": 3}))
-    after = changed(client)
-    assert after["configuration"]["arguments"]["name"] == "SW-GLUCB"
-    assert after["configuration"]["learned_from"] > 0
-    assert any(after["theta_hat"])
-
-
-def test_the_clock_may_become_the_measure(both):
-    client = both.client
-    play(client, 20)
-    ok(client.put(NEWS, json={"name": "D-GLUCB", "dim": 2, "half_life_s": 60, "seed": 3}))
-    after = changed(client)
-    assert (after["version"], after["configuration"]["how"]) == (2, "relearned")
-    play(client, 5, first=20)
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"name": "SW-GLUCB", "dim": 2, "window": 30, "seed": 3},
+        {"name": "D-GLUCB", "dim": 2, "half_life_s": 60, "seed": 3},
+    ],
+)
+def test_another_policy_learns_from_the_log_of_the_first(both, body):
+    play(both.client, 40)
+    ok(both.client.put(NEWS, json=body))
+    said = changed(both.client)["configuration"]
+    assert (said["arguments"]["name"], said["how"]) == (body["name"], "relearned")
+    assert said["learned_from"] > 0
+    play(both.client, 5, first=40)
 
 
 def test_decisions_of_a_version_that_is_gone_are_learned_by_a_longer_memory(both):

@@ -147,6 +147,7 @@ def test_bad_features_of_a_configuration_are_refused(shop, settings, path):
 
 
 def test_a_list_and_a_frozen_policy_with_features(client):
+    configure(client)
     for t in range(4):
         ranking = ok(decide(client, t, n=2))["ranking"]
         ok(reward(client, ranking[1]["event_id"], 1, policy=SHOP))

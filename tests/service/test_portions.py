@@ -1,6 +1,7 @@
 """Long work is cut into portions that are committed one by one; nobody waits for all of it."""
 
 import threading
+from dataclasses import dataclass
 
 import pytest
 from calls import NEWS, arms, configure, counts, decide, ok, problem, reward
@@ -85,6 +86,7 @@ def test_a_batch_is_done_in_portions_and_in_order(both, short_portions):
     assert count_of(transactions_of(both)) - before >= 40
 
 
+@dataclass
 class Hold(Command):
     """Keeps the writer busy until it is let go."""
 

@@ -231,7 +231,7 @@ def test_promise_4_nothing_is_dropped_in_silence(service):
         "conflicts": 1,
         "erased": 0,
     }
-    kinds = [(event["kind"], event["event_id"]) for event in events(client)[4:]]
+    kinds = [(event["kind"], event["event_id"]) for event in events(client)[5:]]
     assert kinds == [
         ("reward", "e1"),
         ("default", "e2"),

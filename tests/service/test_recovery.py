@@ -12,14 +12,14 @@ from servers import Served
 
 
 @pytest.mark.parametrize("in_loop", [True, False])
-def test_a_writer_that_dies_takes_the_process_with_it(service, in_loop):
+def test_a_writer_that_dies_takes_the_process_with_it(tmp_path, in_loop):
     """Nobody is left hanging: requests fail, readiness flips, the server ends with an error."""
-    log = service.service.engine.store
-    log.write = functools.partial(die, in_loop)
-    answer = decide(service.client, "e1")
-    assert answer.status_code == 503
-    service.join()
-    assert service.code == 1
+    with Served(f"sqlite:///{tmp_path}/log.db") as service:
+        configure(service.client)
+        service.service.engine.store.write = functools.partial(die, in_loop)
+        assert decide(service.client, "e1").status_code == 503
+        service.join()
+        assert service.code == 1
 
 
 def die(in_loop, *, at_once=False):

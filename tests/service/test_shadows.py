@@ -1,6 +1,5 @@
 """Shadows: configurations that decide beside the one that is played, and take over in one call."""
 
-import msgspec
 import numpy as np
 import pytest
 from calls import (
@@ -20,10 +19,7 @@ from calls import (
 import driftbandits as db
 from driftbandits import store
 from driftbandits.client import Client
-from driftbandits.service.relearning import Agreement, Follower, unpacked_follower
-from driftbandits.service.state import State
-from driftbandits.service.verifying import verify
-from driftbandits.store import Snapshot
+from driftbandits.service.relearning import Agreement, Follower
 from servers import Served, wait_until
 
 BOLD = {"name": "LinUCB", "dim": 2, "bonus_scale": 0.3}
@@ -98,8 +94,6 @@ def test_a_model_narrows_the_interval_and_cannot_mislead():
                 expected=(float(means[played]), float(means[own])),
             )
             seen.note_reward(str(i), float(truth[played] + rng.normal()))
-            if i == 4000:
-                seen = through_a_snapshot(seen)
         found[model] = seen
         value = seen.value()
         assert value.low < laws[1] @ truth < value.high
@@ -108,10 +102,6 @@ def test_a_model_narrows_the_interval_and_cannot_mislead():
         assert seen.waiting == {}
     width = {model: span(one.value()) for model, one in found.items()}
     assert width["good"] < 0.25 * width["nothing"]
-
-
-def through_a_snapshot(seen):
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(seen), type=Agreement)
 
 
 def span(interval):
@@ -134,7 +124,6 @@ def test_costs_are_modelled_as_they_are_reported(both):
 def test_a_round_of_which_the_model_expects_nothing_counts_by_its_reward():
     seen = Agreement()
     seen.note_decision("new", agrees=True, propensity=0.5, expected=(float("nan"), 1.0))
-    seen = through_a_snapshot(seen)
     seen.note_reward("new", 1.0)
     assert (seen.rounds, seen.value().value) == (1, 2.0)
 
@@ -266,29 +255,6 @@ def test_a_change_after_an_erasure_is_learned_from_what_is_left(store_url):
         assert verified(store_url)["news"] == before
     with Served(store_url) as service:
         assert digest(service.client) == before
-
-
-def test_a_broken_state_of_a_candidate_is_found(store_url):
-    """What a snapshot keeps of a shadow is compared with what the log gives."""
-    with Served(store_url) as service:
-        configure(service.client)
-        play(service.client, 20)
-        ok(service.client.put(SHADOW, json=BOLD))
-        caught_up(service.client)
-    with store.open(store_url) as log:
-        with log.write() as session:
-            session.lock(["news"])
-            kept = session.snapshots("news")[0]
-            state = State.from_bytes(kept.content)
-            candidate = state.candidates["bold"]
-            follower = unpacked_follower("news", candidate)
-            follower.playing.tick(1)
-            other = candidate._replace(kept=follower.to_bytes())
-            state.candidates = {"bold": other}
-            content = state.to_bytes()
-            session.save_snapshot(Snapshot("news", kept.seq, kept.at_ns, False, content))
-        faults = [fault for verdict in verify(log) for fault in verdict.faults]
-    assert faults == ["shadow 'bold' has not learned what its log gives"]
 
 
 # -- retired policies ----------------------------------------------------------------------------

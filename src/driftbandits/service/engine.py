@@ -144,12 +144,7 @@ class Upkeep:
         """Keep a snapshot of every policy that has none of its last event, and close the store."""
         self.ending.set()
         states = self._transactions.states
-        self._transactions.followers.keep_all()
-        changed = [
-            name
-            for name, state in states.items()
-            if state.candidates or state.seq > state.snapshot_seq
-        ]
+        changed = [name for name, state in states.items() if state.seq > state.snapshot_seq]
         try:
             self._transactions.perform([KeepSnapshot(name) for name in changed])
         except Exception as error:

@@ -3,9 +3,8 @@
 A `Follower` goes through the log as if it had been there from the first event: it decides on what
 was decided on, learns what came of what was played, and respects the modes of all versions. It
 passes over decisions that it cannot read, and counts them. What it has learned up to some event is
-a function of the log alone, so every process may have its own, and one that is lost begins again
-from what a snapshot has kept. `Followers` lets them learn in a thread of its own, a portion at a
-time, without any lock of the log.
+a function of the log alone, so every process has its own, and a new process begins again with the
+log. `Followers` lets them learn in a thread of its own, a portion at a time, without any lock.
 
 `Agreement` estimates what a shadow would have earned:
 
@@ -134,13 +133,13 @@ class Follower(State, kw_only=True):
     """A configuration on its way through a log."""
 
     wanted: Configured
-    skipped: int = 0  # decisions that it cannot read
-    agreement: Agreement = msgspec.field(default_factory=Agreement)
-    erasures: int | None = None  # of the log that it has read; None: it has read nothing
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.read = self.head  # in a list, the state is ahead of it
+        self.skipped = 0  # decisions that it cannot read
+        self.agreement = Agreement()
+        self.erasures: int | None = None  # of the log that it has read; None: it has read nothing
         self.is_near = False  # whether it has been at the end of the log
 
     def advance(
@@ -259,7 +258,6 @@ class Place:
         self.lock = threading.Lock()
         self.is_taken = False  # it decides now, and learns elsewhere
         self.failure: str | None = None  # why it learns no more
-        self.kept = Kept()
 
     def advance(
         self, session: Session, *, until: int | None = None, seconds: float | None = None
@@ -281,20 +279,6 @@ class Place:
                 logger.exception("a candidate of policy %s fails", self.follower.policy)
         raise Refused(409, "failed", f"this configuration failed: {self.failure}")
 
-    def keep(self) -> None:
-        """Keep what it has learned, unless it stands amid a list."""
-        follower = self.follower
-        if follower.versions and follower.seq == follower.read.seq:
-            self.kept = Kept(follower.seq, follower.erasures, follower.to_bytes())
-
-
-class Kept(NamedTuple):
-    """What a follower has learned, up to an event of a log in which so often was erased."""
-
-    seq: int = 0
-    erasures: int | None = None
-    content: bytes = b""
-
 
 def readable(record: Configured, decided: Decided) -> str | None:
     """Why a logged decision cannot be read by a configuration; None if it can."""
@@ -307,18 +291,9 @@ def readable(record: Configured, decided: Decided) -> str | None:
     return None
 
 
-def unpacked_follower(policy: str, candidate: Candidate) -> Follower:
-    """A candidate as far as it has come; where nothing was kept, before its first event."""
-    if candidate.kept:
-        return Follower.from_bytes(candidate.kept)
-    return Follower(policy, wanted=candidate.record)
-
-
 def relearned(session: Session, policy: str, candidate: Candidate, *, until: int) -> Follower:
     """Let a candidate learn the log up to an event."""
-    follower = unpacked_follower(policy, candidate)
-    if follower.erasures != session.erasures(policy):
-        follower = Follower(policy, wanted=candidate.record)
+    follower = Follower(policy, wanted=candidate.record)
     follower.advance(session, until=until)
     return follower
 
@@ -327,7 +302,6 @@ _PORTION_S = 0.004
 _PAUSE_S = 0.004
 """Between portions: the interpreter is one, and decisions need it."""
 _REST_S = 0.1
-_KEPT_EVERY = 20_000
 
 Key = tuple[str, Name, int, int]
 
@@ -347,16 +321,16 @@ class Followers:
         self._news = threading.Event()
 
     def of(self, policy: str, name: Name, candidate: Candidate) -> Place:
-        """The place of a candidate, which begins where it was kept unless it is on its way."""
+        """The place of a candidate, which begins with the log unless it is on its way."""
         key = _key(policy, name, candidate)
         with self._guard:
             if key not in self._places:
-                self._places[key] = Place(unpacked_follower(policy, candidate))
+                self._places[key] = Place(Follower(policy, wanted=candidate.record))
                 self._news.set()
             return self._places[key]
 
     def forget(self, policy: str, name: Name, candidate: Candidate) -> None:
-        """Begin again from what a snapshot has kept, if the candidate is asked for again."""
+        """Begin again if the candidate is asked for again."""
         with self._guard:
             self._places.pop(_key(policy, name, candidate), None)
 
@@ -376,23 +350,6 @@ class Followers:
     def failed(self, state: State) -> int:
         """Count the candidates of a policy that have failed."""
         return sum(place.failure is not None for place in self._known(state).values())
-
-    def keep(self, state: State, *, erasures: int) -> None:
-        """Put what candidates have learned into a state, for a snapshot; nothing of what is erased.
-
-        One may have read the log when an erasure was not committed yet.
-        """
-        for name, place in self._known(state).items():
-            if place.kept.content and place.kept.erasures == erasures:
-                kept = state.candidates[name]._replace(kept=place.kept.content)
-                state.candidates = {**state.candidates, name: kept}
-
-    def keep_all(self) -> None:
-        """At the end: everything that was learned."""
-        for place in list(self._places.values()):
-            with place.lock:
-                if not place.is_taken:
-                    place.keep()
 
     # -- in a thread of its own ------------------------------------------------------------------
 
@@ -446,9 +403,6 @@ class Followers:
                 if is_all and not place.follower.is_near:
                     place.follower.is_near = True
                     self.notify()
-                news = place.follower.seq - place.kept.seq
-                if news >= _KEPT_EVERY or (is_all and not place.kept.seq):
-                    place.keep()
         except Refused:  # the others go on; answers say why this one does not
             self.notify()
             return True

@@ -72,7 +72,6 @@ class Candidate(NamedTuple):
     at_ns: int
     record: Configured
     since: int  # what it learns depends on the log as it is since then: since the last erasure
-    kept: bytes = b""  # what it had learned up to some event
 
 
 class Counts(Counter[str]):
@@ -177,8 +176,7 @@ class State(msgspec.Struct, array_like=True, dict=True, eq=False):
             sorted(self.counts.items()),
             sorted(self.awaited),
             self.observers.lift,
-            # not what candidates have learned: how far they have come is no part of the state
-            [(name, *candidate[:4]) for name, candidate in self.candidates.items()],
+            [(name, *candidate) for name, candidate in self.candidates.items()],
             self.retired,
             self.accounts,
         )
@@ -532,7 +530,7 @@ class State(msgspec.Struct, array_like=True, dict=True, eq=False):
         self._step(Kind.ERASED, at_ns)
         self.counts[Kind.ERASED] += len(record.seqs) - 1
         self.candidates = {  # all of them learn again from what is left
-            name: one._replace(since=self.seq, kept=b"") for name, one in self.candidates.items()
+            name: one._replace(since=self.seq) for name, one in self.candidates.items()
         }
         gone = set(record.seqs)
         for event_id in [id for id, waiting in self.pending.items() if waiting.seq in gone]:
@@ -598,15 +596,9 @@ class State(msgspec.Struct, array_like=True, dict=True, eq=False):
 
 
 def _encoded(value: Any) -> bytes:
-    """MessagePack, in which agents and comparisons are what they say of themselves."""
-    return msgspec.msgpack.encode(value, enc_hook=_plain)
-
-
-def _plain(value: Any) -> Any:
-    return value.to_bytes() if isinstance(value, Served) else value.to_list()
+    """MessagePack, in which agents are what they say of themselves."""
+    return msgspec.msgpack.encode(value, enc_hook=Served.to_bytes)
 
 
 def _made(kind: Any, plain: Any) -> Any:
-    if kind is Counts:
-        return Counts(plain)
-    return kind.from_bytes(plain) if kind is Served else kind.from_list(plain)
+    return kind.from_bytes(plain) if kind is Served else kind(plain)

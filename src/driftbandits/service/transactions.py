@@ -223,7 +223,6 @@ class UnitOfWork:
 
     def keep_snapshot(self, state: State, *, is_foundation: bool = False) -> None:
         """Keep the state as of now; older ones make room."""
-        self.followers.keep(state, erasures=self.session.erasures(state.policy))
         content = state.to_bytes()
         snapshot = Snapshot(state.policy, state.seq, state.at_ns, is_foundation, content)
         self.session.save_snapshot(snapshot)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from driftbandits.service.relearning import Follower, relearned, unpacked_follower
-from driftbandits.service.state import BadSnapshot, Candidate, Name, State
+from driftbandits.service.relearning import relearned
+from driftbandits.service.state import BadSnapshot, State
 from driftbandits.store import (
     START,
     Corrupt,
@@ -63,7 +63,6 @@ class _Replay:
         kept = self._snapshots.values()
         self._start = max((s.seq for s in kept if s.is_foundation), default=0)
         self.state = State(policy)
-        self._candidates: dict[Name, Candidate] = {}  # as snapshots have them, the last of each
         self.seen = 0
         self.faults: list[str] = []
 
@@ -78,14 +77,10 @@ class _Replay:
             if event.seq % _SAY_EVERY == 0 and end is not None:
                 say(self._policy, event.seq, end.seq)
             head = Head(event.seq, event.at_ns, event.checksum)
-        self._check_candidates()
         if end != head:
             raise Corrupt(f"the log ends at event {head.seq}, which is not where its head is")
         if self.state.differences:
             self.faults.append(f"{self.state.differences} events come out otherwise when replayed")
-
-    def _relearned(self, candidate: Candidate, until: int) -> Follower:
-        return relearned(self._session, self._policy, candidate, until=until)
 
     def _take(self, event: Event) -> None:
         self.seen += 1
@@ -93,7 +88,9 @@ class _Replay:
             if event.is_erased:
                 raise Corrupt(f"event {event.seq} was erased after the last snapshot of an erasure")
             state = self.state
-            state.relearn = lambda name: self._relearned(state.candidates[name], state.seq)
+            state.relearn = lambda name: relearned(
+                self._session, self._policy, state.candidates[name], until=state.seq
+            )
             state.replay([event])
         snapshot = self._snapshots.get(event.seq)
         if snapshot is None or event.seq < self._start:
@@ -105,21 +102,3 @@ class _Replay:
             self.state = kept
         elif kept.digest != self.state.digest:
             self.faults.append(f"the snapshot at event {event.seq} is not what its log gives")
-        self._candidates.update(kept.candidates)
-
-    def _check_candidates(self) -> None:
-        """Compare what unfinished candidates had learned with what the log gives.
-
-        What was kept before an erasure is no longer told from.
-        """
-        for name, candidate in self._candidates.items():
-            now = self.state.candidates.get(name)
-            if not candidate.kept or now is None or now.since != candidate.since:
-                continue
-            told = unpacked_follower(self._policy, candidate)
-            if told.erasures != self._session.erasures(self._policy):
-                continue  # it learned from what was left
-            again = self._relearned(candidate._replace(kept=b""), told.seq)
-            if told.digest != again.digest:
-                what = "the change" if name is None else f"shadow {name!r}"
-                self.faults.append(f"{what} has not learned what its log gives")

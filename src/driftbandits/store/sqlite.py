@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import apsw
+import msgspec
 
 from driftbandits.store.events import Corrupt, StoreBusy, StoreError, StoreUnavailable
 from driftbandits.store.session import (
@@ -48,7 +48,7 @@ class SQLiteSession(Session):
         return self._connection.execute(sql, tuple(values))
 
     def listed(self, values: Sequence[str]) -> str:
-        return json.dumps(values)
+        return msgspec.json.encode(values).decode()
 
     def run_for_ids(self, sql: str, wanted: Mapping[int, Sequence[str]]) -> Iterable[Row]:
         sql = sql.format(ids=f"policy = ? AND event_id {self.one_of}")
