@@ -9,10 +9,9 @@ import pytest
 from calls import NEWS, configure, decide, ok, problem, reward
 
 from driftbandits.policies import policy as make_policy
-from driftbandits.service import application, engine, routes, serving
+from driftbandits.service import Limits, application, endpoints, engine, routes
 from driftbandits.service.commands import Decide, View
 from driftbandits.service.configuration import state_bytes
-from driftbandits.service.limits import Limits
 from driftbandits.service.offers import Offer
 from servers import Served, wait_until
 
@@ -154,15 +153,15 @@ def test_exports_are_few_at_a_time_and_keep_nobody_waiting(tmp_path, monkeypatch
     with Served(f"sqlite:///{tmp_path}/log.db", with_keys=True) as service:
         filled(service.client, 5)
         until, at_work = threading.Event(), []
-        export = routes._events_as_json
+        export = routes._events
 
-        def slow(*arguments):
+        def slow(*arguments, **more):
             at_work.append(threading.current_thread().name)
             until.wait(120.0)
-            return export(*arguments)
+            return export(*arguments, **more)
 
-        monkeypatch.setattr(routes, "_events_as_json", slow)
-        most = serving.LONG_READS + serving.MOST_WAITING_READS
+        monkeypatch.setattr(routes, "_events", slow)
+        most = endpoints.LONG_READS + endpoints.MOST_WAITING_READS
         statuses = []
 
         def ask():
@@ -173,7 +172,7 @@ def test_exports_are_few_at_a_time_and_keep_nobody_waiting(tmp_path, monkeypatch
         for thread in asking:
             thread.start()
         wait_until(lambda: service.service._reading == most)
-        wait_until(lambda: len(at_work) == serving.LONG_READS)
+        wait_until(lambda: len(at_work) == endpoints.LONG_READS)
         refused = service.client.get(f"{NEWS}/events")
         assert problem(refused, 503)["code"] == "overloaded"
         keyring = service.service.keyring

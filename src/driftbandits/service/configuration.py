@@ -33,7 +33,7 @@ from driftbandits.policies import (
     uses,
 )
 from driftbandits.policies import policy as make_policy
-from driftbandits.service.limits import Limits
+from driftbandits.service.auth import Limits
 from driftbandits.service.refusals import invalid
 from driftbandits.store.records import Configured
 

@@ -15,7 +15,6 @@ from driftbandits.store import (
     Event,
     Head,
     Session,
-    Snapshot,
     Store,
     StoreError,
     checked,
@@ -37,11 +36,7 @@ Say = Callable[[str, int, int], None]
 """Told whose log is replayed, how many of its events are done, and of how many."""
 
 
-def _say_nothing(policy: str, done: int, total: int) -> None:
-    return
-
-
-def verify(store: Store, *, say: Say = _say_nothing) -> list[Replayed]:
+def verify(store: Store, *, say: Say = lambda policy, done, total: None) -> list[Replayed]:
     """Replay every log from its beginning, or from the last erasure; and look at the database."""
     with store.read() as session:
         verdicts = [_verdict(session, policy, say) for policy in session.policies()]
@@ -98,11 +93,7 @@ class _Replay:
             )
             state.replay([event])
         snapshot = self._snapshots.get(event.seq)
-        if snapshot is not None:
-            self._take_snapshot(event, snapshot)
-
-    def _take_snapshot(self, event: Event, snapshot: Snapshot) -> None:
-        if event.seq < self._start:
+        if snapshot is None or event.seq < self._start:
             return
         kept = State.from_bytes(snapshot.content)
         if kept.checksum != event.checksum:
