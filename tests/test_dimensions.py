@@ -11,7 +11,7 @@ import pytest
 
 import driftbandits as db
 from driftbandits.core.estimator.state import STALE, named
-from policy_checks import CHECKS, Case, all_same, saved_copy
+from policy_checks import CHECKS, Case
 from test_simulation import EVERYTHING, assert_same_bits, draw_trace, online, play
 
 LINEAR = {
@@ -212,26 +212,6 @@ def test_simulation_has_the_bits_of_the_loop_over_an_agent(name):
     trace = draw_trace(db.environment("abrupt", dim=20, horizon=120, changes=1), 1, 0)
     policy = db.policy(name, dim=20, **LINEAR.get(name, {}))
     assert_same_bits(play(policy, trace, 5, EVERYTHING), online(policy, trace, seed=5))
-
-
-@linear
-def test_a_saved_agent_goes_on_between_two_renewals(name, tmp_path):
-    agent, sets = db.Agent(db.policy(name, dim=60, **LINEAR[name])), Sets(60)
-    rounds = iter(sets)
-
-    def play_beside(agents, count):
-        decisions = [[] for _ in agents]
-        for _ in range(count):
-            actions = next(rounds)
-            x = float(sets.rng.random() < 0.5)
-            for one, made in zip(agents, decisions, strict=True):
-                made.append(one.decide(actions))
-                one.update(made[-1], x)
-        return decisions
-
-    play_beside([agent], 33)
-    one, other = play_beside([agent, saved_copy(agent, tmp_path)], 40)
-    assert all_same(one, other)
 
 
 def test_an_inverse_that_went_wrong_is_found_and_made_anew():
