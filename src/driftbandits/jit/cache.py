@@ -67,18 +67,17 @@ def say_that_it_compiles(kernel: str = "") -> None:
     sys.stderr.flush()
 
 
-def locked(path: Path) -> Any:
-    """Return an open file that holds the lock; None where locks do not work or take too long."""
-    if fcntl is None:
-        return None
-    with contextlib.suppress(OSError):
-        file = path.open("w")
-        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
-        while time.monotonic() < deadline:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return file
-            except BlockingIOError:
-                time.sleep(0.05)
-        file.close()
-    return None
+def locked(path: Path) -> contextlib.AbstractContextManager[Any]:
+    """Return an open file that holds the lock, or nothing where locks do not work in time."""
+    if fcntl is not None:
+        with contextlib.suppress(OSError):
+            file = path.open("w")
+            deadline = time.monotonic() + LONGEST_WAIT_SECONDS
+            while time.monotonic() < deadline:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return file
+                except BlockingIOError:
+                    time.sleep(0.05)
+            file.close()
+    return contextlib.nullcontext()
