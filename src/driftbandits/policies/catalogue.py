@@ -509,18 +509,19 @@ class Policy:
 
     def weights_of_ages(self, buffers: Buffers, ages: Floats) -> Floats:
         """The weights of remembered rows of these ages."""
-        weights: Floats = self._adapted("weights_of_ages", self, buffers, ages)
+        if self.row.believes:
+            return auto.weights_of_ages(self, buffers, ages)
+        weights: Floats = (self.discount or 1.0) ** ages
         return weights
 
     def size_of_change(self, buffers: Buffers) -> float | None:
         """The size of the last detected change in units of rewards; None: not measured."""
-        size = self._adapted("size_of_change", buffers)
         unit = 1.0 if self.reward is None else self.reward.unit
-        return None if size is None else unit * float(size)
+        return unit * float(buffers.gauges[auto.SIZE_OF_CHANGE]) if self.row.believes else None
 
     def hypotheses(self, buffers: Buffers) -> list[Hypothesis]:
         """The hypotheses of `auto` and their probabilities; other policies have none."""
-        return list(self._adapted("hypotheses", self, buffers))
+        return auto.hypotheses(self, buffers) if self.row.believes else []
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from driftbandits.core import Model, State, large_model_of, model_of, state_of
+from driftbandits.core import Model, State, large_model_of, memory, model_of, state_of
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import NUMBERS, N
 from driftbandits.jit import (
@@ -157,7 +157,7 @@ def _step(name: str, family: str) -> Callable[..., Any]:
 
 def _estimator_engine(family: str) -> tuple[Callable[..., Any], ...]:
     """The engine of one memory and a bonus, or that of all which does more than this."""
-    advance, estimate, learn = (_step(name, family) for name in ("advance", "estimate", "learn"))
+    estimate, learn = _step("estimate", family), _step("learn", family)
     special = family == SPECIAL
     part = allocating if special else inlined
     prepare = _prepare_special if special else _prepare
@@ -179,7 +179,7 @@ def _estimator_engine(family: str) -> tuple[Callable[..., Any], ...]:
         first = state.counters[N] + 1 if number == 0 else number
         choose_actions(opened, seed, first, actions, table, picks)
         if number == 0:
-            advance(scoring.adaptation, model, state, picks.shape[1])
+            memory.advance(model, state, picks.shape[1])
         return scores.ACCEPTED
 
     @part
@@ -189,7 +189,7 @@ def _estimator_engine(family: str) -> tuple[Callable[..., Any], ...]:
 
     @part
     def tick(opened: Opened, rounds: int) -> None:
-        advance(opened.scoring.adaptation, opened.model, opened.state, rounds)
+        memory.advance(opened.model, opened.state, rounds)
 
     return decide, update, tick
 
