@@ -167,8 +167,10 @@ ROWS: Mapping[str, Row] = {
     "random": Row(EVERYTHING, True, CONSTANT),
 }
 _CITED = {
-    "SW-GLUCB D-GLUCB": "Russac, Cappe, Garivier (2020), Algorithms for Non-Stationary Generalized "
-    "Linear Bandits, Algorithms 1 and 2",
+    "SW-GLUCB": "Russac, Cappe, Garivier (2020), Algorithms for Non-Stationary Generalized Linear "
+    "Bandits, Algorithm 1",
+    "D-GLUCB": "Russac, Cappe, Garivier (2020), Algorithms for Non-Stationary Generalized Linear "
+    "Bandits, Algorithm 2",
     "LogisticUCB": "Filippi, Cappe, Garivier, Szepesvari (2010), Parametric Bandits: The "
     "Generalized Linear Case; penalised as D-GLUCB is",
     "LinUCB": "Abbasi-Yadkori, Pal, Szepesvari (2011), Improved Algorithms for Linear Stochastic "
