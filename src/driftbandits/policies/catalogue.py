@@ -536,14 +536,10 @@ class Policy:
             del own["link"]  # which follows, as m does
             own["reward"], own["outside"] = self.reward.text, self.reward.outside
         own["false_alarm_rate"] = self.false_alarm_rate or None
-        if not self.exact:
-            del own["exact"]
-        if not self.separate:
-            del own["arms"]
-        if self.features is None:
-            del own["features"]
-        else:
-            own["features"] = self.features.to_dict()
+        own["features"] = None if self.features is None else self.features.to_dict()
+        for name, usual in (("exact", False), ("arms", SHARED), ("features", None)):
+            if own[name] == usual:
+                del own[name]
         return own
 
     def with_dim(self, dim: int, *, features: Features | None = None) -> Policy:
