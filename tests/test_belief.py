@@ -190,7 +190,7 @@ def shown(column, *, dim=2, reward=None):
         assert is_sound(agent, choice)
         if reward is not None:
             agent.update(choice, reward(offered[choice.index]))
-    return agent, belief.LAYOUT.in_python(agent._learner._model.buffers)
+    return agent, belief.LAYOUT.in_python(agent._learner.model.buffers)
 
 
 @pytest.mark.parametrize("dim", [2, 20])
@@ -278,7 +278,7 @@ def test_separate_arms_count_from_the_same_reference():
     for x in [-99.0] * 7 + [5.0, 5.4, 5.1, 5.3] * 4:
         choice = agent.decide([rng.uniform(-1.0, 1.0), x], arms=["a", "b"])
         agent.update(choice, float(rng.random() < 0.5))
-        common = belief.LAYOUT.in_python(agent._learner._model.buffers)
+        common = belief.LAYOUT.in_python(agent._learner.model.buffers)
         for arm in agent._learner.arms.values():
             own = belief.LAYOUT.in_python(arm.buffers)
             np.testing.assert_array_equal(own.reference, common.reference)
@@ -345,7 +345,7 @@ def test_a_feature_that_comes_back_is_believed_in_as_before():
         choice = agent.decide(offered)
         agent.update(choice, float(rng.random() < 0.5))
     agent.decide(rng.uniform(-1.0, 1.0, (4, 2)))
-    held = belief.LAYOUT.in_python(agent._learner._model.buffers)
+    held = belief.LAYOUT.in_python(agent._learner.model.buffers)
     assert held.prior_P[1, 1] < 100.0
     assert (held.P[: held.segments[0], 1, 1] < 100.0).all()
 
@@ -355,7 +355,7 @@ def test_a_list_is_one_set_of_offers():
     for _ in range(30):
         for choice in agent.decide(rng.normal(size=(5, 2)), n=3):
             agent.update(choice, 1.0)
-    held = belief.LAYOUT.in_python(agent._learner._model.buffers)
+    held = belief.LAYOUT.in_python(agent._learner.model.buffers)
     assert held.sets[0] == 30
     agent.learn(rng.normal(size=(4, 2)), np.ones(4))
     assert held.sets[0] == 34
@@ -379,7 +379,7 @@ def test_counts_of_very_long_actions_leave_a_belief(dim, length):
             assert is_sound(agent, choice)
             rate = np.exp(min(offered[choice.index] @ theta, 6.5))
             agent.update(choice, float(min(rng.poisson(rate), 1000)))
-        held = belief.LAYOUT.in_python(agent._learner._model.buffers)
+        held = belief.LAYOUT.in_python(agent._learner.model.buffers)
         for P in [*held.P[: held.segments[0]], *held.drift_P[: 2 if dim > 15 else 6]]:
             assert np.linalg.eigvalsh(P).min() > 0.0
 

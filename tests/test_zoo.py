@@ -1,29 +1,31 @@
 """`auto` learns from the columns and arms that people have as well as from good ones.
 
 Every table is in good units as it is drawn: numbers are about 1 and centred, indicators are 0 or 1.
-A share is a mean over `SEEDS`, and a seed draws the table anew. `benchmarks/zoo.py` plays real
-tables, every preparation and every absurdity. The margins are what a correct build never exceeds.
+A share is a mean over `SEEDS`, and a seed draws the table anew. The margins are what a correct
+build never exceeds.
 """
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 import driftbandits as db
-
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-
-from zoo_columns import PREPARATIONS, Absurd, Floats, standardised, with_absurd
-from zoo_players import chosen_by, share_of_way
-from zoo_streams import Task, clusters
+from driftbandits.bench import Task
+from zoo import (
+    PREPARATIONS,
+    Absurd,
+    Floats,
+    chosen_by,
+    share_of_way,
+    standardised,
+    with_absurd,
+)
 
 pytestmark = pytest.mark.compiled
 
@@ -358,9 +360,13 @@ def test_absurd_numbers_are_got_over(name, kind, prep):
 
 
 def test_a_useless_arm_is_left():
+    """One arm never pays, beside five that pay for a cluster each."""
     played = []
     for seed in range(SEEDS):
-        task = clusters(5, np.random.default_rng(seed), ROUNDS, useless=1)
+        rng = np.random.default_rng(seed)
+        task = gaussians(rng, dim=10, arms=5)
+        rewards = np.column_stack([task.rewards, np.zeros(ROUNDS)])
+        task = task._replace(rewards=rewards, arms=np.tile(np.arange(6), (ROUNDS, 1)))
         played.append((chosen_by("auto", task, seed) == 5).sum())
     assert np.mean(played) < USELESS
 

@@ -19,7 +19,6 @@ from driftbandits.core import (
     Confidence,
     Model,
     bonus_radius,
-    confidence_reader,
     depends_on_inside,
     links,
     rows_that_count,
@@ -101,7 +100,7 @@ class Opened(NamedTuple):
 
 scoring_of = reader_of(Scoring, first=MODEL_SIZE)
 _BEFORE_CONFIDENCE = MODEL_SIZE + len(Scoring._fields)
-confidence_of = confidence_reader(_BEFORE_CONFIDENCE)
+confidence_of = reader_of(Confidence, first=_BEFORE_CONFIDENCE)
 OWN_NUMBERS = _BEFORE_CONFIDENCE + len(Confidence._fields)
 """The place of the first number of what adapts the memory."""
 

@@ -79,7 +79,6 @@ class Belief(NamedTuple):
     shared_base: Annotated[Floats, Share("gauges", HYPOTHESES)]  # of all arms, by hypothesis, ...
     base_variance: Annotated[Floats, Share("gauges", HYPOTHESES)]  # ... over phi; 0: no such arms
     # separate arms share the above, see IN_COMMON
-    own_spread: Annotated[Floats, Share("gauges", 2)]  # as `spread`, of this arm
     counts: Annotated[Ints, Share("counters", ROOM)]  # rewards that a segment holds
     sets: Annotated[Ints, Share("counters")]  # of actions that were offered
     renewal: Annotated[Ints, Share("counters")]  # at how many sets the prior is made again
@@ -126,9 +125,9 @@ PLACES: Belief = LAYOUT.in_python(
 """Where in their stores the fields lie."""
 IN_COMMON = {
     "counters": slice(int(PLACES.starts[0]), int(PLACES.counts[0])),
-    "gauges": slice(int(PLACES.weights[0]), int(PLACES.own_spread[0])),
+    "gauges": slice(int(PLACES.weights[0]), int(PLACES.bases[0])),
 }
-"""Where the fields lie that separate arms share, those before `own_spread`, by store."""
+"""Where the fields lie that separate arms share, those before `bases`, by store."""
 OF_SMALL_MODELS = {"vectors": 2 * MATERN32, "matrices": 3 * MATERN32 + 2}
 """Arrays of small models only, at the end of the stores."""
 

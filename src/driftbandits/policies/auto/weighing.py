@@ -60,7 +60,6 @@ _SHARE_OF_TRUST = 1e-5
 _NEGLIGIBLE = 1e-4
 _MEMORY = 1000.0  # rewards by which dispersion is measured
 _FIRST_REWARDS = 20.0  # as many count the rewards' own variance
-_FIRST_OF_AN_ARM = 5.0  # as many count the dispersion of all arms
 _MOST_FREEDOM = 8.0  # however many rewards are known: tails of amounts are heavy
 _LEAST_DISPERSION = 1e-8  # of the largest variance that the rewards ever had
 _LEAST_OF_A_LINK = 0.02  # over that of the reward model
@@ -188,20 +187,19 @@ def noise_of(model: Model, belief: Belief) -> Noise:
 def dispersion(model: Model, belief: Belief) -> float:
     """phi: of a linear model the variance of the noise, whatever the unit of rewards.
 
-    Each of separate arms has its own, which is like that of all until its rewards say otherwise.
+    Separate arms share it, because the prior is in its units: an arm that has paid the same a few
+    times would otherwise be thought to be known.
     """
     seen, expected = belief.spread[0], belief.spread[1]
     if not model.linear:
         found = links.dispersion(model.link, model.m, _FIRST_REWARDS, seen, expected)
         return float(max(found, _LEAST_OF_A_LINK))
     last = model.d - 1
-    variance, own = belief.rewarded[2], belief.own_spread[0]
+    variance = belief.rewarded[2]
     if belief.constant[0] and belief.low[last] < belief.high[last]:  # what came before they moved
         most = 0.25 * (belief.high[last] - belief.low[last]) ** 2
         variance, seen = min(variance, most), min(seen, most * expected)
-        own = min(own, most * belief.own_spread[1])
     found = (_FIRST_REWARDS * variance + seen) / (_FIRST_REWARDS + expected)
-    found = (_FIRST_OF_AN_ARM * found + own) / (_FIRST_OF_AN_ARM + belief.own_spread[1])
     return float(max(found, _LEAST_DISPERSION * belief.rewarded[3]))
 
 
@@ -222,8 +220,6 @@ def measure_dispersion(model: Model, state: State, belief: Belief, reward: float
     decay = 1.0 - 1.0 / _MEMORY
     belief.spread[0] = decay * belief.spread[0] + seen
     belief.spread[1] = decay * belief.spread[1] + expected
-    belief.own_spread[0] = decay * belief.own_spread[0] + seen
-    belief.own_spread[1] = decay * belief.own_spread[1] + expected
     count = decay * belief.rewarded[0] + 1.0
     away = reward - belief.rewarded[1]
     belief.rewarded[0] = count
