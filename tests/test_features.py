@@ -239,23 +239,6 @@ def test_what_was_refused_changes_nothing():
     assert not any("XX" in name or "new" in name for name in encoding.book.names)
 
 
-@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans()), min_size=1, max_size=20))
-def test_coordinates_follow_from_what_was_kept(steps):
-    """Refused readings in between leave no trace."""
-    features = db.Features(context={"c": "category", "d": "category"}, cross=[("c", "d")])
-    one, other = Encoding(features), Encoding(features)
-    for level, refused in steps:
-        if refused:
-            with pytest.raises(ValueError, match=r"column 'd'"):
-                one.encode({"c": level + "!", "d": [1]}, offered(["a"], ()))
-            one.take_back(len(other))
-        for encoding in (one, other):
-            encoding.encode({"c": level, "d": None}, offered(["a"], ()))
-            encoding.commit()
-    assert one.to_dict() == other.to_dict()
-    assert Encoding(features, one.to_dict()).to_dict() == one.to_dict()
-
-
 def test_huge_numbers_are_clipped_and_counted():
     features = db.Features(context={"x": "number", "y": "number"}, cross=[("x", "y")])
     encoding = Encoding(features)

@@ -90,18 +90,6 @@ def test_the_radius_is_measured():
     assert agent.explain(choice).radius == agent.radius
 
 
-def test_it_survives_being_saved():
-    agent = played(db.Agent(policy("SW-GLUCB"), seed=2, clock="ticks"), 90, ticks=2)
-    again = db.Agent.from_bytes(agent.to_bytes())
-    assert again.digest == agent.digest
-    assert again.pending == agent.pending
-    for one in (agent, again):
-        played(one, 20, ticks=5)
-        assert one.update(3, 1.0) == "late"
-    assert again.digest == agent.digest
-    assert again.explain(100).radius == agent.explain(100).radius
-
-
 @pytest.mark.parametrize("clock", ["decisions", "ticks"])
 def test_what_others_play_is_what_is_learned(clock):
     watching = db.Agent(policy(), seed=4, clock=clock)

@@ -63,6 +63,10 @@ class Pair:
     def update(self, decision, reward: float) -> None:
         assert self.separate.update(decision, reward) == self.block.update(decision.id, reward)
 
+    def tick(self, rounds: int) -> None:
+        self.separate.tick(rounds)
+        self.block.tick(rounds)
+
     def compare_estimates(self) -> None:
         wide = self.block.theta_hat.reshape(len(ARMS), self.size)
         narrow = self.separate.theta_hat
@@ -108,8 +112,7 @@ def play(pair: Pair, rounds: int, *, shared_context: bool = True, seed: int = 0)
             delay = int(rng.choice([0, 0, 0, 2, 30]))
             waiting.append((t + delay, choice, reward))
         if rng.random() < 0.1:
-            for agent in (pair.separate, pair.block):
-                agent.tick(3)
+            pair.tick(3)
         for _, choice, reward in [entry for entry in waiting if entry[0] <= t]:
             if rng.random() < 0.05:
                 for agent in (pair.separate, pair.block):
@@ -166,8 +169,7 @@ def test_with_a_clock_of_ticks_the_estimates_are_those_of_the_blocks():
             choice = pair.decide(rng.uniform(-0.7, 0.7, DIM), ARMS)
             pair.update(choice, float(rng.random() < 0.5))
             if t % 4 == 0:
-                for agent in (pair.separate, pair.block):
-                    agent.tick()
+                pair.tick(1)
             pair.compare_estimates()
         assert pair.separate.clock == 30
         assert pair.separate.issued == 120
