@@ -397,7 +397,9 @@ def _refuse_unknown(where: str, given: Record, features: Features) -> None:
         known, other, others = other, known, "context"
     for name in given:
         if name not in known and name not in features.ignored:
-            hint = f", which is one of the {others}'s" if name in other else perhaps(name, known)
+            hint = (
+                f", which is one of the {others}'s" if name in other else perhaps(str(name), known)
+            )
             raise ValueError(
                 f"column {brief(name)} of the {where} is not known{hint}; known are "
                 f"{', '.join(known) or 'none'}. extra='ignore' in the features leaves others out."
