@@ -17,7 +17,7 @@ import numpy as np
 from driftbandits import policies
 from driftbandits.agent.explain import Decision, Floats
 from driftbandits.core import Buffers, keeps_rows, with_capacity
-from driftbandits.core.estimator import inverse, state
+from driftbandits.core.estimator import state
 from driftbandits.jit import handle_of
 from driftbandits.policies import TABLE_ROWS, Detection, Move, Policy, believes
 
@@ -109,7 +109,7 @@ class Model:
             "kkt_residual": float(gauges[state.KKT_RESIDUAL]),
         }
         if policy.fast and not believes(policy) and not policy.model.linear:
-            off, estimated = state.notes_of(self.buffers)[[inverse.OFF, inverse.ESTIMATED]].tolist()
+            off, estimated = state.notes_of(self.buffers)[[state.OFF, state.ESTIMATED]].tolist()
             certificate["relative_to_width"] = policy.problem.k * off / (self.radius or 1.0)
             certificate["proved"] = 1.0 - estimated
         return certificate
