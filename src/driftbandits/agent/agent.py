@@ -552,15 +552,14 @@ class Agent:
     def coefficients(self) -> dict[Any, Any]:
         """theta by the names of its features; of separate arms, by the ids of the arms."""
         with self._lock:
-            names, theta = self._named().names, self.theta
+            names, theta = self.names, self.theta
 
-            def named(theta: Floats) -> dict[str, float]:
-                found = dict(zip(names, theta.tolist(), strict=False))
-                return {**found, **({CONSTANT: float(theta[-1])} if self.policy.intercept else {})}
+        def named(own: Floats) -> dict[str, float]:
+            found = dict(zip(names, own.tolist(), strict=False))
+            return {**found, CONSTANT: float(own[-1])} if self.policy.intercept else found
 
-            if isinstance(theta, dict):
-                return {arm: named(own) for arm, own in theta.items()}
-            return named(theta)
+        is_one = not isinstance(theta, dict)
+        return named(theta) if is_one else {arm: named(own) for arm, own in theta.items()}
 
     def features_report(self) -> Report:
         """Levels, what they share, missing and clipped values, the dimension and what it costs."""
@@ -734,8 +733,7 @@ class Agent:
             )
         with self._lock:
             arrays, plain = self._contents()
-            content = savefile.packed(arrays, {**plain, "policy": policy.arguments, "seed": seed})
-        other = self.from_bytes(content)
+            other = self._revived(arrays, {**plain, "policy": policy.arguments, "seed": seed})
         other._learner.fit_again()  # so that the radius is that of the new policy
         return other
 
@@ -751,7 +749,7 @@ class Agent:
             )
         with self._lock:
             encoding, places = self._named().carried_to(features)
-            other = self.from_bytes(self.to_bytes())
+            other = self._revived(*self._contents())
         move = Move(*(np.array(list(x), dtype=np.int64) for x in (places, places.values())))
         other._carry_over(len(encoding), features, move)
         other._read_by(encoding)
