@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import math
+import sys
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from driftbandits import checks
 from driftbandits.checks import RunFailed
-from driftbandits.cli.benching import bench
 from driftbandits.cli.logs import evaluate, log
 from driftbandits.cli.serving import COMMANDS
-from driftbandits.cli.terminal import Failed, ProgressBars, executor_of, print_table
+from driftbandits.cli.terminal import (
+    COUNT,
+    FILE,
+    FOLDER,
+    SEED,
+    WHOLE,
+    Failed,
+    Number,
+    PolicyName,
+    Progress,
+    executor_of,
+    number_of_cpus,
+    option,
+    print_table,
+    show_help,
+)
 
 if TYPE_CHECKING:
     from driftbandits.experiments import Experiment
@@ -24,8 +42,7 @@ if TYPE_CHECKING:
 DONE, FAILED, BAD_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 RUNS_OF_THE_PAPER = 500
-
-Command = TypeVar("Command", bound=Callable[..., Any])
+QUICK_ROUNDS, QUICK_RUNS, RUNS = 400, 2, 5
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -45,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if traceback:
             raise
-        return _complain(_message(error), BAD_USAGE if isinstance(error, ValueError) else FAILED)
+        return _complain(*_message(error))
     return DONE
 
 
@@ -54,72 +71,67 @@ def _complain(message: str, code: int) -> int:
     return code
 
 
-def _message(error: Exception) -> str:
+_PLAYERS = ["SW-GLUCB", "D-GLUCB", "LogisticUCB"]
+_TASKS = "Task to play; may be repeated.  [default: every task whose data is installed]"
+_WORKERS = "Number of processes on this machine.  [default: one for each processor]"
+_NO_SUCH_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+
+
+def _message(error: Exception) -> tuple[str, int]:
+    """Return what to say of an error, and the exit code: 2 if another input would do."""
+    from driftbandits.store import Corrupt, StoreBusy, StoreError, StoreUnavailable
+
     if isinstance(error, ModuleNotFoundError) and error.name and "pip install" not in str(error):
-        return f"{error.name} is not installed: pip install 'driftbandits[all]'"
+        return f"{error.name} is not installed: pip install 'driftbandits[all]'", FAILED
     # Our own messages are sentences; what comes from elsewhere needs its kind to make sense.
-    if isinstance(error, (Failed, RunFailed, ValueError, ImportError)):
-        return str(error)
-    return shorten(f"{type(error).__name__}: {error}", width=300)
+    if isinstance(error, (Failed, RunFailed, ImportError, Corrupt, StoreBusy, StoreUnavailable)):
+        return str(error), FAILED
+    if isinstance(error, (ValueError, StoreError)):
+        return str(error), BAD_USAGE
+    if isinstance(error, (MemoryError, OverflowError)):
+        return f"a number is too large: {error}", BAD_USAGE
+    if isinstance(error, _NO_SUCH_FILE) and error.filename:
+        return f"{error.filename}: {error.strerror}", BAD_USAGE
+    return shorten(f"{type(error).__name__}: {error}", width=300), FAILED
 
 
-def _where_to_run(command: Command) -> Command:
-    """The options that say on how many processors, or on which cluster."""
-    workers = click.option(
-        "--workers",
-        type=click.IntRange(min=1),
-        help="Processes on this machine.  [default: its processors]",
-    )
-    cluster = click.option(
-        "--cluster", metavar="tcp://HOST:PORT", help="Run on the Dask cluster of this scheduler."
-    )
-    return workers(cluster(command))
+def _where_to_run(command: Any) -> Any:
+    """Add the options that say on how many processors, or on which cluster."""
+    text = "Run on the Dask cluster of this scheduler."
+    cluster = option("--cluster", str, text, metavar="tcp://HOST:PORT")
+    return option("--workers", WHOLE, _WORKERS)(cluster(command))
 
 
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,
-    epilog="Put --traceback first to see where an error came from.",
+    epilog="`driftbandits --traceback COMMAND` shows where an error came from.",
 )
 @click.version_option(package_name="driftbandits")
 @click.pass_context
 def group(context: click.Context) -> None:
-    """Bandits for a world that changes: run, reproduce and look at experiments."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+    """Contextual bandits for a world that changes.
+
+    Evaluate a policy on the table of a log, serve decisions over HTTP, run and report experiments.
+    """
+    show_help(context)
 
 
 @group.command()
-@click.option(
-    "--runs",
-    type=click.IntRange(min=1),
-    default=RUNS_OF_THE_PAPER,
-    show_default=True,
-    help="Independent runs; experiments that the paper does not have get their share of it.",
+@option(
+    "--runs", WHOLE, "Runs of each experiment of the paper; others play a share.", RUNS_OF_THE_PAPER
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default="results",
-    show_default=True,
-    help="Folder for results, figures and the report.",
-)
-@click.option(
-    "--pima",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="The Pima diabetes table, as Kaggle has it; it may not be redistributed.",
-)
+@option("--out", FOLDER, "Folder for the results, the figures and the report.", "results")
+@option("--pima", FILE, "CSV file with Kaggle's Pima table, which may not be redistributed.")
 @_where_to_run
-def reproduce(
-    *, runs: int, out: Path, pima: Path | None, workers: int | None, cluster: str | None
-) -> None:
+def reproduce(*, runs: int, out: Path, pima: Path | None, **where: Any) -> None:
     """Run the paper's experiments and write the report.
 
     \b
     Example:
       driftbandits reproduce --runs 500 --out results
 
-    Called again, it plays only the runs that are missing.
+    A repeated call plays only the runs that are missing.
     """
     from driftbandits.experiments import REPRODUCED, published, read_experiments
 
@@ -127,86 +139,63 @@ def reproduce(
     share = runs / RUNS_OF_THE_PAPER
     wanted = []
     for name in REPRODUCED:
-        options = {}
-        if _is_of_pima(files[name]):
-            if pima is None and not _faraway_is_installed():
-                continue
-            options = {} if pima is None else {"path": str(pima)}
+        world = tomllib.loads(files[name].read_text(encoding="utf-8"))["environment"]
+        is_of_pima = world.get("table") == "pima"
+        if is_of_pima and pima is None and find_spec("faraway") is None:
+            continue
+        options = {"path": str(pima)} if is_of_pima and pima is not None else {}
         for experiment in read_experiments(files[name], options=options):
             wanted.append(replace(experiment, runs=math.ceil(experiment.runs * share)))
-    _run_all(wanted, out=out, workers=workers, cluster=cluster)
+    _run_all(wanted, out=out, **where)
     _write_report(out)
-
-
-def _is_of_pima(file: Path) -> bool:
-    world = tomllib.loads(file.read_text(encoding="utf-8"))["environment"]
-    return bool(world.get("table") == "pima")
-
-
-def _faraway_is_installed() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("faraway") is not None
 
 
 @group.command("run")
 @click.argument("file", metavar="FILE")
-@click.option("--runs", type=click.IntRange(min=1), help="Instead of the file's own number.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default="results",
-    show_default=True,
-    help="Folder that gets a folder for each experiment.",
-)
+@option("--runs", WHOLE, "Number of runs.  [default: as FILE says]")
+@option("--out", FOLDER, "Folder in which each experiment gets a folder of its own.", "results")
 @_where_to_run
-def run_file(
-    *, file: str, runs: int | None, out: Path, workers: int | None, cluster: str | None
-) -> None:
-    """Run the experiments of FILE, a TOML file or the name of a published experiment.
+def run_file(*, file: str, runs: int | None, out: Path, **where: Any) -> None:
+    """Run the experiments of a TOML file, or a published experiment.
 
     \b
     Examples:
       driftbandits run my-experiment.toml --out results
       driftbandits run abrupt2d --runs 20 --cluster tcp://127.0.0.1:8786
 
-    Called again, it plays only the runs that are missing. Prints the folders of the results.
+    A repeated call plays only the runs that are missing. The command prints the folders of the
+    results.
     """
     from driftbandits.experiments import published, read_experiments
 
     path = Path(file) if Path(file).is_file() else published().get(file, Path(file))
     if not path.is_file() and not path.suffix:
-        from driftbandits.checks import perhaps
-
-        meant = perhaps(file, published())
+        meant = checks.perhaps(file, published())
         raise click.UsageError(
             f"FILE must be a TOML file or a published experiment; got {file!r}{meant}. "
             f"Published are {', '.join(sorted(published()))}."
         )
     experiments = read_experiments(path, runs=runs)
-    for folder in _run_all(experiments, out=out, workers=workers, cluster=cluster):
+    for folder in _run_all(experiments, out=out, **where):
         click.echo(str(folder))
 
 
-def _run_all(
-    experiments: Iterable[Experiment], *, out: Path, workers: int | None, cluster: str | None
-) -> list[Path]:
+def _run_all(experiments: Iterable[Experiment], *, out: Path, **where: Any) -> list[Path]:
     from driftbandits.experiments import run_experiment
 
-    with executor_of(workers=workers, cluster=cluster) as executor, ProgressBars() as bars:
+    show = Progress("runs")
+    with executor_of(**where) as executor:
         return [
-            run_experiment(
-                experiment, out=out, executor=executor, progress=bars.begin(experiment.name)
-            )
-            for experiment in experiments
+            run_experiment(one, out=out, executor=executor, progress=partial(show, one.name))
+            for one in experiments
         ]
 
 
 @group.command()
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--title", help="The report's heading.")
+@option("--title", str, "Heading of the report.")
 def report(*, directory: Path, title: str | None) -> None:
-    """Write figures and one HTML page from the results in DIRECTORY.
+    """Write figures and one HTML page from results.
 
     \b
     Example:
@@ -222,17 +211,17 @@ def _write_report(directory: Path, *, title: str | None = None) -> None:
 
 
 @group.command()
-@click.option("--dim", type=click.IntRange(min=1), required=True, help="Features of an action.")
-@click.option("--horizon", type=click.IntRange(min=1), required=True, help="Rounds.")
-@click.option("--changes", type=click.IntRange(min=0), help="Left out: unknown.")
-@click.option("--link", default="logistic", show_default=True, help="Reward model.")
-@click.option("--m", type=float, help="Largest reward.")
-@click.option("-S", "--S", "S", type=float, default=1.0, show_default=True, help="Bound of theta.")
-@click.option("-L", "--L", "L", type=float, default=1.0, show_default=True, help="Of an action.")
-@click.option("--lam", type=float, default=1.0, show_default=True, help="Penalty.")
-@click.option("--delta", type=float, default=0.01, show_default=True, help="Risk of a bound.")
+@option("--dim", click.IntRange(1, 1_000_000), "Length of an action.", required=True)
+@option("--horizon", WHOLE, "Number of rounds.", required=True)
+@option("--changes", COUNT, "Number of changes.  [default: unknown]")
+@option("--link", str, "Reward model.", "logistic")
+@option("--m", float, "Largest reward.  [default: that of the link]")
+@option("-S --S S", float, "Bound of the length of theta.", 1.0)
+@option("-L --L L", float, "Bound of the length of an action.", 1.0)
+@option("--lam", float, "Penalty lambda.", 1.0)
+@option("--delta", float, "Probability that a bound fails.", 0.01)
 def tune(*, dim: int, horizon: int, changes: int | None, **arguments: Any) -> None:
-    """Print the paper's window and discount, their radii and the regret they guarantee.
+    """Print the paper's window, discount, radii and regret bounds.
 
     \b
     Example:
@@ -263,45 +252,36 @@ def tune(*, dim: int, horizon: int, changes: int | None, **arguments: Any) -> No
         ),
     ]
     if changes is not None:
+        known = {"horizon": horizon, "changes": changes}
+        bounds = (
+            theory.regret_bound_window(problem, tau=window, **known),
+            theory.regret_bound_discount(problem, gamma=discount, **known),
+        )
         most = problem.m * horizon
-        for number, bound in (
-            (1, theory.regret_bound_window(problem, horizon=horizon, tau=window, changes=changes)),
-            (
-                2,
-                theory.regret_bound_discount(
-                    problem, horizon=horizon, gamma=discount, changes=changes
-                ),
-            ),
-        ):
+        for number, bound in enumerate(bounds, start=1):
             vacuous = f", more than the {most:.0f} that can be lost" if bound > most else ""
             rows.append((f"regret bound, Theorem {number}", f"{bound:.0f}{vacuous}"))
     print_table(("quantity", "value"), rows)
 
 
 @group.command()
-@click.option("--environment", default="abrupt2d", show_default=True, help="The world to play in.")
-@click.option(
-    "--policy",
-    "names",
-    multiple=True,
-    default=("SW-GLUCB", "D-GLUCB", "LogisticUCB"),
-    show_default=True,
-    help="May be repeated.",
+@option("--environment", str, "World to play in.", "abrupt2d")
+@option(
+    "--policy names", PolicyName(), "Policy that plays; may be repeated.", _PLAYERS, multiple=True
 )
-@click.option("--runs", type=click.IntRange(min=1), default=10, show_default=True)
-@click.option("--horizon", type=click.IntRange(min=1), help="Rounds.  [default: the world's]")
-@click.option("--bonus-scale", type=click.FloatRange(min=0), default=1.0, show_default=True)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True)
+@option("--runs", WHOLE, "Number of runs.", 10)
+@option("--horizon", WHOLE, "Number of rounds.  [default: that of the world]")
+@option("--bonus-scale", Number(min=0), "Factor of the bonus of every policy.", 1.0)
+@SEED
+@option("--workers", WHOLE, "Number of processes on this machine.", 1)
 def simulate(
     *,
     environment: str,
     names: tuple[str, ...],
-    runs: int,
     horizon: int | None,
     bonus_scale: float,
-    seed: int,
-    workers: int,
+    runs: int,
+    **how: Any,
 ) -> None:
     """Let policies play a world a few times and print their regret.
 
@@ -314,22 +294,18 @@ def simulate(
     import driftbandits
     from driftbandits.experiments import experiments_of
 
+    checks.choice("--environment", environment, driftbandits.environment_names())
     world = {"name": environment} if horizon is None else {"name": environment, "horizon": horizon}
     (experiment,) = experiments_of(
         {
-            "experiment": {"name": "simulate", "runs": runs, "seed": seed},
+            "experiment": {"name": "simulate", "runs": runs},
             "environment": world,
             "defaults": {"bonus_scale": bonus_scale},
-            "policies": [{"name": name} for name in names],
+            "policies": [{"name": name} for name in dict.fromkeys(names)],
         }
     )
     result = driftbandits.simulate(
-        experiment.players,
-        experiment.world,
-        runs=runs,
-        seed=seed,
-        workers=workers,
-        record=("regret",),
+        experiment.players, experiment.world, runs=runs, record=("regret",), **how
     )
     rows = []
     for name, regret in result.regret.items():
@@ -337,30 +313,23 @@ def simulate(
         error = final.std(ddof=1) / math.sqrt(runs) if runs > 1 else math.nan
         low, high = np.quantile(final, [0.05, 0.95])
         microseconds = result.seconds[name].mean() / regret.shape[1] * 1e6
-        rows.append(
-            (
-                name,
-                f"{final.mean():.1f}",
-                f"{error:.1f}",
-                f"{low:.1f}",
-                f"{high:.1f}",
-                f"{microseconds:.1f}",
-            )
-        )
+        numbers = final.mean(), error, low, high, microseconds
+        rows.append((name, *(f"{number:.1f}" for number in numbers)))
     print_table(("policy", "regret", "s.e.", "5 %", "95 %", "us a round"), rows)
 
 
 @group.command()
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.argument("names", metavar="[NAME]...", nargs=-1, type=PolicyName())
 def policies(*, names: tuple[str, ...]) -> None:
-    """List the policies, or some: memory, reward model, arguments without effect, citation.
+    """List the policies with their memory, reward model and citation.
+
+    The list also says which arguments a policy refuses or ignores.
 
     \b
     Examples:
       driftbandits policies
       driftbandits policies auto D-GLUCB
     """
-    from driftbandits.checks import choice
     from driftbandits.core.estimator.model import (
         BELIEF,
         DISCOUNT,
@@ -368,7 +337,7 @@ def policies(*, names: tuple[str, ...]) -> None:
         SINCE_RESTART,
         WINDOW,
     )
-    from driftbandits.policies import ALIASES, LIMITED, ROWS, policy_names, takes, uses
+    from driftbandits.policies import ALIASES, LIMITED, ROWS, SOURCES, takes, uses
 
     memories = {
         WINDOW: "window",
@@ -378,7 +347,7 @@ def policies(*, names: tuple[str, ...]) -> None:
         BELIEF: "segments and drifts",
         None: "any",
     }
-    wanted = [ALIASES.get(choice("NAME", name, policy_names()), name) for name in names]
+    wanted = [ALIASES.get(name, name) for name in names]
     other_names = {name: alias for alias, name in ALIASES.items()}
     for name in wanted or ROWS:
         row = ROWS[name]
@@ -392,15 +361,76 @@ def policies(*, names: tuple[str, ...]) -> None:
         for label, arguments in details.items():
             if arguments:
                 click.echo(_indented(f"{label} {' '.join(arguments)}"))
-        click.echo(_indented(row.citation) + "\n")
+        click.echo(_indented(SOURCES[name]) + "\n")
 
 
 def _indented(text: str) -> str:
     return click.wrap_text(text, width=80, initial_indent="    ", subsequent_indent="      ")
 
 
-group.add_command(bench)
-group.add_command(log)
-group.add_command(evaluate)
-for command in COMMANDS:
+@group.command()
+@option("--task tasks", str, _TASKS, multiple=True, metavar="NAME|FILE.toml")
+@option(
+    "--entries files",
+    FILE,
+    "File with entries of your own; may be repeated.",
+    multiple=True,
+    metavar="FILE.py",
+)
+@option("--only labels", str, "Part of the label of entries to play.", multiple=True)
+@option("--runs", WHOLE, f"Number of orders and seeds.  [default: {RUNS}]")
+@option("--quick", bool, f"Play {QUICK_RUNS} runs of {QUICK_ROUNDS} rounds.")
+@option("--workers", WHOLE, _WORKERS)
+@option("--out", FOLDER, "Folder for bench.json and report.html.", "results/bench")
+@option("--show", click.Choice(["overall", "tasks"]), "Print a table of what was played before.")
+def bench(
+    *,
+    tasks: tuple[str, ...],
+    files: tuple[str, ...],
+    labels: tuple[str, ...],
+    runs: int | None,
+    quick: bool,
+    workers: int | None,
+    out: Path,
+    show: str | None,
+) -> None:
+    """Compare policies, yours too, on real data that drift.
+
+    \b
+    Examples:
+      driftbandits bench --quick
+      driftbandits bench --entries mine.py --task phishing --task flights
+
+    A repeated call plays only what is missing in the folder.
+    """
+    from driftbandits import bench as room
+
+    if not show:
+        results = room.run_bench(
+            tasks or [task.name for task in room.task_files()],
+            files=files,
+            labels=labels,
+            runs=runs or (QUICK_RUNS if quick else RUNS),
+            most=QUICK_ROUNDS if quick else None,
+            workers=workers or number_of_cpus(),
+            out=out / "bench.json",
+            said=lambda line: click.echo(line, err=True),
+        )
+        try:
+            from driftbandits.bench.page import write_page
+        except ImportError as error:
+            remedy = "pip install 'driftbandits[report]'"
+            click.echo(f"No page is written: it needs {error.name}: {remedy}", err=True)
+        else:
+            command = " ".join(["driftbandits", *sys.argv[1:]])
+            write_page(out / "report.html", results, command)
+            click.echo(str(out / "report.html"), err=True)
+    scores = room.score_rows(room.load(out / "bench.json"))
+    if show != "tasks":
+        click.echo("\n".join(room.overall_table(scores)))
+    if show != "overall":
+        click.echo("\n".join(room.task_table(scores)))
+
+
+for command in (log, evaluate, *COMMANDS):
     group.add_command(command)

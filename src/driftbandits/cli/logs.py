@@ -5,93 +5,85 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from driftbandits.cli.terminal import print_table
+from driftbandits.cli.serving import STORE
+from driftbandits.cli.terminal import (
+    COUNT,
+    FILE,
+    POSITIVE,
+    SEED,
+    WHOLE,
+    Number,
+    PolicyName,
+    check_store,
+    option,
+    print_table,
+    show_help,
+)
 
 if TYPE_CHECKING:
     from driftbandits.evaluate import Evaluation, Log, Value
-    from driftbandits.features import Features
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _COLUMNS = {
     "context": ("A,B,C", "Columns that were known at the decision; may be repeated."),
-    "arm": ("COLUMN", "The arm that was chosen."),
-    "reward": ("COLUMN", "Its reward; empty if unknown."),
+    "arm": ("COLUMN", "Column with the arm that was chosen."),
+    "reward": ("COLUMN", "Column with its reward, empty where it is unknown."),
     "propensity": (
         "COLUMN",
-        "The probability of the choice: a column, one number for all rows, or 'estimate'. "
+        "Column with the probability of the choice, or one number for all rows, or 'estimate'. "
         "`evaluate` only replays without it; `export` and `import` need it for a table.",
     ),
-    "offered": ("COLUMN", "Arms to choose from, as a|b|c.  [default: all]"),
-    "time": ("COLUMN", "Time of the decision."),
-    "event_id": ("COLUMN", "A name of the decision."),
+    "offered": ("COLUMN", "Column with the arms on offer, as a|b|c.  [default: every arm]"),
+    "time": ("COLUMN", "Column with the time of the decision.  [default: the order of the rows]"),
+    "event_id": ("COLUMN", "Column with a name of the decision.  [default: the number of the row]"),
 }
 _ARGUMENTS: dict[str, tuple[Any, str]] = {
-    "window": (click.IntRange(min=1), "Rounds that SW-* remember."),
-    "discount": (float, "What D-* keep from round to round."),
-    "horizon": (click.IntRange(min=1), "Tunes the memory."),
-    "changes": (click.IntRange(min=0), "Tunes it, if known."),
-    "bonus_scale": (float, "Multiplies the bonus."),
-    "epsilon": (float, "Share of rounds drawn uniformly."),
-    "reward_kind": (str, "click, rating:1..5, count, amount:0..500, cost ..."),
-    "outside": (click.Choice(["clip", "refuse"]), "What to do with rewards outside its range."),
-    "link": (str, "Reward model."),
-    "m": (float, "Largest reward."),
-    "intercept": (bool, "A constant feature."),
-    "centre": (float, "Rewards are centre + mu(a.theta)."),
-    "S": (float, "Bound of theta."),
-    "L": (float, "Bound of an action."),
-    "lam": (float, "Penalty."),
-    "delta": (float, "Risk of a confidence bound."),
-    "too_long": (click.Choice(["refuse", "rescale"]), "What to do with actions beyond L."),
+    "window": (WHOLE, "Number of rounds that SW-* policies remember."),
+    "discount": (float, "Weight that D-* policies keep from round to round."),
+    "horizon": (WHOLE, "Number of rounds that the memory is tuned for."),
+    "changes": (COUNT, "Number of changes within the horizon, if known."),
+    "bonus_scale": (float, "Factor of the bonus for exploration."),
+    "epsilon": (float, "Share of rounds in which the arm is drawn uniformly."),
+    "reward_kind": (str, "Meaning of rewards: click, rating:1..5, count, amount:0..500, cost ..."),
+    "outside": (click.Choice(["clip", "refuse"]), "Handling of rewards outside their range."),
+    "link": (str, "Reward model, instead of a kind of reward."),
+    "m": (float, "Largest reward of the link."),
+    "intercept": (bool, "Append a constant to every action."),
+    "centre": (float, "Mean reward where the linear predictor is 0, less mu(0)."),
+    "S": (float, "Bound of the length of theta."),
+    "L": (float, "Bound of the length of an action."),
+    "lam": (float, "Penalty lambda."),
+    "delta": (float, "Probability that a confidence bound fails."),
+    "too_long": (click.Choice(["refuse", "rescale"]), "Handling of actions longer than L."),
 }
-
-
-_SECONDS = click.FloatRange(min=0, min_open=True)
-
-
-def _option(name: str, **how: Any) -> Callable[[Any], Any]:
-    flag = name.replace("_", "-")
-    if how.get("type") is bool:
-        return click.option(f"--{flag}/--no-{flag}", name, default=None, help=how["help"])
-    return click.option(f"--{flag}", name, **how)
 
 
 def _table_options(command: Command) -> Command:
     """Add the options that say which columns of a table hold what."""
-    features = click.option(
-        "--features",
-        "features_file",
-        metavar="FILE",
-        type=click.Path(path_type=Path, exists=True, dir_okay=False),
-        help="Features as JSON (Features.to_json), for a log of tables or DSJSON.  "
-        "[default: guessed]",
-    )
-    columns = [
-        _option(name, metavar=metavar, help=text, multiple=name == "context")
-        for name, (metavar, text) in _COLUMNS.items()
-    ]
-    return _with(command, [*columns, features])
+    text = "File with Features.to_json(), for a table or DSJSON.  [default: guessed]"
+    command = option("--features features_file", FILE, text, metavar="FILE")(command)
+    for name, (metavar, text) in reversed(_COLUMNS.items()):
+        how: dict[str, Any] = {"metavar": metavar, "multiple": name == "context"}
+        command = option(f"--{name.replace('_', '-')}", str, text, **how)(command)
+    return command
 
 
 def _policy_options(command: Command) -> Command:
     """Add the arguments of a policy. What is not given is left to the policy."""
-    return _with(
-        command, [_option(name, type=kind, help=text) for name, (kind, text) in _ARGUMENTS.items()]
-    )
-
-
-def _with(command: Command, options: list[Callable[[Any], Any]]) -> Command:
-    for option in reversed(options):
-        command = option(command)
+    for name, (kind, text) in reversed(_ARGUMENTS.items()):
+        flag = name.replace("_", "-")
+        flags = f"--{flag}/--no-{flag}" if kind is bool else f"--{flag}"
+        command = click.option(flags, name, type=kind, help=text)(command)
     return command
 
 
@@ -99,7 +91,13 @@ def _policy_arguments(options: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a policy that were given."""
     given = {name: options[name] for name in _ARGUMENTS if options[name] is not None}
     if "reward_kind" in given:
+        from driftbandits.features import reward
+
         given["reward"] = given.pop("reward_kind")
+        try:
+            reward(given["reward"], outside=None, linear=True, any_number=True)
+        except ValueError as error:
+            raise click.UsageError(f"--reward-kind: {error}") from None
     return given
 
 
@@ -115,8 +113,12 @@ def _column_arguments(options: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-@click.group()
-def log() -> None:
+_LEVEL = Number(0, 1, min_open=True, max_open=True)
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def log(context: click.Context) -> None:
     """Move logs of decisions between files and stores.
 
     \b
@@ -125,15 +127,16 @@ def log() -> None:
       driftbandits log import old.dsjson --store sqlite:///driftbandits.db --as news \\
           --policy auto --epsilon 0.05
     """
+    show_help(context)
 
 
 @log.command("export")
 @click.argument("source")
 @click.argument("target", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--policy", help="The policy, if SOURCE is a store's URL.")
+@option("--policy", str, "Policy whose log to read from a store.", metavar="NAME")
 @_table_options
 def export(*, source: str, target: Path, policy: str | None, **options: Any) -> None:
-    """Write the log in SOURCE, a store's URL or a file, to TARGET.
+    """Write a log from a file or a store to a file.
 
     \b
     Examples:
@@ -141,8 +144,8 @@ def export(*, source: str, target: Path, policy: str | None, **options: Any) -> 
       driftbandits log export visits.csv visits.parquet --context age,country --arm shown \\
           --reward clicked --propensity p
 
-    The name of a file says its format: .parquet, .csv (also .csv.gz, .tsv), or .dsjson, .json and
-    .jsonl for the format of Vowpal Wabbit.
+    SOURCE is a file or the URL of a store. The name of a file tells its format: .parquet; .csv,
+    .csv.gz or .tsv; or .dsjson, .json or .jsonl for the format of Vowpal Wabbit.
     """
     from driftbandits.evaluate import write_log
 
@@ -155,30 +158,48 @@ def _size(found: Log) -> str:
     return f"{len(found)} decisions, {int(found.known.sum())} with a reward"
 
 
-def _features(file: Path | None) -> Features | None:
-    """Read features from a file."""
-    from driftbandits.features import features_from
-
-    if file is None:
-        return None
-    try:
-        return features_from(json.loads(file.read_text(encoding="utf-8")))
-    except ValueError as error:
-        raise click.UsageError(f"{file}: {error}") from None
-
-
 def _read(
-    source: str, *, policy: str | None, option: str, keep: bool = False, **options: Any
+    source: str,
+    *,
+    policy: str | None,
+    option: str,
+    features_file: Path | None,
+    keep: bool = False,
+    **options: Any,
 ) -> Log:
     """Read the log of a policy in a store, or the one in a file; warnings are printed.
 
     A log to `keep` must have propensities: a copy would not say that nobody knows them.
     """
+    from driftbandits import store
+    from driftbandits.evaluate import read_log, read_stored
+    from driftbandits.features import features_from
+
+    columns = _column_arguments(options)
+    if "://" in source:
+        if policy is None:
+            raise click.UsageError(f"{option} must name the policy whose log to read")
+        if columns:
+            raise click.UsageError(f"--{next(iter(columns))} is for tables, and a store is none")
+        check_store("the log", source)
+        with store.open(source) as opened, opened.read() as session:
+            return read_stored(session, policy)
+    if policy is not None:
+        raise click.UsageError(f"{option} is for a store; a file has one log")
+    if not Path(source).is_file():
+        raise click.UsageError(f"there is no file {source!r}")
+    features = None
+    if features_file is not None:
+        try:
+            features = features_from(json.loads(features_file.read_text(encoding="utf-8")))
+        except ValueError as error:
+            raise click.UsageError(f"--features: {features_file}: {error}") from None
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", UserWarning)
-        found = _log_in(source, policy=policy, option=option, **options)
+        found = read_log(source, features=features, **columns)
     for one in told:
-        click.echo(f"Warning: {one.message}", err=True)
+        if issubclass(one.category, UserWarning):
+            click.echo(f"Warning: {one.message}", err=True)
     if keep and found.propensities == "unknown":
         raise click.UsageError(
             "--propensity must be given to keep a log: the column with the probability of each "
@@ -187,37 +208,14 @@ def _read(
     return found
 
 
-def _log_in(source: str, *, policy: str | None, option: str, **options: Any) -> Log:
-    from driftbandits.evaluate import read_log, read_stored
-
-    columns = _column_arguments(options)
-    if "://" not in source:
-        if policy is not None:
-            raise click.UsageError(f"{option} is for a store; a file has one log")
-        if not Path(source).is_file():
-            raise click.UsageError(f"there is no file {source!r}")
-        return read_log(source, features=_features(options["features_file"]), **columns)
-    if policy is None:
-        raise click.UsageError(f"{option} must say whose log to take from the store")
-    if columns:
-        raise click.UsageError(f"--{next(iter(columns))} is for tables; a store knows its columns")
-    from driftbandits import store
-
-    file = source.removeprefix("sqlite:///")
-    if file != source and not Path(file).is_file():
-        raise click.UsageError(f"there is no store {source}")  # opening it would make one
-    with store.open(source) as opened, opened.read() as session:
-        return read_stored(session, policy)
-
-
 @log.command("import")
 @click.argument("source", type=click.Path(exists=True, dir_okay=False))
-@click.option("--store", "url", metavar="URL", required=True, help="As `serve` has it.")
-@click.option("--as", "name", metavar="NAME", required=True, help="Of the new policy.")
-@click.option("--policy", required=True, help="What it is, see `driftbandits policies`.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--half-life-s", type=_SECONDS, help="Age at which a reward counts half.")
-@click.option("--window-s", type=_SECONDS, help="Age at which a reward is forgotten.")
+@STORE
+@option("--as name", str, "Name of the new policy.", required=True, metavar="NAME")
+@option("--policy", PolicyName(), "Kind of policy, see `driftbandits policies`.", required=True)
+@SEED
+@option("--half-life-s", POSITIVE, "Age in seconds at which a reward counts half.")
+@option("--window-s", POSITIVE, "Age in seconds at which a reward is forgotten.")
 @_table_options
 @_policy_options
 def import_(
@@ -231,7 +229,7 @@ def import_(
     window_s: float | None,
     **options: Any,
 ) -> None:
-    """Make a new policy in a store that has learned the log in SOURCE.
+    """Create a policy in a store that has learned a log.
 
     \b
     Examples:
@@ -246,13 +244,23 @@ def import_(
     from driftbandits.cli.warming import check, warm
     from driftbandits.evaluate import rewards_outside
     from driftbandits.policies import policy as policy_of
+    from driftbandits.policies import takes
     from driftbandits.service.configuration import arguments_by_time
 
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+        raise click.UsageError(
+            "--as must be 1 to 100 characters of A-Z a-z 0-9 . _ -, the first a letter or digit; "
+            f"got {name!r}"
+        )
+    ages = ("--half-life-s", "discount", half_life_s), ("--window-s", "window", window_s)
+    for flag, argument, age in ages:
+        if age is not None and not takes(policy, argument):
+            raise click.UsageError(f"{flag} has no effect on {policy} and must not be given")
     found = _read(source, policy=None, option="", keep=True, **options)
     forgetting = {"half_life_s": half_life_s, "window_s": window_s}
     given = _policy_arguments(options) | arguments_by_time(**forgetting)
     made = policy_of(policy, **_takes(policy, found), **given)
-    check(name, found)
+    check(found)
     with store.open(url) as opened:
         warm(opened, name, found, policy=made, seed=seed, **forgetting)
     click.echo(_size(found))
@@ -261,41 +269,38 @@ def import_(
 
 
 @log.command("prune")
-@click.option("--store", "url", metavar="URL", required=True, help="As `serve` has it.")
-@click.option("--policy", required=True, help="Whose log.")
-@click.option(
-    "--before-days", type=click.FloatRange(min=0), required=True, help="Events that are older."
-)
+@STORE
+@option("--policy", str, "Policy whose log to prune.", required=True, metavar="NAME")
+@option("--before-days", Number(0, 1e5), "Age in days from which content is erased.", required=True)
 def prune(*, url: str, policy: str, before_days: float) -> None:
-    """Take the content of old events out of a store, and keep what was learned from them.
+    """Erase old events from a store, but not what was learned.
 
     \b
-    Example:
+    Examples:
       driftbandits log export sqlite:///driftbandits.db 2025.parquet --policy news
       driftbandits log prune --store sqlite:///driftbandits.db --policy news --before-days 90
 
-    A service on PostgreSQL may go on meanwhile. Callers who repeat a decision that was taken out
-    are refused (410).
+    A service on PostgreSQL may go on meanwhile. It refuses a repeated decision whose content was
+    erased with 410.
     """
     from driftbandits import store
-    from driftbandits.cli.serving import check_exists
     from driftbandits.service.erasure import prune as run
 
-    check_exists(url)
+    check_store("--store", url)
     with store.open(url) as opened:
         click.echo(f"{run(opened, policy, before_days=before_days)} events pruned")
 
 
 @click.command()
 @click.argument("source", metavar="LOG")
-@click.option(
-    "--policy", "names", multiple=True, default=("auto",), help="May be repeated.  [default: auto]"
+@option(
+    "--policy names", PolicyName(), "Policy to evaluate; may be repeated.", ["auto"], multiple=True
 )
-@click.option("--of", metavar="NAME", help="The policy whose log to read, if LOG is a store's URL.")
-@click.option("--windows", type=click.IntRange(min=1), default=10, show_default=True)
-@click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+@option("--of", str, "Policy whose log to read from a store.", metavar="NAME")
+@option("--windows", WHOLE, "Number of windows that the log is cut into.", 10)
+@option("--level", _LEVEL, "Confidence of the intervals.", 0.95)
+@SEED
+@option("--json as_json", bool, "Print JSON instead of tables.")
 @_table_options
 @_policy_options
 def evaluate(
@@ -309,7 +314,7 @@ def evaluate(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Estimate the mean reward a round of a policy on LOG, a file or a store's URL.
+    """Estimate what a policy would have earned on a log.
 
     \b
     Examples:
@@ -317,21 +322,23 @@ def evaluate(
           --propensity p
       driftbandits evaluate news.parquet --policy D-GLUCB --discount 0.999 --bonus-scale 0.1
 
-    A table (.csv, .csv.gz, .tsv, .parquet) has one row for each decision; --context, --arm and
-    --reward name its columns.
+    LOG is a file or the URL of a store. A table (.csv, .csv.gz, .tsv, .parquet) has one row for
+    each decision; --context, --arm and --reward name its columns.
 
-    replay: the policy learns along the log from the rounds in which it agrees with it. IPS, SNIPS,
-    DR: in each window it stays as it is, having learned all logged rounds before it.
+    The command prints the mean reward a round, by several estimators. Under `replay` the policy
+    learns from the rounds in which it agrees with the log. Under IPS, SNIPS and DR it has learned
+    every round before a window and stays as it is within the window.
     """
     from driftbandits.evaluate import evaluate as evaluate_on
     from driftbandits.evaluate import policy_for
 
     found = _read(source, policy=of, option="--of", **options)
     given = _policy_arguments(options)
+    wanted = dict.fromkeys(names)
+    policies = {name: policy_for(found, name, **_of_all(name, wanted, given)) for name in wanted}
     results, failures = [], {}
-    for name in names:
+    for name, policy in policies.items():
         try:
-            policy = policy_for(found, name, **_of_all(name, names, given))
             parts = min(windows, len(found))
             results.append(evaluate_on(found, policy, windows=parts, level=level, seed=seed))
         except ValueError as error:
@@ -354,7 +361,7 @@ def evaluate(
             click.echo(f"Note on {', '.join(targets)}: {note}")
     if failures:
         lines = [f"{name} could not be evaluated: {reason}" for name, reason in failures.items()]
-        raise click.ClickException("; ".join(lines))
+        raise click.UsageError("; ".join(lines))
 
 
 def _contents(found: Log) -> str:
@@ -368,13 +375,11 @@ def _contents(found: Log) -> str:
     return f"{line}; context: {columns or 'none'}{left_out}"
 
 
-def _of_all(name: str, names: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
+def _of_all(name: str, names: Collection[str], given: dict[str, Any]) -> dict[str, Any]:
     """Return the options that this policy takes; a policy alone is given all, and refuses some."""
-    from driftbandits.policies import policy_names, takes
+    from driftbandits.policies import takes
 
-    if len(names) == 1 or name not in policy_names():
-        return given
-    return {key: value for key, value in given.items() if takes(name, key)}
+    return {key: value for key, value in given.items() if len(names) == 1 or takes(name, key)}
 
 
 def _takes(name: str, found: Log) -> dict[str, Any]:
@@ -382,11 +387,11 @@ def _takes(name: str, found: Log) -> dict[str, Any]:
 
     A policy that can grow takes features with room for new levels, others as they were fitted.
     """
-    from driftbandits.policies import policy_names, row_of
+    from driftbandits.policies import row_of
 
     if found.features is None:
         return {"dim": found.dim}
-    grows = name in policy_names() and row_of(name).believes
+    grows = row_of(name).believes
     return {"features": found.features.with_columns() if grows else found.features}
 
 

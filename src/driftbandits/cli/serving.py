@@ -6,100 +6,65 @@ import re
 import sys
 import time
 from contextlib import nullcontext
-from pathlib import Path
+from typing import Any
 
 import click
 
-from driftbandits.cli.terminal import Failed, Progress
+from driftbandits.cli.terminal import (
+    POSITIVE,
+    WHOLE,
+    Failed,
+    Progress,
+    check_store,
+    option,
+    show_help,
+)
 
 DEFAULT_STORE = "sqlite:///driftbandits.db"
 
-_store = click.option(
-    "--store",
-    "url",
-    default=DEFAULT_STORE,
+STORE = option(
+    "--store url",
+    str,
+    "Address of the store: sqlite:///FILE or postgresql://USER@HOST/DATABASE.",
+    DEFAULT_STORE,
     envvar="DRIFTBANDITS_STORE",
-    show_default=True,
     show_envvar=True,
     metavar="URL",
-    help="sqlite:///FILE or postgresql://USER@HOST/DATABASE.",
 )
+_THOUSAND, _MILLION = click.IntRange(min=1000), click.IntRange(min=1_000_000)
+_PENDING = "Decisions of a key that may wait for rewards, in each policy."
+_WAITING = "Largest sum of the bodies that wait for answers, in bytes."
+_STATES = "Largest sum of the states of a key's policies, in bytes."
+_RETENTION = "Age in days from which the content of events is erased."
+_LOG = "Format of the messages on stderr; JSON lines hold no content of requests."
 
 
 @click.command()
-@_store
-@click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True)
-@click.option("--no-auth", is_flag=True, help="No keys; on a loopback address only.")
-@click.option(
-    "--rate", type=click.FloatRange(min=0, min_open=True), help="Requests a second and key."
-)
-@click.option(
-    "--max-pending",
-    type=click.IntRange(min=1),
-    default=100_000,
-    show_default=True,
-    help="Decisions of a key that may wait for rewards, in each policy.",
-)
-@click.option(
-    "--max-body",
-    type=click.IntRange(min=1000),
-    default=2 * 1024 * 1024,
-    show_default=True,
-    help="Bytes of a request.",
-)
-@click.option(
-    "--max-waiting",
-    type=click.IntRange(min=1000),
-    default=16 * 1024 * 1024,
-    show_default=True,
-    help="Bytes of requests that wait for their answers.",
-)
-@click.option(
-    "--max-state",
-    type=click.IntRange(min=1_000_000),
-    default=64_000_000,
-    show_default=True,
-    help="Bytes of a policy's state.",
-)
-@click.option(
-    "--max-states",
-    type=click.IntRange(min=1_000_000),
-    default=1_000_000_000,
-    show_default=True,
-    help="Bytes of the states of all policies of a key.",
-)
-@click.option(
-    "--retention-days",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Erase the content of older events.",
-)
-@click.option(
-    "--log",
-    "log_kind",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="How messages on stderr look; JSON lines have no content of requests.",
-)
-@click.option("--access-log", is_flag=True, help="A message for every request.")
+@STORE
+@option("--host", str, "Address to listen on.", "127.0.0.1")
+@option("--port", click.IntRange(0, 65535), "Port to listen on; 0 takes a free one.", 8080)
+@option("--no-auth", bool, "Ask for no keys; on a loopback address only.")
+@option("--rate rate_per_key", POSITIVE, "Requests that a key may send in a second.")
+@option("--max-pending pending_per_key", WHOLE, _PENDING, 100_000)
+@option("--max-body body_bytes", _THOUSAND, "Largest body of a request, in bytes.", 2 * 1024**2)
+@option("--max-waiting waiting_bytes", _THOUSAND, _WAITING, 16 * 1024**2)
+@option("--max-state state_bytes", _MILLION, "Largest state of a policy, in bytes.", 64_000_000)
+@option("--max-states state_bytes_per_key", _MILLION, _STATES, 1_000_000_000)
+@option("--retention-days", POSITIVE, _RETENTION)
+@option("--log log_kind", click.Choice(["text", "json"]), _LOG, "text")
+@option("--access-log", bool, "Write a message for every request.")
 def serve(
     *,
     url: str,
     host: str,
     port: int,
     no_auth: bool,
-    rate: float | None,
-    max_pending: int,
-    max_body: int,
-    max_waiting: int,
-    max_state: int,
-    max_states: int,
     retention_days: float | None,
     log_kind: str,
     access_log: bool,
+    **limits: Any,
 ) -> None:
-    """Serve decisions over HTTP, from a log that loses nothing.
+    """Serve decisions over HTTP and keep every event in a store.
 
     \b
     Examples:
@@ -109,28 +74,17 @@ def serve(
     from driftbandits.service import Limits, Settings
     from driftbandits.service.journal import journal
     from driftbandits.service.server import Server
-    from driftbandits.store import StoreError
 
     settings = Settings(
         url,
         with_keys=not no_auth,
-        limits=Limits(
-            body_bytes=max_body,
-            pending_per_key=max_pending,
-            rate_per_key=rate,
-            waiting_bytes=max_waiting,
-            state_bytes=max_state,
-            state_bytes_per_key=max_states,
-        ),
+        limits=Limits(**limits),
         retention_days=retention_days,
         access_log=access_log,
     )
-    try:
-        server = Server(settings, host, port)
-    except StoreError as error:
-        raise Failed(str(error)) from None
+    server = Server(settings, host, port)
     click.echo(f"driftbandits serves on {server.address}")
-    click.echo(f"data: {_without_password(url)}")
+    click.echo("data: " + re.sub(r"(?<=://)([^:/@]*):[^/]*@", r"\1:***@", url))  # no password
     if server.service.first_key is not None:
         click.echo(f"first admin key, shown this once: {server.service.first_key}")
     sys.stdout.flush()
@@ -140,14 +94,12 @@ def serve(
         raise Failed("the writer has died; see the messages above")
 
 
-def _without_password(url: str) -> str:
-    return re.sub(r"(?<=://)([^:/@]*):[^/]*@", r"\1:***@", url)
-
-
 @click.command()
-@_store
+@STORE
 def verify(*, url: str) -> None:
-    """Replay every log and check it; exits with 0 when all of it holds.
+    """Replay the logs of a store and check them.
+
+    The exit code is 0 if everything in the store is as it was written, and 1 otherwise.
 
     \b
     Example:
@@ -156,8 +108,8 @@ def verify(*, url: str) -> None:
     from driftbandits import store
     from driftbandits.service.verifying import verify as run
 
-    check_exists(url)
-    progress = Progress()
+    check_store("--store", url)
+    progress = Progress("events")
     with store.open(url) as log:
         verdicts = run(log, say=progress)
     progress.end()
@@ -174,10 +126,12 @@ def verify(*, url: str) -> None:
 
 
 @click.command()
-@_store
-@click.option("--to", "target", required=True, metavar="URL", help="An empty or a new store.")
+@STORE
+@click.option(
+    "--to", "target", required=True, metavar="URL", help="Address of an empty or new store."
+)
 def backup(*, url: str, target: str) -> None:
-    """Copy a store while it is in use, also from one kind of database to the other.
+    """Copy a store to another one; it may be in use meanwhile.
 
     \b
     Example:
@@ -185,31 +139,33 @@ def backup(*, url: str, target: str) -> None:
     """
     from driftbandits import store
 
-    check_exists(url)
+    check_store("--store", url)
     with store.open(url) as source:
         store.backup(source, target)
     click.echo(target)
 
 
-def check_exists(url: str) -> None:
-    """Opening a SQLite store makes it; a command that only reads one must not."""
-    path = url.removeprefix("sqlite:///")
-    if path != url and not Path(path).is_file():
-        raise click.UsageError(f"--store: there is no file {path}")
-
-
-@click.group()
-def keys() -> None:
-    """Make, list and revoke the keys of a service."""
+@click.group(invoke_without_command=True)
+@click.pass_context
+def keys(context: click.Context) -> None:
+    """Create, list and revoke the keys of a service."""
+    show_help(context)
 
 
 @keys.command("create")
-@_store
-@click.option("--role", type=click.Choice(["reader", "writer", "admin"]), required=True)
-@click.option("--prefix", default="", help="Only policies whose names begin with this.")
-@click.option("--label", default="", help="What the key is for.")
+@STORE
+@option(
+    "--role", click.Choice(["reader", "writer", "admin"]), "What the holder may do.", required=True
+)
+@option("--prefix", str, "Beginning of the names of the policies it is for.", "")
+@option("--label", str, "Note on what the key is for.", "")
 def create_key(*, url: str, role: str, prefix: str, label: str) -> None:
-    """Make a key and print it; only its hash is stored."""
+    """Create a key and print it; the store keeps only its hash.
+
+    \b
+    Example:
+      driftbandits keys create --role writer --label shop
+    """
     from driftbandits import store
     from driftbandits.service.auth import new_key
 
@@ -220,12 +176,12 @@ def create_key(*, url: str, role: str, prefix: str, label: str) -> None:
 
 
 @keys.command("list")
-@_store
+@STORE
 def list_keys(*, url: str) -> None:
-    """List the keys by their ids."""
+    """List the keys with their ids, roles and labels."""
     from driftbandits import store
 
-    check_exists(url)
+    check_store("--store", url)
     with store.open(url) as log, log.read() as session:
         for key in session.api_keys():
             state = "revoked" if key.revoked_ns else "in use"
@@ -233,24 +189,25 @@ def list_keys(*, url: str) -> None:
 
 
 @keys.command("revoke")
-@_store
+@STORE
 @click.argument("id")
 def revoke_key(*, url: str, id: str) -> None:
-    """Revoke the key with this ID; running services notice within seconds."""
+    """Revoke a key by its ID; services refuse it within seconds."""
     from driftbandits import store
 
-    check_exists(url)
+    check_store("--store", url)
     with store.open(url) as log, log.write() as session:
         if not session.revoke_key(id, at_ns=time.time_ns()):
-            raise Failed(f"there is no key {id} in use")
+            raise click.UsageError(f"ID must be that of a key in use, see `keys list`; got {id!r}")
     click.echo(f"{id} is revoked")
 
 
 @click.command("compile")
 def compile_kernels() -> None:
-    """Compile the kernels of every policy now, so that no start has to.
+    """Compile the kernels of every policy ahead of their first use.
 
-    They are kept in the folder that DRIFTBANDITS_CACHE_DIR names, or in the user's cache.
+    They are kept in the folder that DRIFTBANDITS_CACHE_DIR names, or in the user's cache; the
+    command prints which.
     """
     from driftbandits.jit.cache import cache_directory
     from driftbandits.policies import FAMILIES

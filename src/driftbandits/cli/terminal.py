@@ -1,24 +1,84 @@
-"""Shared parts of the commands: processes or a cluster to run on, progress, tables."""
+"""Shared parts of the commands: options, processes or a cluster to run on, progress, tables."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
 
 from driftbandits import checks
 
+Decorator = Callable[[Any], Any]
+
 SCHEDULER_ANSWERS_IN_S = 10
+_ON_TERMINAL_S, _IN_FILE_S = 0.2, 10.0
 
 
 class Failed(Exception):
     """A command failed; its message is all that the user sees."""
+
+
+class Number(click.FloatRange):
+    """A number within bounds; NaN and infinity are refused, which compare with no bound."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not abs(number) < float("inf"):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
+
+
+class PolicyName(click.ParamType):  # type: ignore[type-arg]
+    """The name of a policy of the catalogue."""
+
+    name = "policy"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from driftbandits.policies import policy_names
+
+        try:
+            return checks.choice("it", value, policy_names())
+        except ValueError as error:
+            self.fail(f"{error}. `driftbandits policies` describes them.", param, ctx)
+
+
+WHOLE, COUNT, POSITIVE = click.IntRange(min=1), click.IntRange(min=0), Number(min=0, min_open=True)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+def option(flags: str, kind: Any, text: str, default: Any = None, **more: Any) -> Decorator:
+    """Make an option of its flags, its type, its help and its default, which the help shows."""
+    if kind is bool:
+        return click.option(*flags.split(), is_flag=True, help=text)
+    if default is not None:
+        more |= {"default": default, "show_default": True}
+    return click.option(*flags.split(), type=kind, help=text, **more)
+
+
+SEED = option("--seed", COUNT, "Seed of the random numbers.", 0)
+
+
+def check_store(option: str, url: str) -> None:
+    """Refuse a SQLite store that does not exist: opening it would make one."""
+    path = url.removeprefix("sqlite:///")
+    if path != url and not Path(path).is_file():
+        raise click.UsageError(f"{option}: there is no store {path!r}")
+
+
+def show_help(context: click.Context) -> None:
+    """Print the help of a group that was called without a command."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def number_of_cpus() -> int:
@@ -48,8 +108,11 @@ def _cluster(address: str) -> Iterator[Executor]:
     distributed = checks.load("distributed", "A cluster needs distributed")
     try:
         client = distributed.Client(address, timeout=SCHEDULER_ANSWERS_IN_S, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
+    except OSError as error:
         raise Failed(f"No Dask scheduler answers at {address}: {error}") from None
+    except (ValueError, TypeError) as error:
+        message = f"--cluster must be tcp://HOST:PORT; got {address!r}: {error}"
+        raise click.UsageError(message) from None
     with client:
         if not client.scheduler_info()["workers"]:
             click.echo(f"{address} has no workers yet; waiting for them", err=True)
@@ -57,102 +120,42 @@ def _cluster(address: str) -> Iterator[Executor]:
         yield client.get_executor(pure=False)
 
 
-class ProgressBars:
-    """A bar for each experiment on stderr, with its rate and the time left.
-
-    In a pipe or a file, each experiment gets one line when it is done.
-    """
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-
-        self._watched = sys.stderr.isatty()
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            disable=not self._watched,
-            expand=True,
-        )
-
-    def __enter__(self) -> ProgressBars:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self._progress.stop()
-
-    def begin(self, name: str) -> Any:
-        """Return a callback for `run_experiment`."""
-        task = self._progress.add_task(name, total=None, rate="")
-        began = time.monotonic()
-        before: int | None = None  # runs that were there already
-
-        def show(done: int, wanted: int) -> None:
-            nonlocal before
-            before = done if before is None else before
-            if done == wanted and not self._watched:
-                seconds = time.monotonic() - began
-                click.echo(
-                    f"{name}: {wanted} runs, {wanted - before} new, {seconds:.0f} s", err=True
-                )
-            speed = self._progress.tasks[task].speed
-            rate = f"{speed:.1f} runs/s" if speed else ""
-            self._progress.update(task, completed=done, total=wanted, rate=rate)
-
-        return show
-
-
-_ON_TERMINAL_S, _IN_FILE_S = 0.2, 10.0
-
-
 class Progress:
-    """A line on stderr that says how far a long command is; without a terminal one now and then.
+    """A line on stderr that says how far a long command is; in a pipe, one now and then."""
 
-    It is called with the name of the step, and how many of how many events are done.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
         self._is_terminal = sys.stderr.isatty()
-        self._every_s = _ON_TERMINAL_S if self._is_terminal else _IN_FILE_S
-        self._began: dict[str, float] = {}
+        self._began: dict[str, tuple[float, int]] = {}
         self._last = time.monotonic()
         self._width = 0
 
     def __call__(self, what: str, done: int, total: int) -> None:
+        """Show how many units of a step are done, and of how many."""
         now = time.monotonic()
-        began = self._began.setdefault(what, now)
-        if now - self._last < self._every_s:
+        began, before = self._began.setdefault(what, (now, done))
+        every = _ON_TERMINAL_S if self._is_terminal else _IN_FILE_S
+        if done < total and now - self._last < every:
             return
         self._last = now
-        share = done / total if total else 1.0
-        line = f"{what}: {done:,} of {total:,} events, {share:.0%}"
-        if 0.0 < share < 1.0 and now > began:
-            line += f", about {_duration((now - began) * (1.0 - share) / share)} left"
-        if self._is_terminal:
-            sys.stderr.write(f"\r{line.ljust(self._width)}")
-            self._width = len(line)
+        line = f"{what}: {done:,} of {total:,} {self._unit}"
+        if done >= total:
+            self._show(f"{line}, {done - before:,} new, {_duration(now - began)}", "\n")
         else:
-            sys.stderr.write(line + "\n")
-        sys.stderr.flush()
+            rest = (now - began) * (total - done) / max(done - before, 1)
+            left = f", about {_duration(rest)} left" if done > before else ""
+            self._show(line + left, "" if self._is_terminal else "\n")
 
     def end(self) -> None:
         """Clear the line."""
-        if self._is_terminal and self._width:
-            sys.stderr.write("\r" + " " * self._width + "\r")
-            sys.stderr.flush()
+        if self._width:
+            self._show("", "\r")
+
+    def _show(self, line: str, end: str) -> None:
+        begin = "\r" if self._is_terminal else ""
+        sys.stderr.write(f"{begin}{line.ljust(self._width)}{end}")
+        sys.stderr.flush()
+        self._width = 0 if end else len(line)
 
 
 def _duration(seconds: float) -> str:
@@ -160,15 +163,11 @@ def _duration(seconds: float) -> str:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table with headings."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    # In a pipe every row stays on its line.
-    Console(width=None if sys.stdout.isatty() else 10_000).print(table)
+    """Print a table with headings; every row is one line."""
+    lines = [headings, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    lines.insert(1, ["-" * width for width in widths])
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+    click.echo()

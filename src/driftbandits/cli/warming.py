@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from driftbandits.api import ARM_PATTERN, ARM_RULE, ID_PATTERN, ID_RULE, NAME_PATTERN
+from driftbandits.api import ARM_PATTERN, ARM_RULE, ID_PATTERN, ID_RULE
 from driftbandits.evaluate import Log, LoggedDecision
 from driftbandits.policies import Policy
 from driftbandits.service.offers import Offer
@@ -49,20 +49,18 @@ def warm(
     )
     with store.write() as session:
         if name in session.policies():
-            raise ValueError(f"name must be that of a new policy; {name!r} is in the store")
+            raise ValueError(f"--as must be the name of a new policy; {name!r} is in the store")
         session.create(name)
         session.lock([name])
         session.append(name, list(_new_events(name, log, apprentice)))
 
 
-def check(name: str, log: Log) -> None:
+def check(log: Log) -> None:
     """Refuse a log that the service could not go on with, before a store is made for it."""
-    if not re.fullmatch(NAME_PATTERN, name):
-        raise ValueError(f"name must match {NAME_PATTERN}; got {name!r}")
-    arms = {id for ids in log.arm_ids or () for id in ids}
+    arms = sorted({id for ids in log.arm_ids or () for id in ids})
     for label, ids, pattern, rule in (
         ("event_id", log.event_id, ID_PATTERN, ID_RULE),
-        ("arm", sorted(arms), ARM_PATTERN, ARM_RULE),
+        ("arm", arms, ARM_PATTERN, ARM_RULE),
     ):
         for id in ids:
             if not re.fullmatch(pattern, id):

@@ -18,7 +18,9 @@ offers   (T, K)    the columns of every arm in each round, its "id" among them
 from __future__ import annotations
 
 import gzip
+import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -337,6 +339,8 @@ class TableRows:
                 f"{label} must name a column of {self.name}; got {name!r}"
                 f"{checks.perhaps(str(name), self.names)}. It has {', '.join(self.names)}"
             )
+        if f"{name}_duplicated_0" in self.names:  # as polars calls the second one
+            raise ValueError(f"{label}: {self.name} must have one column {name!r}; it has more")
         values = [row.get(name) for row in self.rows]
         if complete:
             for number, value in enumerate(values, start=1):
@@ -353,13 +357,13 @@ class TableRows:
         found = np.full(len(values), np.nan)
         for i, value in enumerate(values):
             if not _is_missing(value):
-                try:
+                with suppress(TypeError, ValueError, OverflowError):
                     found[i] = float(value)
-                except (TypeError, ValueError):
+                if not math.isfinite(found[i]):
                     raise ValueError(
-                        f"{label}: column {name!r} of {self.name} must hold numbers "
+                        f"{label}: column {name!r} of {self.name} must hold finite numbers "
                         f"(1 and 0 for yes and no, 0.5 for 0,5); row {i + 1} has {value!r}"
-                    ) from None
+                    )
         return found
 
     def ids(self, label: str, name: Any) -> list[str]:
@@ -397,13 +401,17 @@ def _read(path: Path) -> Any:
         open_text = gzip.open if name.endswith(".gz") else open
         with open_text(path, "rt", encoding="utf-8-sig") as file:
             header = file.readline()
-        separator = max(",;\t", key=header.count)
+        separator = max(",;\t|", key=header.count)
         frame = pl.read_csv(
             path, separator=separator, infer_schema_length=None, null_values=_NO_VALUE
         )
-    except (UnicodeDecodeError, pl.exceptions.PolarsError) as error:
+    except (UnicodeDecodeError, pl.exceptions.PolarsError, EOFError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # there is no such file, or it may not be read
+        reason = str(error).partition("\n")[0]  # polars goes on with its own options
         raise ValueError(
-            f"{str(path)!r} must be a readable table, saved as UTF-8; {error}"
+            f"{str(path)!r} must be a readable table, saved as UTF-8, with a value for each column "
+            f"in every row; {reason}"
         ) from None
     texts = [] if separator == "," else frame.select(pl.col(pl.String)).iter_columns()
     numbers = [

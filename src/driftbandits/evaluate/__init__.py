@@ -7,17 +7,10 @@ from driftbandits.evaluate.comparison import (
     policy_for,
     rewards_outside,
 )
-from driftbandits.evaluate.dsjson import read_dsjson, timestamp, write_dsjson
 from driftbandits.evaluate.estimators import Value
-from driftbandits.evaluate.files import (
-    read_log,
-    read_parquet,
-    read_stored,
-    write_log,
-    write_parquet,
-)
+from driftbandits.evaluate.files import read_log, read_stored, write_log
 from driftbandits.evaluate.frames import log_from_frame, log_from_tables
-from driftbandits.evaluate.log import Log, LoggedDecision, log_of
+from driftbandits.evaluate.log import Log, LoggedDecision, log_of, timestamp
 
 __all__ = [
     "Evaluation",
@@ -30,13 +23,9 @@ __all__ = [
     "log_from_tables",
     "log_of",
     "policy_for",
-    "read_dsjson",
     "read_log",
-    "read_parquet",
     "read_stored",
     "rewards_outside",
     "timestamp",
-    "write_dsjson",
     "write_log",
-    "write_parquet",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,19 +14,17 @@ from driftbandits import checks
 from driftbandits.agent import Agent
 from driftbandits.evaluate.estimators import (
     Scored,
-    UnknownProbabilities,
     Value,
     choice_probabilities,
+    effective_rounds,
     mean_value,
     ratio_of_means,
     replay,
     reward_model,
-    robust_mean,
     scored,
-    weighted_mean,
 )
 from driftbandits.evaluate.log import ESTIMATED, UNKNOWN, Log
-from driftbandits.policies import ACCEPTED, Policy, check_actions, policy, policy_names, takes
+from driftbandits.policies import Policy, policy, policy_names, row_of, takes
 
 Floats = NDArray[np.float64]
 
@@ -72,19 +70,55 @@ class Evaluation:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for JSON, with null for unknown numbers."""
-        return {
-            "target": self.target,
-            "level": self.level,
-            "overall": _plain(self.overall),
-            "windows": [
-                {
-                    **{name: getattr(window, name) for name in ("first", "last", "begins", "ends")},
-                    "values": _plain(window.values),
-                }
-                for window in self.windows
-            ],
-            "notes": self.notes,
-        }
+        windows = [{**vars(window), "values": _plain(window.values)} for window in self.windows]
+        return {**vars(self), "overall": _plain(self.overall), "windows": windows}
+
+    @property
+    def _tables(self) -> list[dict[str, Value]]:
+        return [self.overall, *(window.values for window in self.windows)]
+
+    def _add(self, name: str, rewards: Floats) -> None:
+        """Add the mean of the rewards (n,) that are known."""
+        spans = [slice(None), *(window.rounds for window in self.windows)]
+        for values, rounds in zip(self._tables, spans, strict=True):
+            known = rewards[rounds]
+            values[name] = mean_value(known[~np.isnan(known)], level=self.level)
+
+    def _check(self, what: str, ratios: Floats, *names: str) -> None:
+        """Remove values if a ratio whose mean is 1 where every action had a chance has another."""
+        error, average = float(ratios.std()) / math.sqrt(ratios.size), float(ratios.mean())
+        if abs(average - 1.0) <= _SUSPICIOUS * error:
+            return
+        listed = " and ".join(", ".join(names).rsplit(", ", 1))
+        self.notes.append(
+            f"{what} are {average:.2f} times what they must be on average: the true propensities "
+            "are others, or the log never tried what the target chooses. Do not trust "
+            f"{listed}."
+        )
+        for values in self._tables:
+            for name in values.keys() & set(names):
+                values[name] = Value(math.nan, math.nan, math.nan, values[name].rounds)
+
+    def _limit(self, low: float, high: float) -> None:
+        """Remove intervals of a few rounds, and cut others to the range of rewards."""
+        for values in self._tables:
+            for name, (value, least, most, rounds) in values.items():
+                if rounds < FEWEST_ROUNDS:
+                    values[name] = Value(value, math.nan, math.nan, rounds)
+                elif not math.isnan(least):
+                    within = min(value, max(least, low)), max(value, min(most, high))
+                    values[name] = Value(value, *within, rounds)
+        few = [
+            f"{name} {value.rounds:.1f}"
+            for name, value in self.overall.items()
+            if value.rounds < FEWEST_ROUNDS and not math.isnan(value.value)
+        ]
+        if few:
+            self.notes.append(
+                f"too few rounds inform about the target (effective: {', '.join(few)}; "
+                f"{FEWEST_ROUNDS:.0f} are needed): it chooses what the log hardly ever tried. "
+                "Explore more (epsilon, control), or collect for longer."
+            )
 
 
 def _plain(values: dict[str, Value]) -> dict[str, dict[str, float | None]]:
@@ -136,27 +170,31 @@ def evaluate(
             'has not. Estimate them with propensities="estimate"'
         )
     checks.integer("windows", windows, least=1, most=len(log))
-    checks.number("level", level, above=0, below=1)
+    level = checks.number("level", level, above=0, below=1)
     checks.integer("seed", seed, least=0, most=2**63 - 1)
+    if not log.known.any():
+        raise ValueError(f"log must have at least one known reward; got none in {len(log)} rounds")
 
-    parts = [_window(log, rows) for rows in np.array_split(np.arange(len(log)), windows)]
-    found = _Found({}, parts, [_NOTES[log.propensities]] if log.propensities in _NOTES else [])
+    ends = [(rows[0], rows[-1]) for rows in np.array_split(np.arange(len(log)), windows)]
+    parts = [Window(int(a), int(b), int(log.at[a]), int(log.at[b]), {}) for a, b in ends]
+    notes = [_NOTES[log.propensities]] if log.propensities in _NOTES else []
+    found = Evaluation(policy.name, level, {}, parts, notes)
     if not log.known.all():
-        found.notes.append(
+        notes.append(
             f"{100 * (1.0 - log.known.mean()):.1f} % of the rewards are unknown and left out, "
             "which is fair only if that has nothing to do with what they would have been"
         )
-    found.add(LOGGED, log.reward, level)
+    found._add(LOGGED, log.reward)
     if isinstance(target, Policy):
         accepted, share = replay(log, policy, seed=seed)
-        found.add(REPLAY, np.where(accepted, log.reward, np.nan), level)
-        found.check("accepted rounds", accepted / share, REPLAY)
+        found._add(REPLAY, np.where(accepted, log.reward, np.nan))
+        found._check("accepted rounds", accepted / share, REPLAY)
     if log.propensities != UNKNOWN:
-        _add_frozen(log, target, found, level=level, seed=seed)
+        _add_frozen(log, target, found, seed=seed)
     outside = rewards_outside(log, policy)
-    found.notes.extend(outside)
-    found.limit(*((-math.inf, math.inf) if outside else policy.reward_range()))
-    return Evaluation(policy.name, float(level), found.overall, parts, found.notes)
+    notes.extend(outside)
+    found._limit(*((-math.inf, math.inf) if outside else policy.reward_range()))
+    return found
 
 
 def rewards_outside(log: Log, policy: Policy) -> list[str]:
@@ -172,104 +210,39 @@ def rewards_outside(log: Log, policy: Policy) -> list[str]:
     ]
 
 
-def _window(log: Log, rows: Any) -> Window:
-    first, last = int(rows[0]), int(rows[-1])
-    return Window(first, last, int(log.at[first]), int(log.at[last]), {})
-
-
-class _Found(NamedTuple):
-    """The values of one target as they are found, overall and by window."""
-
-    overall: dict[str, Value]
-    windows: list[Window]
-    notes: list[str]
-
-    @property
-    def tables(self) -> list[dict[str, Value]]:
-        return [self.overall, *(window.values for window in self.windows)]
-
-    def add(self, name: str, rewards: Floats, level: float) -> None:
-        """Add the mean of the rewards (n,) that are known."""
-        spans = [slice(None), *(window.rounds for window in self.windows)]
-        for values, rounds in zip(self.tables, spans, strict=True):
-            known = rewards[rounds]
-            values[name] = mean_value(known[~np.isnan(known)], level=level)
-
-    def check(self, what: str, ratios: Floats, *names: str) -> None:
-        """Remove values if a ratio whose mean is 1 where every action had a chance has another."""
-        error, average = float(ratios.std()) / math.sqrt(ratios.size), float(ratios.mean())
-        if abs(average - 1.0) <= _SUSPICIOUS * error:
-            return
-        listed = " and ".join(", ".join(names).rsplit(", ", 1))
-        self.notes.append(
-            f"{what} are {average:.2f} times what they must be on average: the true propensities "
-            "are others, or the log never tried what the target chooses. Do not trust "
-            f"{listed}."
-        )
-        for values in self.tables:
-            for name in values.keys() & set(names):
-                values[name] = Value(math.nan, math.nan, math.nan, values[name].rounds)
-
-    def limit(self, low: float, high: float) -> None:
-        """Remove intervals of a few rounds, and cut others to the range of rewards."""
-        for values in self.tables:
-            for name, (value, least, most, rounds) in values.items():
-                if rounds < FEWEST_ROUNDS:
-                    values[name] = Value(value, math.nan, math.nan, rounds)
-                elif not math.isnan(least):
-                    within = min(value, max(least, low)), max(value, min(most, high))
-                    values[name] = Value(value, *within, rounds)
-        few = {
-            name: value.rounds
-            for name, value in self.overall.items()
-            if value.rounds < FEWEST_ROUNDS and not math.isnan(value.value)
-        }
-        if few:
-            counts = ", ".join(f"{name} {rounds:.1f}" for name, rounds in few.items())
-            self.notes.append(
-                f"too few rounds inform about the target (effective: {counts}; {FEWEST_ROUNDS:.0f} "
-                "are needed): it chooses what the log hardly ever tried. Explore more (epsilon, "
-                "control), or collect for longer."
-            )
-
-
-def _add_frozen(
-    log: Log, target: Policy | Agent, found: _Found, *, level: float, seed: int
-) -> None:
+def _add_frozen(log: Log, target: Policy | Agent, found: Evaluation, *, seed: int) -> None:
     """Add IPS, SNIPS and DR of a target that stays as it is through each window."""
+    learns = isinstance(target, Policy)
     agent = Agent(target, seed=seed) if isinstance(target, Policy) else target
+    agent.warns &= not learns  # a note says how many rewards lie outside the range
     pieces = []
-    try:
-        for window in found.windows:
-            rounds = window.rounds
-            if isinstance(target, Agent) or window.first > 0:
-                pi = choice_probabilities(agent, log.arms[rounds])
-                model = reward_model(log, agent.policy, rounds=slice(0, window.first), of=rounds)
-                pieces.append((window.values, scored(log, rounds, pi, model)))
-            if isinstance(target, Policy):
-                _learn(agent, log, rounds)
-    except UnknownProbabilities as error:
-        if isinstance(target, Agent):
-            raise
-        found.notes.append(str(error))
-        return
+    for window in found.windows:
+        rounds = window.rounds
+        known = log.known[rounds]
+        if window.first > 0 or not learns:
+            pi = choice_probabilities(agent, log.arms[rounds])
+            if pi is None:
+                reason = f"{agent.policy.name} draws its scores, so only replay can evaluate it"
+                if not learns:
+                    raise ValueError(reason)
+                found.notes.append(reason)
+                return
+            model = reward_model(log, agent.policy, rounds=slice(0, window.first), of=rounds)
+            pieces.append((window.values, scored(log, rounds, pi, model)))
+        if learns:
+            agent.tick(len(known))
+        if learns and known.any():  # each round is learned at its own time
+            ages = len(known) - 1 - np.flatnonzero(known)
+            agent.learn(log.played[rounds][known], log.reward[rounds][known], ages=ages)
     if pieces:
         columns = zip(*(piece for _, piece in pieces), strict=True)
         whole = Scored(*(np.concatenate(column) for column in columns))
-        for values, piece in [*pieces, (found.overall, whole)]:
-            values[IPS] = weighted_mean(piece.rewards, piece.weights, level=level)
-            values[SNIPS] = ratio_of_means(piece.rewards, piece.weights, level=level)
-            values[DR] = robust_mean(piece.robust, piece.weights, level=level)
-        found.check("weights", whole.weights, IPS, SNIPS, DR)
-
-
-def _learn(agent: Agent, log: Log, rounds: slice) -> None:
-    """Learn what the log saw, each round at its own time."""
-    known = log.known[rounds]
-    agent.tick(len(known))
-    if known.any():
-        ages = len(known) - 1 - np.flatnonzero(known)
-        agent.learn(log.played[rounds][known], log.reward[rounds][known], ages=ages)
+        for values, (weights, rewards, robust) in [*pieces, (found.overall, whole)]:
+            how = {"level": found.level, "rounds": effective_rounds(weights)}
+            values[IPS] = mean_value(weights * rewards, **how)
+            values[SNIPS] = ratio_of_means(rewards, weights, level=found.level)
+            values[DR] = mean_value(robust, **how)
+        found._check("weights", whole.weights, IPS, SNIPS, DR)
 
 
 # -- policies for a log ----------------------------------------------------------------------------
@@ -287,13 +260,16 @@ def policy_for(log: Log, name: str, **given: Any) -> Policy:
     if name not in policy_names():
         return policy(name, dim=log.dim)  # which says what there is
     arguments = {**_rewards_of(log, name, given), **given}
-    made = _made(log, name, arguments)
-    longest = _longest(log)
-    if "L" in given or "too_long" in given or not takes(name, "L"):
-        return made
-    if check_actions(made.numbers, np.ascontiguousarray(longest[None, :])) == ACCEPTED:
-        return made
-    return _made(log, name, {**arguments, "L": float(np.linalg.norm(longest))})
+    longest = max(float(np.linalg.norm(actions, axis=1).max()) for actions in log.arms)
+    if longest > 1.0 + 1e-9 and takes(name, "L") and not {"L", "too_long"} & arguments.keys():
+        arguments["L"] = longest
+    text, known = arguments.get("reward"), log.reward[log.known]
+    if text in ("amount", "cost", "count") and known.size and not row_of(name).believes:
+        low, high = float(known.min()), float(known.max())
+        ends = low, math.nextafter(max(high, low + 1.0), math.inf)
+        first, last = (np.format_float_positional(end, trim="-") for end in ends)
+        arguments["reward"] = f"count:{last}" if text == "count" else f"{text}:{first}..{last}"
+    return policy(name, dim=log.dim, **arguments)
 
 
 def _check_log(log: Any) -> None:
@@ -302,6 +278,7 @@ def _check_log(log: Any) -> None:
 
 
 def _rewards_of(log: Log, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that say what the rewards of a log are."""
     if log.served is None:
         known = log.reward[log.known]
         is_amount = ((known < 0.0) | (known > 1.0)).any()
@@ -310,23 +287,3 @@ def _rewards_of(log: Log, name: str, given: Mapping[str, Any]) -> dict[str, Any]
     served = log.served
     names = ("reward", "outside") if served.get("reward") else ("link", "m", "centre")
     return {key: served[key] for key in names if served.get(key) is not None and takes(name, key)}
-
-
-def _made(log: Log, name: str, arguments: dict[str, Any]) -> Policy:
-    try:
-        return policy(name, dim=log.dim, **arguments)
-    except ValueError as error:
-        text = arguments.get("reward")
-        known = log.reward[log.known]
-        if text not in ("amount", "cost", "count") or "range" not in str(error) or not known.size:
-            raise
-        low, high = float(known.min()), float(known.max())
-        end = math.nextafter(max(high, low + 1.0), math.inf)
-        ranged = f"count:{end!r}" if text == "count" else f"{text}:{low!r}..{end!r}"
-        return policy(name, dim=log.dim, **{**arguments, "reward": ranged})
-
-
-def _longest(log: Log) -> Any:
-    lengths = [float(np.square(actions).sum(axis=1).max()) for actions in log.arms]
-    actions = log.arms[int(np.argmax(lengths))]
-    return actions[int(np.argmax(np.square(actions).sum(axis=1)))]

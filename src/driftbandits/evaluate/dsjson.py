@@ -19,9 +19,7 @@ that are not decisions over one set of actions (with slots, or dangling rewards)
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftbandits import checks
-from driftbandits.checks import whole_file
-from driftbandits.evaluate.log import Log, LoggedDecision, Table, log_of, log_of_tables
+from driftbandits.evaluate.log import Log, LoggedDecision, log_of, nanoseconds, timestamp
 from driftbandits.features import Features
 
 Floats = NDArray[np.float64]
 
-_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _msgspec() -> Any:
-    return checks.load("msgspec", "DSJSON needs msgspec")
+_NEED = "DSJSON needs msgspec"
 
 
 def read_dsjson(path: str | os.PathLike[str], *, features: Features | None = None) -> Log:
@@ -48,7 +40,7 @@ def read_dsjson(path: str | os.PathLike[str], *, features: Features | None = Non
 
     features  what makes vectors of actions that have no `x`; guessed unless given
     """
-    msgspec = _msgspec()
+    msgspec = checks.load("msgspec", _NEED)
     rows, dropped = [], set()
     with Path(path).open("rb") as lines:
         for number, line in enumerate(lines, start=1):
@@ -59,7 +51,7 @@ def read_dsjson(path: str | os.PathLike[str], *, features: Features | None = Non
                 if not isinstance(event, dict):
                     raise ValueError(f"an event must be an object; got {event!r}")
                 rows.append(_decision(event))
-                dropped.add(_number(event, "pdrop", least=0.0, otherwise=0.0))
+                dropped.add(_number({"pdrop": 0.0, **event}, "pdrop", least=0.0))
             except (ValueError, msgspec.DecodeError) as error:
                 raise ValueError(f"line {number} of {str(path)!r}: {error}") from None
     if len(dropped) > 1:
@@ -69,11 +61,9 @@ def read_dsjson(path: str | os.PathLike[str], *, features: Features | None = Non
         )
     if not rows:
         raise ValueError(f"{str(path)!r} must hold at least one event; got none")
-    if all(row.table is None for row in rows):
-        return log_of(rows)
-    if any(row.table is None for row in rows):
+    if len({row.table is None for row in rows}) > 1:
         raise ValueError(f"every action of {str(path)!r} must have a vector x, or none of them")
-    return log_of_tables(rows, features)
+    return log_of(rows, features)
 
 
 def _decision(event: dict[str, Any]) -> LoggedDecision:
@@ -88,54 +78,40 @@ def _decision(event: dict[str, Any]) -> LoggedDecision:
     name = event.get("EventId")
     if not isinstance(name, str):
         raise ValueError(f"EventId must be a text; got {name!r}")
+    if all("x" in action for action in actions):
+        vectors, table = _vectors(actions), None
+    else:  # the vectors are made of the columns, when all of the log is known
+        vectors, table = (
+            np.empty((len(actions), 0)),
+            (columns(context), list(map(columns, actions))),
+        )
     reward = None
     if not event.get("_skipLearn", False) and "_label_cost" in event:
         reward = 0.0 - _number(event, "_label_cost")
     return LoggedDecision(
         event_id=name,
-        at=nanoseconds(event.get("Timestamp")),
+        at=nanoseconds("Timestamp", event.get("Timestamp")),
         arm_ids=_arm_names(actions),
-        arms=_vectors(actions),
+        arms=vectors,
         chosen=_chosen(event, len(actions)),
         propensity=_number(event, "_label_probability", least=0.0),
         reward=reward,
-        table=None if all("x" in action for action in actions) else _table(context, actions),
+        table=table,
     )
 
 
-def _table(context: dict[str, Any], actions: list[dict[str, Any]]) -> Table:
-    shared = {name: value for name, value in context.items() if name != "_multi"}
-    return columns(shared, "c"), [columns(action, "c._multi") for action in actions]
-
-
-def _number(
-    event: Mapping[str, Any],
-    name: str,
-    *,
-    least: float | None = None,
-    otherwise: float | None = None,
-) -> float:
-    return checks.number(name, event.get(name, otherwise), at_least=least)
+def _number(event: Mapping[str, Any], name: str, *, least: float | None = None) -> float:
+    return checks.number(name, event.get(name), at_least=least)
 
 
 def _chosen(event: Mapping[str, Any], size: int) -> int:
-    """Return the place of the chosen action, which up to three fields give; they must agree."""
-    found = {}
+    """Return the place of the chosen action, which any of three fields gives."""
     if "_labelIndex" in event:
-        found["_labelIndex"] = event["_labelIndex"]
-    if "_label_Action" in event:
-        found["_label_Action - 1"] = int(_number(event, "_label_Action")) - 1
+        return checks.integer("_labelIndex", event["_labelIndex"], least=0, most=size - 1)
     ranking = event.get("a")
-    if not found and isinstance(ranking, list) and ranking and isinstance(ranking[0], int):
-        found["a[0] - 1"] = ranking[0] - 1
-    places = set(found.values())
-    if len(places) != 1 or not all(
-        isinstance(k, int) and not isinstance(k, bool) and 0 <= k < size for k in places
-    ):
-        raise ValueError(
-            f"_labelIndex, _label_Action or a must name one of the {size} actions; got {found}"
-        )
-    return int(places.pop())
+    first = ranking[0] if ranking and isinstance(ranking, list) else None
+    number = event.get("_label_Action", first)
+    return checks.integer("_label_Action, or the first of a,", number, least=1, most=size) - 1
 
 
 def _arm_names(actions: list[dict[str, Any]]) -> tuple[str, ...]:
@@ -147,8 +123,6 @@ def _arm_names(actions: list[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def _vectors(actions: list[dict[str, Any]]) -> Floats:
-    if not all("x" in action for action in actions):
-        return np.empty((len(actions), 0))  # made of the table, when all of the log is known
     try:
         vectors = np.array([action["x"] for action in actions], dtype=np.float64)
     except (TypeError, ValueError):
@@ -158,29 +132,10 @@ def _vectors(actions: list[dict[str, Any]]) -> Floats:
     return vectors
 
 
-def nanoseconds(text: Any) -> int:
-    """Parse a time such as 2021-02-04T16:31:29.2460000Z (UTC unless it says otherwise)."""
-    match = _TIME.fullmatch(text) if isinstance(text, str) else None
-    if match is None:
-        raise ValueError(f"Timestamp must be like 2021-02-04T16:31:29.246Z; got {text!r}")
-    seconds, fraction, zone = match.groups()
-    moment = datetime.fromisoformat(f"{seconds}{'+00:00' if zone in (None, 'Z') else zone}")
-    whole = (moment - _EPOCH) // timedelta(seconds=1)
-    return whole * 10**9 + int((fraction or "").ljust(9, "0"))
-
-
-def timestamp(at: int) -> str:
-    """Format nanoseconds since 1970, with seven digits of a second or, where needed, nine."""
-    whole, fraction = divmod(at, 10**9)
-    moment = datetime.fromtimestamp(whole, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    digits = f"{fraction:09d}"
-    return f"{moment}.{digits[:7] if digits.endswith('00') else digits}Z"
-
-
 def write_dsjson(log: Log, path: str | os.PathLike[str]) -> None:
     """Write a log as DSJSON."""
-    encoder = _msgspec().json.Encoder()
-    with whole_file(path) as file:
+    encoder = checks.load("msgspec", _NEED).json.Encoder()
+    with checks.whole_file(path) as file:
         for row in log:
             file.write(encoder.encode(_event(row)) + b"\n")
 
@@ -209,33 +164,29 @@ def _event(row: LoggedDecision) -> dict[str, Any]:
     }
 
 
-def columns(given: Any, label: str = "features") -> dict[str, Any]:
-    """Return the columns of an object, or of a list of objects; names of inner objects are joined.
+def columns(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of an object; names of inner objects, and lists of them, are joined.
 
     Names that begin with an underscore are left out, and a list of texts stays one column.
 
-    >>> columns([{"time": "morning"}, {"weather": {"rain": 0.2, "_at": 7}}])
+    >>> columns({"time": "morning", "weather": [{"rain": 0.2}, {"_at": 7}]})
     {'time': 'morning', 'weather.rain': 0.2}
     """
     found: dict[str, Any] = {}
-    for name, value in _named(label, "", given):
+    for name, value in _named("", given):
         if name in found:
-            raise ValueError(f"{label} must have each column once; got {name!r} twice")
+            raise ValueError(f"an object must have each column once; got {name!r} twice")
         found[name] = value
     return found
 
 
-def _named(label: str, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _named(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            if not isinstance(key, str):
-                raise ValueError(f"{label} must have texts for names; got {key!r}")
             if not key.startswith("_"):
-                yield from _named(label, f"{name}.{key}" if name else key, inner)
-    elif isinstance(value, (list, tuple)) and all(isinstance(one, Mapping) for one in value):
+                yield from _named(f"{name}.{key}" if name else key, inner)
+    elif isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
         for inner in value:
-            yield from _named(label, name, inner)
-    elif name:
-        yield name, value
+            yield from _named(name, inner)
     else:
-        raise ValueError(f"{label} must be an object or a list of objects; got {value!r}")
+        yield name, value

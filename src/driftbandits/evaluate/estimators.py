@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from driftbandits.agent import Agent
 from driftbandits.core import estimate
-from driftbandits.evaluate.log import Log
+from driftbandits.evaluate.log import Log, with_constant
 from driftbandits.experiments import play
 from driftbandits.policies import Policy
 
@@ -55,19 +55,13 @@ class Value(NamedTuple):
     rounds: float  # effective rounds
 
 
-def mean_value(values: Floats, *, level: float) -> Value:
-    """Estimate the mean of independent values."""
-    return _mean_value(values, float(values.size), level)
-
-
-def weighted_mean(values: Floats, weights: Floats, *, level: float) -> Value:
-    """Estimate by IPS: the mean of weights * values."""
-    return _mean_value(weights * values, effective_rounds(weights), level)
-
-
-def robust_mean(values: Floats, weights: Floats, *, level: float) -> Value:
-    """Estimate by DR: the mean of values that were made with the weights."""
-    return _mean_value(values, effective_rounds(weights), level)
+def mean_value(values: Floats, *, level: float, rounds: float | None = None) -> Value:
+    """Estimate the mean of independent values, in which so many effective rounds inform."""
+    count = float(values.size) if rounds is None else rounds
+    centre = float(values.mean()) if values.size else math.nan
+    if not count > _FEWEST_ROUNDS:
+        return Value(centre, math.nan, math.nan, count)
+    return _with_interval(centre, float(values.std(ddof=1)) / math.sqrt(values.size), count, level)
 
 
 def ratio_of_means(values: Floats, weights: Floats, *, level: float) -> Value:
@@ -80,16 +74,7 @@ def ratio_of_means(values: Floats, weights: Floats, *, level: float) -> Value:
     if not rounds > _FEWEST_ROUNDS:
         return Value(centre, math.nan, math.nan, rounds)
     residuals = shares * (values - centre) / (1.0 - shares)
-    error = math.sqrt(float((residuals**2).sum()))
-    return _with_interval(centre, error, rounds, level)
-
-
-def _mean_value(values: Floats, rounds: float, level: float) -> Value:
-    centre = float(values.mean()) if values.size else math.nan
-    if not rounds > _FEWEST_ROUNDS:
-        return Value(centre, math.nan, math.nan, rounds)
-    error = float(values.std(ddof=1)) / math.sqrt(values.size)
-    return _with_interval(centre, error, rounds, level)
+    return _with_interval(centre, math.sqrt(float((residuals**2).sum())), rounds, level)
 
 
 def _with_interval(centre: float, error: float, rounds: float, level: float) -> Value:
@@ -116,15 +101,11 @@ def effective_rounds(weights: Floats) -> float:
     return float(weights.sum()) ** 2 / squares if squares > 0.0 else 0.0
 
 
-class Replay(NamedTuple):
-    """The rounds of a log that a learning policy could have played itself."""
-
-    accepted: NDArray[np.bool_]  # (n,) where it agreed with the log, after thinning
-    share: float  # of the rounds that are accepted if the log gave every action a chance
-
-
-def replay(log: Log, policy: Policy, *, seed: int) -> Replay:
+def replay(log: Log, policy: Policy, *, seed: int) -> tuple[NDArray[np.bool_], float]:
     """Let a policy decide on every logged set and learn where it agrees with the log.
+
+    Returns where it agreed (n,), after thinning, and the share of the rounds in which it does so
+    on average if the log gave every action a chance.
 
     A round is kept by a coin with probability c / p, c the smallest propensity of the log, and
     accepted if the policy then chooses what was logged: with probability c, whatever was offered
@@ -135,15 +116,14 @@ def replay(log: Log, policy: Policy, *, seed: int) -> Replay:
     coins = np.random.default_rng(seed).random(len(log))
     keep = coins < share / log.propensity
     run = play(policy, log.trace(keep=keep), seed, record=("chosen",))
-    return Replay(keep & (run.chosen == log.chosen), share)
+    return keep & (run.chosen == log.chosen), share
 
 
-class UnknownProbabilities(ValueError):
-    """The target draws its scores, so it can only be replayed."""
+def choice_probabilities(agent: Agent, arms: Sequence[Floats]) -> Floats | None:
+    """Return pi of all sets, one after the other, for an agent that does not learn.
 
-
-def choice_probabilities(agent: Agent, arms: Sequence[Floats]) -> Floats:
-    """Return pi of all sets, one after the other, for an agent that does not learn."""
+    The probabilities of an agent that draws its scores are unknown: None.
+    """
     epsilon = agent.policy.epsilon
     pi = []
     for t, actions in enumerate(arms):
@@ -151,10 +131,7 @@ def choice_probabilities(agent: Agent, arms: Sequence[Floats]) -> Floats:
         best = choice.scores == choice.scores.max()
         pi.append((1.0 - epsilon) * best / best.sum() + epsilon / len(best))
         if not math.isclose(pi[-1][choice.index], choice.propensity, rel_tol=1e-9):
-            raise UnknownProbabilities(
-                f"{agent.policy.name} draws its scores, so that its probabilities are not known: "
-                "only replay can evaluate it"
-            )
+            return None
     return np.concatenate(pi)
 
 
@@ -170,7 +147,7 @@ def reward_model(log: Log, policy: Policy, *, rounds: slice, of: slice) -> Float
     values = log.reward[known]
     taken = values if policy.reward is None else policy.reward.all_taken(values)
     fitted = estimate(
-        _with_constant(log.played[known]),
+        with_constant(log.played[known]),
         taken - policy.centre,
         link=policy.link,
         lam=policy.lam,
@@ -178,12 +155,8 @@ def reward_model(log: Log, policy: Policy, *, rounds: slice, of: slice) -> Float
         discount=policy.discount,
         projection="none",
     )
-    means = policy.centre + policy.link.mean(_with_constant(offered) @ fitted.theta_hat)
+    means = policy.centre + policy.link.mean(with_constant(offered) @ fitted.theta_hat)
     return means if policy.reward is None else policy.reward.values(means)
-
-
-def _with_constant(rows: Floats) -> Floats:
-    return np.hstack([rows, np.ones((len(rows), 1))])
 
 
 class Scored(NamedTuple):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,18 +23,10 @@ from typing import Any
 import numpy as np
 
 from driftbandits import checks
-from driftbandits.checks import whole_file
 from driftbandits.environments import TableRows
-from driftbandits.evaluate.dsjson import read_dsjson, timestamp, write_dsjson
+from driftbandits.evaluate.dsjson import read_dsjson, write_dsjson
 from driftbandits.evaluate.frames import log_from_frame
-from driftbandits.evaluate.log import (
-    Log,
-    LoggedDecision,
-    Table,
-    log_by_arm,
-    log_of,
-    log_of_tables,
-)
+from driftbandits.evaluate.log import Log, LoggedDecision, Table, log_by_arm, log_of, timestamp
 from driftbandits.features import Features, features_from
 from driftbandits.store import (
     ABOUT,
@@ -46,7 +38,6 @@ from driftbandits.store import (
     PROMOTED,
     REWARD,
     START,
-    Event,
     Head,
     Session,
     checked,
@@ -54,8 +45,8 @@ from driftbandits.store import (
 
 _DSJSON = (".json", ".dsjson", ".jsonl")
 _TABLES = (".csv", ".csv.gz", ".tsv")
-CSV = ("event_id", "at", "arm", "offered", "propensity", "reward")
-"""The columns of a CSV file beside those of the context."""
+CSV = ("event_id", "time", "arm", "offered", "propensity", "reward")
+"""The columns of a CSV file beside those of the context, named like the options of `read_log`."""
 REQUIRED = ("event_id", "at", "arms", "chosen", "propensity", "reward")
 
 
@@ -72,22 +63,20 @@ def read_log(
     kind = _kind(path)
     if kind in _DSJSON:
         if columns:
-            raise ValueError(f"{', '.join(columns)}: {str(path)!r} is no table, it has no columns")
+            raise ValueError(f"{', '.join(columns)} must not be given: {str(path)!r} is no table")
         return read_dsjson(path, features=features)
     if kind == ".parquet" and not columns:
         return read_parquet(path)
     rows = TableRows(Path(path))
-    if not columns and set(CSV) <= set(rows.names):  # as `write_csv` names them
-        event_id, time, arm, offered, propensity, reward = CSV
-        own = {"event_id": event_id, "time": time, "offered": offered, "propensity": propensity}
-        columns = {"context": [name for name in rows.names if name not in CSV], **own}
-        columns |= {"arm": arm, "reward": reward}
+    if not columns and set(CSV) <= set(rows.names):
+        context = [name for name in rows.names if name not in CSV]
+        columns = {"context": context, **dict(zip(CSV, CSV, strict=True))}
     missing = [name for name in ("context", "arm", "reward") if name not in columns]
     if missing:
         raise ValueError(
-            f"{' and '.join(missing)} must name columns of the table {str(path)!r}: context (what "
-            "was known), arm (what was chosen) and reward (what it earned). It has "
-            f"{', '.join(rows.names)}"
+            f"{' and '.join(', '.join(missing).rsplit(', ', 1))} must name columns of the table "
+            f"{str(path)!r}: context (what was known), arm (what was chosen) and reward (what it "
+            f"earned). It has {', '.join(rows.names)}"
         )
     return log_from_frame(rows, features=features, **columns)
 
@@ -136,8 +125,7 @@ def write_csv(log: Log, path: str | os.PathLike[str]) -> None:
     separator = "\t" if _kind(path) == ".tsv" else ","
     text = _polars().DataFrame(lines, infer_schema_length=None).write_csv(separator=separator)
     content = text.encode()
-    with whole_file(path) as file:
-        file.write(gzip.compress(content) if _kind(path) == ".csv.gz" else content)
+    checks.write_whole(path, gzip.compress(content) if _kind(path) == ".csv.gz" else content)
 
 
 # -- Parquet ---------------------------------------------------------------------------------------
@@ -148,15 +136,16 @@ def read_parquet(path: str | os.PathLike[str]) -> Log:
     pl = _polars()
     with Path(path).open("rb") as file:
         try:
-            served = _served(pl.read_parquet_metadata(file))
+            about = pl.read_parquet_metadata(file).get(ABOUT)
             file.seek(0)
             frame = pl.read_parquet(file)
         except pl.exceptions.ComputeError as error:
             raise ValueError(
                 f"path must be a Parquet file; {str(path)!r} is not: {error}"
             ) from None
+    served = None if about is None else json.loads(about)["configuration"]["arguments"]
     if "kind" in frame.columns:
-        return _log_of_events(frame, served)
+        return _joined(_exported(frame), served)
     missing = [name for name in REQUIRED if name not in frame.columns]
     if missing:
         raise ValueError(
@@ -170,19 +159,13 @@ def read_parquet(path: str | os.PathLike[str]) -> Log:
     for name in REQUIRED[:-1]:
         if columns[name].null_count():
             raise ValueError(f"{name} must be known in every line; {str(path)!r} has nulls")
-    lists = {name: column.to_list() for name, column in columns.items()}
+    lists = [column.to_list() for column in columns.values()]
     names = frame["arm_ids"].to_list() if "arm_ids" in frame.columns else [None] * len(frame)
-    log = log_of(
-        [
-            LoggedDecision(event_id, at, _places(arms) if ids is None else tuple(ids), arms, *rest)
-            for ids, event_id, at, arms, *rest in zip(names, *lists.values(), strict=True)
-        ]
-    )
-    return log if served is None else replace(log, served=served)
-
-
-def _places(arms: list[Any]) -> tuple[str, ...]:
-    return tuple(map(str, range(len(arms))))
+    rows = [
+        LoggedDecision(event_id, at, tuple(ids or map(str, range(len(arms)))), arms, *rest)
+        for ids, event_id, at, arms, *rest in zip(names, *lists, strict=True)
+    ]
+    return replace(log_of(rows), served=served)
 
 
 def write_parquet(log: Log, path: str | os.PathLike[str]) -> None:
@@ -203,75 +186,58 @@ def write_parquet(log: Log, path: str | os.PathLike[str]) -> None:
     about = {}
     if log.served is not None:
         about[ABOUT] = json.dumps({"configuration": {"arguments": dict(log.served)}})
-    with whole_file(path) as file:
+    with checks.whole_file(path) as file:
         frame.write_parquet(file, metadata=about)
 
 
 # -- events of a service ---------------------------------------------------------------------------
 
+Entry = tuple[str, str, Any]
+"""The kind of an event, its id, and its decision, its value or the policy's new arguments."""
 
-class Join:
-    """Joins the events of a service to a log. They are added in their order.
+
+def _joined(entries: Iterable[Entry], served: Mapping[str, Any] | None = None) -> Log:
+    """Join the events of a service, in their order, to a log.
 
     The reward is the one that was learned; one that came too late counts where nothing was.
     Decisions over actions of another dimension than those of the last one are left out; so are
-    those over vectors where the last one had a table, which becomes vectors by `features`.
+    those over vectors where the last one had a table. Arms that had models of their own have
+    coordinates of their own.
     """
-
-    def __init__(self, served: Mapping[str, Any] | None = None) -> None:
-        self._rows: dict[str, LoggedDecision] = {}
-        self._late: dict[str, float] = {}
-        self.configure(served)
-
-    def configure(self, served: Mapping[str, Any] | None) -> None:
-        """Add new arguments of the policy."""
-        self._served = served
-        self._features = None if served is None else features_from(served.get("features"))
-
-    def decided(self, row: LoggedDecision) -> None:
-        """Add a decision, or what was really shown in its place."""
-        known = self._rows.get(row.event_id)
-        if known is not None:
-            row = known._replace(chosen=row.chosen, propensity=row.propensity)
-        self._rows[row.event_id] = row
-
-    def rewarded(self, event_id: str, kind: str, value: float) -> None:
-        """Add an event that has a value; kinds other than rewards do nothing."""
-        if kind in (REWARD, DEFAULT) and event_id in self._rows:
-            self._rows[event_id] = self._rows[event_id]._replace(reward=value)
+    decided: dict[str, LoggedDecision] = {}
+    late: dict[str, float] = {}
+    for kind, id, content in entries:
+        known = decided.get(id)
+        if kind == CONFIGURED:
+            served = content
         elif kind == LATE:
-            self._late[event_id] = value
-
-    def log(self) -> Log:
-        """Return the log; arms that had models of their own have coordinates of their own."""
-        if not self._rows:
-            raise ValueError("events must hold at least one decision; got none")
-        rows = [
-            row._replace(reward=self._late.get(row.event_id)) if row.reward is None else row
-            for row in self._rows.values()
-        ]
-        if rows[-1].table is not None:
-            found = log_of_tables([row for row in rows if row.table is not None], self._features)
-        else:
-            dim = rows[-1].arms.shape[1]
-            found = log_of([r for r in rows if r.table is None and r.arms.shape[1] == dim])
-        if self._served is None:
-            return found
-        separate = self._served.get("arms") == "separate"
-        return replace(log_by_arm(found) if separate else found, served=self._served)
-
-
-def _served(metadata: Mapping[str, str]) -> Mapping[str, Any] | None:
-    """Return the arguments of the policy that the service had, where the file says them."""
-    text = metadata.get(ABOUT)
-    if text is None:
-        return None
-    arguments: Mapping[str, Any] = json.loads(text)["configuration"]["arguments"]
-    return arguments
+            late[id] = content
+        elif kind == DECISION and known is not None:  # what was really shown
+            row = known._replace(chosen=content.chosen, propensity=content.propensity)
+            decided[id] = row
+        elif kind == DECISION:
+            decided[id] = content
+        elif known is not None:
+            decided[id] = known._replace(reward=content)
+    if not decided:
+        raise ValueError("events must hold at least one decision; got none")
+    for id in late.keys() & decided.keys():
+        if decided[id].reward is None:
+            decided[id] = decided[id]._replace(reward=late[id])
+    *_, last = decided.values()
+    alike = [
+        row
+        for row in decided.values()
+        if (row.table is None) == (last.table is None) and row.arms.shape[1] == last.arms.shape[1]
+    ]
+    if served is None:
+        return log_of(alike)
+    log = log_of(alike, features_from(served.get("features")))
+    return replace(log_by_arm(log) if served.get("arms") == "separate" else log, served=served)
 
 
-def _log_of_events(frame: Any, served: Mapping[str, Any] | None) -> Log:
-    join = Join(served)
+def _exported(frame: Any) -> Iterator[Entry]:
+    """Read events from the table that the service makes of them."""
     for event in frame.sort("seq").iter_rows(named=True):
         if event["erased"] or event.get("place"):
             continue  # a later place shares the round of the first
@@ -280,18 +246,9 @@ def _log_of_events(frame: Any, served: Mapping[str, Any] | None) -> Log:
             shared = np.tile(event.get("context") or [], (len(ids), 1))
             rows = shared if event["x"] is None else np.array(event["x"])
             how = event["index"], event["propensity"], None, _table(event.get("table"))
-            join.decided(LoggedDecision(id, at, tuple(ids), rows, *how))
-        elif event["value"] is not None:
-            join.rewarded(id, event["kind"], event["value"])
-    return join.log()
-
-
-def _table(text: str | bytes | None) -> Table | None:
-    """Return the columns of the context and of each arm; what was not given has none."""
-    if not text:
-        return None
-    context, arms = json.loads(text)
-    return context or {}, [arm or {} for arm in arms]
+            yield DECISION, id, LoggedDecision(id, at, tuple(ids), rows, *how)
+        elif event["kind"] in (REWARD, DEFAULT, LATE):
+            yield event["kind"], id, event["value"]
 
 
 def read_stored(session: Session, policy: str) -> Log:
@@ -300,29 +257,35 @@ def read_stored(session: Session, policy: str) -> Log:
     A log that is not what was written raises `store.Corrupt`.
     """
     checks.choice("policy", policy, session.policies())
-    join = Join()
-    for event in checked(session.all_events(policy), after=Head(0, 0, START)):
-        if not event.is_erased:
-            _add(event, join)
-    return join.log()
+    return _joined(_stored(session, policy))
 
 
-def _add(event: Event, join: Join) -> None:
+def _stored(session: Session, policy: str) -> Iterator[Entry]:
     from driftbandits.store.records import unpacked  # needs msgspec
 
-    if event.kind in (DECISION, CORRECTED):
-        record = unpacked(DECISION, event.body)
-        if record.place:
-            return  # it shares the round of the first place, and has no action set of its own
-        count = len(record.arms)
-        shared = np.frombuffer(record.context or record.x, dtype="<f8")
-        arms = np.tile(shared, (count, 1)) if record.context else shared.reshape(count, -1)
-        rows, how = arms.astype(np.float64), (record.index, record.propensity, None)
-        of = event.event_id, event.at_ns, tuple(record.arms), rows
-        join.decided(LoggedDecision(*of, *how, _table(record.table)))
-    elif event.kind in (CONFIGURED, PROMOTED):
-        record = unpacked(event.kind, event.body)
-        configured = record if event.kind == CONFIGURED else record.configured
-        join.configure(configured.arguments)
-    elif event.kind in (REWARD, DEFAULT, LATE):
-        join.rewarded(event.event_id, event.kind, unpacked(event.kind, event.body).value)
+    for event in checked(session.all_events(policy), after=Head(0, 0, START)):
+        id, kind = event.event_id, event.kind
+        record = None if event.is_erased else unpacked(kind, event.body)
+        if record is None:
+            continue
+        if kind in (DECISION, CORRECTED):
+            if record.place:
+                continue  # it shares the round of the first place
+            count = len(record.arms)
+            shared = np.frombuffer(record.context or record.x, dtype="<f8").astype(np.float64)
+            rows = np.tile(shared, (count, 1)) if record.context else shared.reshape(count, -1)
+            how = record.index, record.propensity, None, _table(record.table)
+            yield DECISION, id, LoggedDecision(id, event.at_ns, record.arms, rows, *how)
+        elif kind in (CONFIGURED, PROMOTED):
+            configured = record if kind == CONFIGURED else record.configured
+            yield CONFIGURED, id, configured.arguments
+        elif kind in (REWARD, DEFAULT, LATE):
+            yield kind, id, record.value
+
+
+def _table(text: str | bytes | None) -> Table | None:
+    """Return the columns of the context and of each arm; what was not given has none."""
+    if not text:
+        return None
+    context, arms = json.loads(text)
+    return context or {}, [arm or {} for arm in arms]

@@ -17,7 +17,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,15 @@ from numpy.typing import NDArray
 
 from driftbandits import checks
 from driftbandits.environments import TableRows
-from driftbandits.evaluate.log import ESTIMATED, KNOWN, UNKNOWN, Log, LoggedDecision, log_of_tables
+from driftbandits.evaluate.log import (
+    ESTIMATED,
+    KNOWN,
+    UNKNOWN,
+    Log,
+    LoggedDecision,
+    log_of,
+    nanoseconds,
+)
 from driftbandits.features import (
     Encoding,
     Features,
@@ -76,12 +83,17 @@ def log_from_tables(
     rows = records_of(context, "context")
     count = len(rows)
     offers = offers_of(arms, count, ())
-    ids = [arm_id(arm) for arm in _listed("chosen", chosen, count)]
-    places = [_place(number, ids[number], offer) for number, offer in enumerate(offers)]
-    outcomes = [
-        None if reward is None or reward != reward else float(reward)  # noqa: PLR0124
-        for reward in _listed("rewards", rewards, count)
-    ]
+    places = []
+    for number, (arm, offer) in enumerate(
+        zip(_listed("chosen", chosen, count), offers, strict=True)
+    ):
+        ids = [id for id, _ in offer]
+        if arm_id(arm) not in ids:
+            raise ValueError(
+                f"chosen must be an arm that was offered; row {number + 1} has {arm!r}, and "
+                f"{checks.brief(ids)} were offered"
+            )
+        places.append(ids.index(arm_id(arm)))
     if propensities is None:
         source, known = UNKNOWN, np.array([1.0 / len(offer) for offer in offers])
     elif isinstance(propensities, str) and propensities == ESTIMATE:
@@ -97,9 +109,10 @@ def log_from_tables(
         (row, [columns or {} for _, columns in offer])
         for row, offer in zip(rows, offers, strict=True)
     ]
-    columns = names, times, arm_ids, vectors, places, known.tolist(), outcomes, tables
-    lines = list(map(LoggedDecision._make, zip(*columns, strict=True)))
-    return replace(log_of_tables(lines, features, keep=keep), propensities=source)
+    numbers = places, known.tolist(), _listed("rewards", rewards, count)
+    columns = zip(names, times, arm_ids, vectors, *numbers, tables, strict=True)
+    lines = list(map(LoggedDecision._make, columns))
+    return replace(log_of(lines, features, keep=keep), propensities=source)
 
 
 def log_from_frame(
@@ -151,12 +164,6 @@ def log_from_frame(
     offers: Any = everything
     if offered is not None:
         offers = [_ids(value) for value in rows.column("offered", offered)]
-        for number, (arm_chosen, offer) in enumerate(zip(chosen, offers, strict=True), start=1):
-            if arm_chosen not in offer:
-                raise ValueError(
-                    f"offered: column {offered!r} must list the arm that was chosen; row {number} "
-                    f"has {'|'.join(offer)}, without {arm_chosen!r}"
-                )
     elif len(everything) > max(_MANY_ARMS, len(rows) // 2):
         raise ValueError(
             f"arm: column {arm!r} has {len(everything)} different arms in {len(rows)} rows: is it "
@@ -167,6 +174,11 @@ def log_from_frame(
             f"arm: column {arm!r} must have at least two different arms; every row has "
             f"{everything[0]!r}. Give offered, the column that lists what could be chosen"
         )
+    times, names = None, None
+    if time is not None:
+        times = [nanoseconds(f"time: column {time!r}", v) for v in rows.column("time", time)]
+    if event_id is not None:
+        names = list(map(str, rows.column("event_id", event_id)))
     return log_from_tables(
         context=contexts,
         arms=offers,
@@ -175,8 +187,8 @@ def log_from_frame(
         propensities=_propensities(rows, propensity),
         features=features,
         keep=context,
-        at=None if time is None else [_nanoseconds(v, time) for v in rows.column("time", time)],
-        event_ids=None if event_id is None else [str(v) for v in rows.column("event_id", event_id)],
+        at=times,
+        event_ids=names,
     )
 
 
@@ -204,35 +216,12 @@ def _propensities(rows: TableRows, given: str | float | None) -> Any:
     return values
 
 
-def _nanoseconds(value: Any, column: str) -> int:
-    """Return a time in nanoseconds since 1970; UTC unless it says otherwise."""
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value.strip())
-        except ValueError:
-            raise ValueError(
-                f"time: column {column!r} must hold times such as 2025-03-31 16:30:00, with the "
-                f"year first, or seconds since 1970; got {value!r}"
-            ) from None
-    if isinstance(value, datetime):
-        moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value
-        return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
-    return round(1e9 * checks.number(f"time: column {column!r}", value))
-
-
 def _listed(label: str, given: Any, count: int) -> Sequence[Any]:
     if isinstance(given, (str, bytes)) or not hasattr(given, "__len__") or len(given) != count:
         raise ValueError(
             f"{label} must be {count} values, one a decision; got {checks.brief(given)}"
         )
     return list(given)
-
-
-def _place(number: int, arm: Any, offer: Offered) -> int:
-    for place, (known, _) in enumerate(offer):
-        if known == arm:
-            return place
-    raise ValueError(f"chosen must be an arm that was offered; row {number} has {arm!r}")
 
 
 # -- propensities ----------------------------------------------------------------------------------

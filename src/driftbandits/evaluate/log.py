@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -25,6 +27,7 @@ ID = "id"
 MOST_COORDINATES = 1000
 _MOST_NUMBERS = 200_000_000
 KNOWN, ESTIMATED, UNKNOWN = "known", "estimated", "unknown"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class LoggedDecision(NamedTuple):
@@ -79,23 +82,30 @@ class Log:
             object.__setattr__(self, name, value)
 
         checks.choice("propensities", self.propensities, (KNOWN, ESTIMATED, UNKNOWN))
-
         hold("event_id", _names(self.event_id))
-        n = len(self.event_id)
-        hold("at", _column("at", self.at, np.int64, n))
-        hold("chosen", _column("chosen", self.chosen, np.int64, n))
-        hold("propensity", _column("propensity", self.propensity, np.float64, n))
-        hold("reward", _column("reward", self.reward, np.float64, n))
-        if (np.diff(self.at) < 0).any():
-            first = int(np.flatnonzero(np.diff(self.at) < 0)[0]) + 1
-            raise ValueError(f"at must not go back in time; got an earlier time in row {first}")
-        hold("arms", _action_sets(self.arms, n))
+        for name, whole in (("at", 1), ("chosen", 1), ("propensity", 0), ("reward", 0)):
+            hold(name, _column(name, getattr(self, name), len(self), whole=bool(whole)))
+        given = enumerate(checks.listed("arms", self.arms))
+        hold("arms", tuple(checks.array(f"arms of row {i}", one, ndim=2) for i, one in given))
+        if len(self.arms) != len(self) or any(one.shape[1] != self.dim for one in self.arms):
+            raise ValueError(
+                f"arms must be {len(self)} arrays (K, d), one for each decision, with one d for "
+                f"all; got {len(self.arms)} with d = {sorted({one.shape[1] for one in self.arms})}"
+            )
         hold("arm_ids", _arm_names(self.arm_ids, self.arms))
-        sizes = self.sizes
-        _refuse_rows("chosen", self.chosen, (self.chosen < 0) | (self.chosen >= sizes), "an arm")
+        is_arm = (self.chosen >= 0) & (self.chosen < self.sizes)
         in_range = (self.propensity > 0.0) & (self.propensity <= 1.0)
-        _refuse_rows("propensity", self.propensity, ~in_range, "above 0 and at most 1")
-        _refuse_rows("reward", self.reward, np.isinf(self.reward), "finite, or NaN where unknown")
+        for name, good, allowed in (
+            ("at", np.diff(self.at, prepend=self.at[0]) >= 0, "no earlier than in the row before"),
+            ("chosen", is_arm, "the place of an arm, from 0"),
+            ("propensity", in_range, "above 0 and at most 1"),
+            ("reward", ~np.isinf(self.reward), "finite, or NaN where unknown"),
+        ):
+            if not good.all():
+                row = int(good.argmin())
+                raise ValueError(
+                    f"{name} must be {allowed}; row {row} has {getattr(self, name)[row]}"
+                )
 
     def __len__(self) -> int:
         return len(self.event_id)
@@ -111,17 +121,6 @@ class Log:
         rows = zip(self.event_id, self.at.tolist(), self.arm_ids, self.arms, *numbers, tables)  # noqa: B905
         return map(LoggedDecision._make, rows)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Log):
-            return NotImplemented
-        return len(self) == len(other) and all(
-            np.array_equal(ours.arms, theirs.arms)
-            and ours._replace(arms=theirs.arms, table=theirs.table) == theirs
-            for ours, theirs in zip(self, other, strict=True)
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
     @property
     def dim(self) -> int:
         return int(self.arms[0].shape[1])
@@ -133,53 +132,58 @@ class Log:
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """Where the reward is known."""
+        """Return True where the reward is known."""
         return ~np.isnan(self.reward)
 
     @cached_property
     def played(self) -> Floats:
-        """The actions that were chosen (n, d)."""
+        """Return the actions that were chosen (n, d)."""
         rows = zip(self.arms, self.chosen, strict=True)
         return np.array([actions[index] for actions, index in rows])
 
-    def trace(self, *, keep: NDArray[np.bool_] | None = None) -> Trace:
+    def trace(self, *, keep: NDArray[np.bool_] | bool = True) -> Trace:
         """Return the log as a trace: the reward of the logged arm, NaN for every other.
 
         keep  (n,) the rounds whose reward is shown; everywhere else it is NaN
         """
-        sizes = self.sizes
-        actions = np.zeros((len(self), int(sizes.max()), self.dim))
-        for t, offered in enumerate(self.arms):
-            actions[t, : len(offered)] = offered
-        rewards = np.full(actions.shape[:2], np.nan)
-        shown = self.reward if keep is None else np.where(keep, self.reward, np.nan)
-        rewards[np.arange(len(self)), self.chosen] = shown
-        available = np.arange(actions.shape[1]) < sizes[:, None]
+        available = np.arange(self.sizes.max()) < self.sizes[:, None]
+        actions = np.zeros((*available.shape, self.dim))
+        actions[available] = np.concatenate(self.arms)
+        rewards = np.full(available.shape, np.nan)
+        rewards[np.arange(len(self)), self.chosen] = np.where(keep, self.reward, np.nan)
         return Trace(actions=actions, rewards=rewards, available=available, partial=True)
 
 
-def log_of(rows: Sequence[LoggedDecision]) -> Log:
-    """Make a log of its lines, in the order of time."""
-    ordered = sorted(rows, key=lambda row: row.at)
-    columns: list[Any] = list(zip(*ordered, strict=True)) or [()] * 8
-    event_id, at, arm_ids, arms, chosen, propensity, reward, _ = columns
-    return Log(event_id, at, arms, chosen, propensity, reward, arm_ids)
-
-
-def log_of_tables(
-    rows: Sequence[LoggedDecision], features: Features | None, *, keep: Iterable[str] = ()
+def log_of(
+    rows: Sequence[LoggedDecision], features: Features | None = None, *, keep: Iterable[str] = ()
 ) -> Log:
-    """Make a log of tables, with vectors of at most length 1.
+    """Make a log of its lines, in the order of time.
+
+    Lines that have tables get vectors of at most length 1.
 
     features  what makes the vectors; guessed from the log if None, fitted to it if they are not
     keep      columns that the guess takes although they are named like an outcome
     """
     ordered = sorted(rows, key=lambda row: row.at)
     tables = [row.table for row in ordered if row.table is not None]
+    if tables:
+        ordered, features = _with_vectors(ordered, tables, features, keep)
+    columns: list[Any] = list(zip(*ordered, strict=True)) or [()] * 8
+    event_id, at, arm_ids, arms, chosen, propensity, reward, _ = columns
+    log = Log(event_id, at, arms, chosen, propensity, reward, arm_ids)
+    return replace(log, tables=tables, features=features) if tables else log
+
+
+def _with_vectors(
+    rows: list[LoggedDecision],
+    tables: list[Table],
+    features: Features | None,
+    keep: Iterable[str],
+) -> tuple[list[LoggedDecision], Features]:
     contexts = [context for context, _ in tables]
     offers: list[list[dict[str, Any]]] = [
         [{ID: id, **columns} for id, columns in zip(row.arm_ids, offered, strict=True)]
-        for row, (_, offered) in zip(ordered, tables, strict=True)
+        for row, (_, offered) in zip(rows, tables, strict=True)
     ]
     arms = [arm for offer in offers for arm in offer]
     if features is None:
@@ -191,18 +195,13 @@ def log_of_tables(
         raise ValueError(f"features must be driftbandits.Features; got {checks.brief(features)}")
     encoding = Encoding(features if features.is_fitted else features.fit(contexts, arms))
     encoded = [
-        encoding.encode(context, [(arm[ID], _without_id(arm)) for arm in offer])
+        encoding.encode(context, [(arm.pop(ID), arm) for arm in offer])
         for context, offer in zip(contexts, offers, strict=True)
     ]
-    vectors = [
-        row._replace(arms=one.dense(len(encoding)))
-        for row, one in zip(ordered, encoded, strict=True)
+    found = [
+        row._replace(arms=one.dense(len(encoding))) for row, one in zip(rows, encoded, strict=True)
     ]
-    return replace(log_of(vectors), tables=tables, features=encoding.features)
-
-
-def _without_id(arm: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in arm.items() if name != ID}
+    return found, encoding.features
 
 
 def log_by_arm(log: Log) -> Log:
@@ -223,55 +222,64 @@ def log_by_arm(log: Log) -> Log:
     sets = []
     for names, actions in zip(log.arm_ids, log.arms, strict=True):
         wide = np.zeros((len(names), len(places), log.dim + 1))
-        at = [places[name] for name in names]
-        wide[np.arange(len(names)), at, :-1] = actions
-        wide[np.arange(len(names)), at, -1] = 1.0  # what it earns whatever the features are
+        wide[np.arange(len(names)), [places[name] for name in names]] = with_constant(actions)
         sets.append(wide.reshape(len(names), -1))
     return replace(log, arms=sets)
 
 
+def with_constant(rows: Floats) -> Floats:
+    """Append a 1 to every row."""
+    return np.pad(rows, ((0, 0), (0, 1)), constant_values=1.0)
+
+
+def nanoseconds(label: str, value: Any) -> int:
+    """Return a time in nanoseconds since 1970; UTC unless it says otherwise."""
+    beyond = 0  # what a datetime cannot hold
+    if isinstance(value, str):
+        digits = re.search(r"[.,]\d{6}(\d{1,3})", value)
+        beyond = int(digits[1].ljust(3, "0")) if digits else 0
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError:
+            raise ValueError(
+                f"{label} must be a time such as 2025-03-31 16:30:00, with the year first, or "
+                f"seconds since 1970; got {value!r}"
+            ) from None
+    if isinstance(value, datetime):
+        moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value
+        return (moment - _EPOCH) // timedelta(microseconds=1) * 1000 + beyond
+    return round(1e9 * checks.number(label, value))
+
+
+def timestamp(at: int) -> str:
+    """Format nanoseconds since 1970, with seven digits of a second or, where needed, nine."""
+    whole, fraction = divmod(at, 10**9)
+    moment = datetime.fromtimestamp(whole, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    digits = f"{fraction:09d}"
+    return f"{moment}.{digits[:7] if digits.endswith('00') else digits}Z"
+
+
 def _names(given: Any) -> tuple[str, ...]:
     names = tuple(checks.listed("event_id", given))
-    if not names:
-        raise ValueError("event_id must hold at least one decision; got none")
-    for i, name in enumerate(names):
-        if not isinstance(name, str) or not name:
-            raise ValueError(f"event_id must be texts that are not empty; row {i} has {name!r}")
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise ValueError(
+            "event_id must hold at least one decision, each with a text that is not empty; got "
+            f"{checks.brief(names)}"
+        )
     if len(set(names)) < len(names):
         twice = Counter(names).most_common(1)[0][0]
         raise ValueError(f"event_id must differ from row to row; got {twice!r} twice")
     return names
 
 
-def _column(name: str, given: Any, kind: type[Any], n: int) -> NDArray[Any]:
-    try:
-        values = np.asarray(given, dtype=np.float64 if kind is np.float64 else None)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} must be numbers; {error}") from None
-    if values.shape != (n,) or (kind is np.int64 and values.dtype.kind not in "iu"):
+def _column(name: str, given: Any, n: int, *, whole: bool) -> NDArray[Any]:
+    values = np.asarray(given) if whole else checks.floats(name, given)
+    if values.shape != (n,) or values.dtype.kind not in ("iu" if whole else "f"):
         raise ValueError(
-            f"{name} must be {n} {'whole ' if kind is np.int64 else ''}numbers, one for each "
-            f"decision; got shape {values.shape}, type {values.dtype}"
+            f"{name} must be {n} {'whole ' if whole else ''}numbers, one for each decision; got "
+            f"shape {values.shape}, type {values.dtype}"
         )
-    return np.ascontiguousarray(values, dtype=kind)
-
-
-def _action_sets(given: Any, n: int) -> tuple[Floats, ...]:
-    try:
-        sets = tuple(np.ascontiguousarray(actions, dtype=np.float64) for actions in given)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"arms must be an array (K, d) for each decision; {error}") from None
-    if len(sets) != n:
-        raise ValueError(f"arms must be {n} arrays, one for each decision; got {len(sets)}")
-    for i, actions in enumerate(sets):
-        if actions.ndim != 2 or 0 in actions.shape or actions.shape[1] != sets[0].shape[-1]:
-            raise ValueError(
-                "arms must be arrays (K, d) that are not empty, with one d for all; "
-                f"row {i} has shape {actions.shape}, row 0 {sets[0].shape}"
-            )
-        if not np.isfinite(actions).all():
-            raise ValueError(f"arms must be finite; row {i} is not")
-    return sets
+    return np.ascontiguousarray(values, dtype=np.int64 if whole else np.float64)
 
 
 def _arm_names(given: Any, arms: Sequence[Floats]) -> tuple[tuple[str, ...], ...]:
@@ -284,9 +292,3 @@ def _arm_names(given: Any, arms: Sequence[Floats]) -> tuple[tuple[str, ...], ...
         if not all(isinstance(name, str) for name in row) or len(set(row)) < len(row):
             raise ValueError(f"arm_ids must be texts that differ within a decision; row {i}: {row}")
     return names
-
-
-def _refuse_rows(name: str, values: NDArray[Any], bad: NDArray[np.bool_], allowed: str) -> None:
-    if bad.any():
-        i = int(np.flatnonzero(bad)[0])
-        raise ValueError(f"{name} must be {allowed}; row {i} has {values[i]}")
