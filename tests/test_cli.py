@@ -119,7 +119,7 @@ def test_a_bad_spec_is_one_line_and_code_2(capsys, tmp_path):
 
 def test_a_spec_that_no_policy_can_play_is_one_line_and_code_2(capsys, tmp_path):
     file = toml(tmp_path)
-    text = file.read_text(encoding="utf-8").replace("intercept = true", "L = 0.1")
+    text = file.read_text(encoding="utf-8").replace('"intercept" = true', '"L" = 0.1')
     file.write_text(text, encoding="utf-8")
     arguments = ["run", str(file), "--out", str(tmp_path), "--workers", "1"]
     assert run(arguments) == BAD_USAGE
