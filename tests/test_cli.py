@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from driftbandits import experiments
 from driftbandits.cli.commands import BAD_USAGE, DONE, FAILED, INTERRUPTED, run
 from driftbandits.experiments import REPRODUCED, load, run_experiment
+from driftbandits.jit import cache
 from experiment_checks import (
     LONG,
     PATIENCE,
@@ -257,6 +259,22 @@ def test_a_terminal_gets_a_line_that_says_how_far_it_is(tmp_path):
     program.communicate()
     assert program.returncode == DONE
     assert "\rsmall: 5 of 5 runs, 5 new, " in shown
+
+
+def test_a_pipe_and_a_terminal_are_told_that_kernels_are_compiled(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(cache, "cache_directory", lambda: tmp_path)
+    cache.say_that_it_compiles("plain.decide")
+    assert "compiling its kernels" in capsys.readouterr().err
+    cache.say_that_it_compiles("plain.decide")
+    assert capsys.readouterr().err == "", "who has just been told is not told again"
+    os.utime(tmp_path / "announced", (0, 0))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    cache.say_that_it_compiles("plain.decide")
+    first, second = capsys.readouterr().err.splitlines()
+    assert ("compiling its kernels" in first, second) == (
+        True,
+        "driftbandits: compiling plain.decide",
+    )
 
 
 def read_terminal(descriptor: int) -> str:
