@@ -196,16 +196,14 @@ def test_policies_are_listed_with_their_citations(capsys):
     assert max(map(len, out)) <= 80
 
 
-def test_without_a_terminal_an_experiment_is_one_line(tmp_path):
-    file, done = toml(tmp_path, runs=2), []
-    for _ in range(2):
+def test_without_a_terminal_an_experiment_ends_with_a_line(tmp_path):
+    for new in (2, 0):
+        file = toml(tmp_path, runs=2)
         process = start("-m", "driftbandits", "run", str(file), "--out", str(tmp_path / "out"))
         err = process.communicate()[1]
-        done.append([line for line in err.splitlines() if line.startswith("small: ")])
         assert process.returncode == DONE
-    assert [len(lines) for lines in done] == [1, 1]
-    assert "2 of 2 runs, 2 new" in done[0][0]
-    assert "2 of 2 runs, 0 new" in done[1][0]
+        *_, last = [line for line in err.splitlines() if line.startswith("small: ")]
+        assert last.startswith(f"small: 2 of 2 runs, {new} new, ")
 
 
 @pytest.mark.parametrize(
