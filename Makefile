@@ -177,7 +177,7 @@ reproduce: $(INSTALLED) ## the experiments of the paper, into results/ (RUNS=500
 	@echo "==> reproduce: $(RUNS) runs of the paper's experiments, into results/"
 	@$(BIN)/driftbandits reproduce --runs $(RUNS) --out results
 
-SUITE = suite suite-false-alarms suite-units suite-rare-rewards suite-at-rest suite-quiet suite-fixed-arms
+SUITE = suite suite-false-alarms suite-rare-rewards suite-at-rest suite-quiet suite-fixed-arms
 suite: $(INSTALLED) ## every policy in many worlds, into results/suite/ (SUITE_RUNS=4 for fewer runs)
 	@echo "==> suite: every world of experiments/suite*.toml, into results/suite/"
 	@for part in $(SUITE); do \

@@ -278,19 +278,6 @@ def fixed_arms() -> list[str]:
     return table(heads, [row for _, row in sorted(rows)])
 
 
-def units() -> list[str]:
-    """`auto` in other units over the first world that has the same draws."""
-    base: dict[str, Floats] = {}
-    rows = []
-    for world in worlds_of("suite-units"):
-        options = world.results.spec["environment"]
-        draws = f"{options.get('link')} {options.get('base_rate')}"
-        own = world.regret("auto")
-        over = ratio_of_means(own, base.setdefault(draws, own))
-        rows.append([world.name, world.title, str(len(own)), words(estimate(own)), words(over)])
-    return table(["world", "what it is", "runs", "regret of `auto`", "over the base"], rows)
-
-
 def rest() -> list[str]:
     """`auto` where nothing changes: its regret in the second half, and what it reports."""
     rows = []
@@ -309,7 +296,7 @@ def rest() -> list[str]:
 
 TABLES: dict[str, Callable[[], list[str]]] = {
     **{"one-run": one_run, "suite": suite, "worlds": worlds, "fixed-arms": fixed_arms},
-    **{"units": units, "rest": rest},
+    "rest": rest,
 }
 
 

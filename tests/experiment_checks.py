@@ -1,5 +1,6 @@
 """What the tests of experiments share: small specs, and what it means that results are equal."""
 
+import json
 import os
 import re
 import subprocess
@@ -31,35 +32,22 @@ def spec(**changes: Any) -> dict[str, Any]:
     return {key: value for key, value in whole.items() if value is not None}
 
 
-def small(*, runs: int = 5, horizon: int = 30, **heading: Any) -> experiments.Experiment:
+def small_spec(*, horizon: int = 30, **heading: Any) -> dict[str, Any]:
     given = spec(environment={"name": "abrupt2d", "horizon": horizon})
-    given["experiment"] = {**given["experiment"], "runs": runs, **heading}
-    (experiment,) = experiments.experiments_of(given)
+    return {**given, "experiment": {**given["experiment"], **heading}}
+
+
+def small(**changes: Any) -> experiments.Experiment:
+    (experiment,) = experiments.experiments_of(small_spec(**changes))
     return experiment
 
 
-TOML = """
-[experiment]
-name = "small"
-runs = {runs}
-seed = 3
-every = 7
-theta_every = 10
-[environment]
-name = "abrupt2d"
-horizon = {horizon}
-[[policies]]
-name = "SW-GLUCB"
-[[policies]]
-name = "LinUCB"
-intercept = true
-"""
-
-
-def toml(folder: Path, *, runs: int = 5, horizon: int = 30) -> Path:
-    """The file that says what `small` says."""
+def toml(folder: Path, **sizes: int) -> Path:
+    """The file that says what `small` says; its tables are written in a line each."""
+    inline = {key: json.dumps(table) for key, table in small_spec(**sizes).items()}
+    lines = [f"{key} = {text}\n" for key, text in inline.items()]
     path = folder / "small.toml"
-    path.write_text(TOML.format(runs=runs, horizon=horizon), encoding="utf-8")
+    path.write_text("".join(lines).replace('": ', '" = '), encoding="utf-8")
     return path
 
 

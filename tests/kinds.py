@@ -49,28 +49,19 @@ def both(*kinds: Kind) -> Kind:
     return lambda name: all(kind(name) for kind in kinds)
 
 
+def of_row(choice: Callable[[Row], bool]) -> Kind:
+    return lambda name: choice(row_of(name))
+
+
 # -- reward model and memory -----------------------------------------------------------------------
 
-
-def linear(name: str) -> bool:
-    return row_of(name).linear
-
-
-def windowed(name: str) -> bool:
-    """With a window that the caller gives, or that is tuned."""
-    return row_of(name).memory == WINDOW and not draws_windows(name)
-
-
-def discounted(name: str) -> bool:
-    return row_of(name).memory == DISCOUNT
-
-
-def remembers_as_told(name: str) -> bool:
-    return row_of(name).memory is None
-
-
-def forgets_by_schedule(name: str) -> bool:
-    return row_of(name).periodic
+linear = of_row(lambda row: row.linear)
+draws_windows = of_row(lambda row: row.adaptation == "bandit over windows")
+windowed = both(of_row(lambda row: row.memory == WINDOW), no(draws_windows))
+"""With a window that the caller gives, or that is tuned."""
+discounted = of_row(lambda row: row.memory == DISCOUNT)
+remembers_as_told = of_row(lambda row: row.memory is None)
+forgets_by_schedule = of_row(lambda row: row.periodic)
 
 
 def memory_of(name: str, *, window: int, discount: float) -> dict:
@@ -81,106 +72,37 @@ def memory_of(name: str, *, window: int, discount: float) -> dict:
 
 # -- what adapts the memory ------------------------------------------------------------------------
 
-
-def adapted(name: str) -> bool:
-    return row_of(name).adaptation != "none"
-
-
-def draws_windows(name: str) -> bool:
-    return row_of(name).adaptation == "bandit over windows"
-
-
-def believing(name: str) -> bool:
-    """One belief over segments and drifts, whose prior follows the features that are offered."""
-    return row_of(name).adaptation == "belief"
-
-
-def looks_for_changes(name: str) -> bool:
-    return row_of(name).false_alarm_rate > 0
-
-
-def forgets_on_changes(name: str) -> bool:
-    return row_of(name).adaptation == "change test"
-
-
-def tests_arms(name: str) -> bool:
-    return row_of(name).adaptation == "arm tests"
-
-
-def learns_in_one_pass(name: str) -> bool:
-    """No row is kept."""
-    return row_of(name).adaptation in ONE_PASS
-
-
-def judges_models(name: str) -> bool:
-    return row_of(name).adaptation == "judged models"
-
+adapted = of_row(lambda row: row.adaptation != "none")
+believing = of_row(lambda row: row.adaptation == "belief")
+looks_for_changes = of_row(lambda row: row.false_alarm_rate > 0)
+forgets_on_changes = of_row(lambda row: row.adaptation == "change test")
+tests_arms = of_row(lambda row: row.adaptation == "arm tests")
+judges_models = of_row(lambda row: row.adaptation == "judged models")
+learns_in_one_pass = of_row(lambda row: row.adaptation in ONE_PASS)
+"""No row is kept."""
 
 # -- score and confidence --------------------------------------------------------------------------
 
-
-def indifferent(name: str) -> bool:
-    return row_of(name).score == CONSTANT
-
-
-def greedy(name: str) -> bool:
-    return row_of(name).score == GREEDY
-
-
-def posterior(name: str) -> bool:
-    return row_of(name).score == POSTERIOR
-
-
-def perturbed(name: str) -> bool:
-    return row_of(name).score == PERTURBED
-
-
-def augmented(name: str) -> bool:
-    """Draws from the posterior itself, whose spread is what it is."""
-    return row_of(name).score == AUGMENTED
-
-
-def scaled(name: str) -> bool:
-    return row_of(name).score == SCALED
-
-
-def weighted(name: str) -> bool:
-    """Draws by exponential weights, whatever the means are."""
-    return row_of(name).score == WEIGHTED
-
-
-def local(name: str) -> bool:
-    return row_of(name).radius == "local"
-
-
-def self_concordant(name: str) -> bool:
-    return row_of(name).radius == "self-concordant"
-
-
-def for_fixed_arms(name: str) -> bool:
-    """An index of counts."""
-    return row_of(name).radius == "count"
-
-
-def by_divergence(name: str) -> bool:
-    """Widths by the divergence of chances."""
-    return row_of(name).kl
-
-
-def of_the_predictor(name: str) -> bool:
-    """A bound on a . theta, not on the mean."""
-    return row_of(name).radius == "predictor"
-
-
-def one_matrix(name: str) -> bool:
-    """W stands for W~ too."""
-    return row_of(name).one_matrix
-
-
-def for_drift(name: str) -> bool:
-    return one_matrix(name) and not for_fixed_arms(name)
-
-
+indifferent = of_row(lambda row: row.score == CONSTANT)
+greedy = of_row(lambda row: row.score == GREEDY)
+posterior = of_row(lambda row: row.score == POSTERIOR)
+perturbed = of_row(lambda row: row.score == PERTURBED)
+augmented = of_row(lambda row: row.score == AUGMENTED)
+"""Draws from the posterior itself, whose spread is what it is."""
+scaled = of_row(lambda row: row.score == SCALED)
+weighted = of_row(lambda row: row.score == WEIGHTED)
+"""Draws by exponential weights, whatever the means are."""
+local = of_row(lambda row: row.radius == "local")
+self_concordant = of_row(lambda row: row.radius == "self-concordant")
+for_fixed_arms = of_row(lambda row: row.radius == "count")
+"""An index of counts."""
+by_divergence = of_row(lambda row: row.kl)
+"""Widths by the divergence of probabilities."""
+of_the_predictor = of_row(lambda row: row.radius == "predictor")
+"""A bound on a . theta, not on the mean."""
+one_matrix = of_row(lambda row: row.one_matrix)
+"""W stands for W~ too."""
+for_drift = both(one_matrix, no(for_fixed_arms))
 optimistic = either(believing, of_the_predictor)
 samples_parameters = either(posterior, perturbed, augmented)
 randomised = either(samples_parameters, scaled, weighted)

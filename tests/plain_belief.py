@@ -579,8 +579,8 @@ class PlainAmounts(PlainBelief):
         self.largest = max(self.largest, variance)
         most = ((self.high - self.low) / 2) ** 2
         seen = min(float(w @ np.square(self.errors)), most * w.sum())
-        of_all = (20 * min(variance, most) + seen) / (20 + w.sum())
-        return max((5 * of_all + seen) / (5 + w.sum()), 1e-8 * self.largest)
+        found = (20 * min(variance, most) + seen) / (20 + w.sum())
+        return max(found, 1e-8 * self.largest)
 
     def mean_of(self, z: np.ndarray, square: np.ndarray) -> np.ndarray:
         return z

@@ -22,19 +22,9 @@ def test_every_request_refuses_what_it_does_not_list():
 
 
 def test_what_a_later_service_adds_does_not_disturb_a_client():
-    later = {
-        "events": [
-            {
-                "seq": 1,
-                "at": "now",
-                "kind": "dream",
-                "arms": [{"id": "an id of a new kind!", "x": [1.0], "colour": {"price": 2}}],
-                "mood": "good",
-            }
-        ],
-        "next": 1,
-        "previous": 0,
-    }
+    arm = {"id": "an id of a new kind!", "x": [1.0], "colour": {"price": 2}}
+    event = {"seq": 1, "at": "now", "kind": "dream", "arms": [arm], "mood": "good"}
+    later = {"events": [event], "next": 1, "previous": 0}
     events = msgspec.json.decode(msgspec.json.encode(later), type=client.Events)
     assert events.events[0].kind == "dream"
     assert events.events[0].arms == [client.Arm("an id of a new kind!", [1.0])]

@@ -5,8 +5,6 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from driftbandits import checks
 
@@ -17,38 +15,24 @@ def refused(message):
     return pytest.raises(ValueError, match=f"^{re.escape(message)}$")
 
 
-@pytest.mark.parametrize("value", [2, np.int8(2), np.uint64(2)])
-def test_an_integer_comes_back_as_an_int(value):
-    assert type(checks.integer("n", value, least=2, most=2)) is int
-
-
-@pytest.mark.parametrize("value", [*NOT_NUMBERS[:-2], 2j, 2.0, np.float64(2)])
-def test_what_is_no_integer_is_refused(value):
-    with refused(f"n must be an integer of at least 1; got {value!r}"):
-        checks.integer("n", value, least=1)
-
-
-def test_an_integer_out_of_range_is_refused():
-    with refused("n must be an integer of at least 3; got 2"):
-        checks.integer("n", 2, least=3)
+def test_integers():
+    for value in (2, np.int8(2), np.uint64(2)):
+        assert type(checks.integer("n", value, least=2, most=2)) is int
+    for value in [*NOT_NUMBERS[:-2], 2j, 2.0, np.float64(2), 0]:
+        with refused(f"n must be an integer of at least 1; got {value!r}"):
+            checks.integer("n", value, least=1)
     for value in (0, 4):
         with refused(f"n must be an integer from 1 to 3; got {value}"):
             checks.integer("n", value, least=1, most=3)
 
 
-@pytest.mark.parametrize("value", [2, 2.0, np.int8(2), np.float32(2), np.float16(2)])
-def test_a_number_comes_back_as_a_float(value):
-    given = checks.number("x", value)
-    assert type(given) is float
-    assert given == 2.0
-
-
-@pytest.mark.parametrize("value", NOT_NUMBERS)
-def test_what_is_no_finite_number_is_refused(value):
-    with refused(f"x must be a finite number; got {value!r}"):
-        checks.number("x", value)
-    with refused(f"x must be a finite number greater than 0; got {value!r}"):
-        checks.number("x", value, above=0)
+def test_numbers():
+    for value in (2, 2.0, np.int8(2), np.float32(2)):
+        given = checks.number("x", value)
+        assert (type(given), given) == (float, 2.0)
+    for value in NOT_NUMBERS:
+        with refused(f"x must be a finite number greater than 0; got {value!r}"):
+            checks.number("x", value, above=0)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +43,6 @@ def test_what_is_no_finite_number_is_refused(value):
         ({"below": 1}, 1, 0.5, "less than 1"),
         ({"at_most": 1}, 1.5, 1, "at most 1"),
         ({"above": 0, "below": 1}, 1.0, 0.5, "greater than 0 and less than 1"),
-        ({"at_least": 0, "at_most": 0.5}, -1, 0.5, "of at least 0 and at most 0.5"),
     ],
 )
 def test_bounds_of_a_number(bounds, outside, inside, words):
@@ -68,26 +51,19 @@ def test_bounds_of_a_number(bounds, outside, inside, words):
         checks.number("x", outside, **bounds)
 
 
-def test_a_flag_is_no_number():
+def test_flags_and_choices():
     assert checks.flag("on", np.True_) is True
-    assert checks.flag("on", False) is False
     for value in (0, 1, "true", None):
         with refused(f"on must be true or false; got {value!r}"):
             checks.flag("on", value)
-
-
-def test_a_choice_is_one_of_its_names_in_their_order():
     assert checks.choice("link", "b", iter(["b", "a"])) == "b"
-    for value in ("c", "", None, ["a"], np.array(["a", "b"])):
+    for value in ("c", None, ["a"], np.array(["a", "b"])):
         with refused(f"link must be one of b, a; got {value!r}"):
             checks.choice("link", value, ["b", "a"])
+    with refused("link must be one of discount, window; got 'windw', perhaps window"):
+        checks.choice("link", "windw", ["discount", "window"])
     with refused("link must be one of none; got 'a'"):
         checks.choice("link", "a", [])
-
-
-def test_the_nearest_name_is_suggested_where_one_is_near():
-    assert checks.perhaps("windw", iter(["discount", "window"])) == ", perhaps window"
-    assert checks.perhaps("mars", ["discount", "window"]) == ""
 
 
 def test_an_array_for_kernels_is_held_and_another_one_copied():
@@ -100,18 +76,10 @@ def test_an_array_for_kernels_is_held_and_another_one_copied():
         assert made.dtype == np.float64
         assert made.flags.carray
         np.testing.assert_array_equal(made, other)
-
-
-@pytest.mark.parametrize("value", ["text", ["1", "2"], [[1], [1, 2]], {"a": 1}, [1j], None])
-def test_what_is_no_array_of_numbers_is_refused(value):
-    with pytest.raises(ValueError, match=r"^x must be an array of numbers: .*; got "):
-        checks.floats("x", value)
-
-
-def test_a_long_list_is_not_repeated_whole():
-    with pytest.raises(ValueError, match=r"got \['a', 'a', .* \.\.\.$") as caught:
-        checks.floats("x", ["a"] * 10_000)
-    assert len(str(caught.value)) < 400
+    for value in ("text", ["1", "2"], [[1], [1, 2]], {"a": 1}, [1j], None, ["a"] * 10_000):
+        with pytest.raises(ValueError, match=r"^x must be an array of numbers: .*; got ") as caught:
+            checks.floats("x", value)
+        assert len(str(caught.value)) < 400  # a long list is not repeated whole
 
 
 def test_an_array_has_its_dimension_and_is_finite():
@@ -131,19 +99,3 @@ def test_randomness_comes_from_a_generator():
     assert checks.generator("rng", rng) is rng
     with pytest.raises(ValueError, match=r"^rng must be a numpy.random.Generator.*; got int$"):
         checks.generator("rng", 0)
-
-
-@given(st.one_of(st.integers(), st.floats()), st.floats(-10, 10))
-def test_bounds_mean_what_the_operators_mean(value, bound):
-    def lets_through(**bounds):
-        try:
-            checks.number("x", value, **bounds)
-        except ValueError:
-            return False
-        return True
-
-    finite = abs(value) <= np.finfo(float).max
-    assert lets_through(above=bound) == (finite and value > bound)
-    assert lets_through(at_least=bound) == (finite and value >= bound)
-    assert lets_through(below=bound) == (finite and value < bound)
-    assert lets_through(at_most=bound) == (finite and value <= bound)

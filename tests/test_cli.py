@@ -209,7 +209,7 @@ def test_without_a_terminal_an_experiment_ends_with_a_line(tmp_path):
 @pytest.mark.parametrize(
     ("package", "statement", "extra"),
     [
-        ("msgspec", "from driftbandits.experiments import load", "experiments"),
+        ("msgspec", "import driftbandits.client", "client"),
         ("uvicorn", "import driftbandits.service.server", "service"),
     ],
 )

@@ -23,23 +23,9 @@ from experiment_checks import (
 
 
 def dask(*arguments: str, log: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "dask", *arguments, "--no-dashboard"]
     with log.open("wb") as file:
-        return subprocess.Popen(
-            [sys.executable, "-m", "dask", *arguments, "--no-dashboard"],
-            stdout=file,
-            stderr=file,
-            cwd=log.parent,
-        )
-
-
-def stop(program: subprocess.Popen[bytes]) -> None:
-    if program.poll() is None:
-        program.terminate()
-    try:
-        program.wait(timeout=20)
-    except subprocess.TimeoutExpired:
-        program.kill()
-        program.wait()
+        return subprocess.Popen(command, stdout=file, stderr=file, cwd=log.parent)
 
 
 def free_port() -> int:
@@ -77,7 +63,8 @@ class Cluster:
 
     def stop(self) -> None:
         for program in (*self.workers, self.scheduler):
-            stop(program)
+            program.kill()  # also one that is stopped
+            program.wait()
 
 
 @pytest.fixture

@@ -547,10 +547,13 @@ def test_the_cheaper_projections(problem):
     ("arguments", "message"),
     [
         ({"window": 3, "discount": 0.9}, "give window or discount, not both; got 3 and 0.9"),
-        ({"window": 0}, "window must be a whole number of at least 1; got 0"),
-        ({"discount": 1.0}, "discount must lie strictly between 0 and 1; got 1.0"),
-        ({"lam": 0.0}, "lam must be positive and finite; got 0.0"),
-        ({"S": -1.0}, "S must be positive and finite; got -1.0"),
+        ({"window": 0}, "window must be an integer of at least 1; got 0"),
+        (
+            {"discount": 1.0},
+            "discount must be a finite number greater than 0 and less than 1",
+        ),
+        ({"lam": 0.0}, "lam must be a finite number greater than 0; got 0.0"),
+        ({"S": -1.0}, "S must be a finite number greater than 0; got -1.0"),
         ({"S": 800.0}, "L * S = 800 is too large for the logistic model"),
         ({"projection": "nearest"}, "projection must be one of none, radial, exact; got 'nearest'"),
         ({"actions": [1.0, 0.0]}, "actions must be a finite (n, d) array; got shape (2,)"),

@@ -47,9 +47,10 @@ EDITS = {
         (": online,\n", ': online,\n    "page": page_hinkley,\n'),
         (
             '    "greedy": Row(',
-            '    "PH-GLUCB": Row(SINCE_RESTART, False, UCB, "worked example", "practical",'
+            '    "PH-GLUCB": Row(SINCE_RESTART, False, UCB, "practical",'
             ' adaptation="page", false_alarm_rate=1e-4),\n    "greedy": Row(',
-        )
+        ),
+        ('    "greedy": "the mean', '    "PH-GLUCB": "worked example",\n    "greedy": "the mean'),
     ],
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import optimize
 
 from driftbandits.core import linalg
-from driftbandits.jit import LANES, row_product
+from driftbandits.jit import LANES, compiled, row_product
 
 SIZES = (1, 2, 3, 5, 8, 13, 30, 100)
 every_size = pytest.mark.parametrize("d", SIZES)
@@ -116,13 +116,18 @@ def test_products_are_those_of_numpy(d):
     np.testing.assert_array_equal(out, 2.5 * np.eye(d))
 
 
+@compiled
+def product_of_rows(x, i, y, j):
+    return row_product(x, i, y, j)
+
+
 @pytest.mark.parametrize("blocks", [1, 2, 8])
 def test_a_product_of_rows_of_lanes(blocks):
     rng = np.random.default_rng(blocks)
     x, y = rng.normal(size=(3, blocks * LANES)), rng.normal(size=(2, blocks * LANES))
     for i in range(3):
         for j in range(2):
-            assert row_product(x, i, y, j) == pytest.approx(x[i] @ y[j], rel=1e-13, abs=1e-13)
+            assert product_of_rows(x, i, y, j) == pytest.approx(x[i] @ y[j], rel=1e-13, abs=1e-13)
 
 
 @pytest.mark.parametrize("d", [1, 2, 6])

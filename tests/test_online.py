@@ -102,11 +102,14 @@ def play(policy: db.Policy, rounds: int, follow=None):
 
 
 @pytest.mark.parametrize(
-    ("d", "rounds", "link"),
-    [(1, 60, "logistic"), *((3, 250, link) for link in LINKS), (20, 250, "binomial")],
+    ("d", "rounds", "link", "S"),
+    [
+        *((3, 250, link, 1.5) for link in LINKS),
+        *((1, 60, "logistic", 1.5), (20, 250, "binomial", 1.5), (3, 100, "logistic", 0.3)),
+    ],
 )
-def test_a_run_is_that_of_the_source(d, rounds, link):
-    given = {"S": 1.5, "L": 1.2, "lam": 2.0, "delta": 0.05, "bonus_scale": 0.2, **LINKS[link]}
+def test_a_run_is_that_of_the_source(d, rounds, link, S):
+    given = {"S": S, "L": 1.2, "lam": 2.0, "delta": 0.05, "bonus_scale": 0.2, **LINKS[link]}
 
     def same(plain, agent, choice, actions):
         centre, radius = plain.centre(), plain.k * plain.radius()
@@ -117,18 +120,11 @@ def test_a_run_is_that_of_the_source(d, rounds, link):
         norms = np.sqrt(np.einsum("ij,ij->i", actions, solved))
         np.testing.assert_allclose(choice.widths, radius * norms, rtol=1e-9)
         np.testing.assert_allclose(choice.means, plain.mean(actions @ centre), rtol=1e-9, atol=1e-9)
+        projected.append(math.isclose(np.linalg.norm(plain.theta), plain.S))
 
+    projected = []
     play(db.policy("GLOC", dim=d, **given), rounds, same)
-
-
-def test_the_projection_is_met_on_the_way():
-    met = []
-
-    def look(plain, agent, choice, actions):
-        met.append(math.isclose(np.linalg.norm(plain.theta), 0.3))
-
-    play(db.policy("GLOC", dim=3, S=0.3), 100, look)
-    assert any(met)
+    assert any(projected) or S > 1.0
 
 
 @pytest.mark.parametrize("dim", [3, 20])
@@ -140,16 +136,6 @@ def test_no_row_is_kept(name, dim):
     longer, _, _ = play(policy, 400)
     assert [array.nbytes for array in longer._learner._model.buffers] == before
     assert longer._learner._model.buffers.counters[TAIL] == 0
-
-
-def test_the_truth_lies_in_the_confidence_set():
-    outside = []
-    for seed in range(20):
-        policy = db.policy("GLOC", dim=2, S=1.0 + seed / 40, delta=0.05)
-        _, plain, truth = play(policy, 300)
-        off = truth - plain.centre()
-        outside.append(math.sqrt(off @ plain.V @ off) > plain.radius())
-    assert sum(outside) == 0  # the set is wide: 1 in 20 is what is allowed
 
 
 # -- online mirror descent -------------------------------------------------------------------------
@@ -274,19 +260,6 @@ def test_the_sources_step_and_penalty():
     assert known.discount == like.discount  # (sqrt(c) Gamma/(dT))^(2/3), from the rate
     drifting = db.policy("DOMD-GLB", dim=2, horizon=6000, path_length=3.0)
     assert drifting.discount == pytest.approx(1 - math.sqrt(3.0 / 12000))
-
-
-def test_without_discount_both_are_the_same():
-    plain, discounted = mirrored(), mirrored(discount=1 - 1e-12)
-    agents = db.Agent(plain, seed=1), db.Agent(discounted, seed=1)
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        actions = rng.uniform(-0.5, 0.5, size=(3, 3))
-        one, other = (agent.decide(actions) for agent in agents)
-        np.testing.assert_allclose(one.means, other.means, rtol=1e-6)
-        x = float(rng.random() < 0.5)
-        for agent, choice in zip(agents, (one, other), strict=True):
-            agent.update(choice, x)
 
 
 @pytest.mark.parametrize("link", ["logistic", "poisson", "identity"])

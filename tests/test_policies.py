@@ -12,7 +12,6 @@ import driftbandits as db
 import kinds
 import policy_checks
 from driftbandits import policies
-from driftbandits.core import theory
 from kinds import both, no, those
 from policy_checks import CHECKS, Case, World, assert_follows, digest, play
 
@@ -32,10 +31,7 @@ GLM_CONFIGURATIONS = {
     "radial": {"S": 0.2, "lam": 0.1, "projection": "radial"},
     "poisson": {"link": "poisson", "m": 8.0, "intercept": True},
 }
-TOLD_CONFIGURATIONS = {
-    "window": {"window": 12},
-    "discount": {"discount": 0.8, "S": 0.3},
-}
+TOLD_CONFIGURATIONS = {"window": {"window": 12}, "discount": {"discount": 0.8, "S": 0.3}}
 
 PLAIN = [Case(name) for name in db.policy_names()]
 # The rows share most of what they do: each is checked as it is, and one of a kind otherwise.
@@ -251,7 +247,7 @@ def test_an_explicit_memory_beats_the_rule():
     assert db.policy("D-LinUCB", dim=1, discount=0.5, horizon=1, changes=5).discount == 0.5
 
 
-@pytest.mark.parametrize(("d", "intercept"), [(2, False), (5, False), (4, True)])
+@pytest.mark.parametrize(("d", "intercept"), [(2, False), (4, True)])
 def test_the_rules_of_the_corollaries(d, intercept):
     T, changes = 6000, 3
     dim = {"dim": d, "intercept": intercept, "horizon": T}
@@ -296,18 +292,6 @@ def test_the_rules_of_the_later_sources():
     assert db.policy("Restart-GLUCB", **given).window == 158
 
 
-def test_the_self_concordant_radius_is_much_wider_than_the_papers():
-    """80, and 13 where theta-hat lies in the ball, against 6.5: it pays where c is very small."""
-    tuned = {"dim": 2, "horizon": 6000, "changes": 3}
-    agent = db.Agent(db.policy("SC-D-GLUCB", **tuned))
-    anywhere = theory.radius(agent.policy.confidence, 3001.0)
-    assert anywhere == pytest.approx(80.4, abs=0.1)
-    inside = agent.explain(agent.decide([[1.0, 0.0]])).radius
-    assert inside == pytest.approx(13.5, abs=0.1)
-    paper = db.policy("D-GLUCB", **tuned)
-    assert theory.radius(paper.confidence, 3001.0) == pytest.approx(6.5, abs=0.1)
-
-
 def test_a_restart_forgets_and_makes_late():
     agent = db.Agent(db.policy("Restart-GLUCB", dim=2, window=5), seed=0)
     fresh = db.Agent(db.policy("Restart-GLUCB", dim=2, window=5), seed=0)
@@ -348,11 +332,8 @@ BAD_ARGUMENTS = [  # numbers beyond their limits, and what concerns several
     ("SW-GLUCB", {"window": 0}, ["window", "0", "at least 1"]),
     ("SW-LinUCB", {"window": None, "changes": 3}, ["window=", "horizon="]),
     ("D-GLUCB", {"discount": None}, ["discount=", "horizon="]),
-    ("D-GLUCB", {"discount": 1.0}, ["discount", "1.0"]),
     ("SW-GLUCB", {"window": None, "horizon": 100, "changes": 200}, ["changes", "200"]),
-    ("LinUCB", {"lam": 0.0}, ["lam", "0.0"]),
     ("LinUCB", {"lam": 10**400}, ["lam", "1000"]),
-    ("LB-WeightUCB", {"path_length": -1.0}, ["path_length", "-1.0", "at least 0"]),
     ("LB-WeightUCB", {"discount": None}, ["discount=", "horizon=", "path_length="]),
     (
         "LB-WeightUCB",
@@ -361,16 +342,12 @@ BAD_ARGUMENTS = [  # numbers beyond their limits, and what concerns several
     ),
     ("Restart-GLUCB", {"window": None}, ["window=", "horizon=", "path_length="]),
     ("BOB-GLUCB", {"horizon": None}, ["BOB-GLUCB needs horizon="]),
-    ("CD-GLUCB", {"false_alarm_rate": 0.0}, ["false_alarm_rate", "0.0"]),
     ("SC-D-GLUCB", {"horizon": 1}, ["horizon", "at least 2", "1"]),
-    ("LinUCB", {"L": -0.5}, ["L", "-0.5"]),
     ("LinUCB", {"delta": 1.0}, ["delta", "1.0"]),
     ("LinUCB", {"bonus_scale": -0.1}, ["bonus_scale", "-0.1"]),
-    ("LinUCB", {"epsilon": 1.01}, ["epsilon", "1.01"]),
     ("LinUCB", {"m": -1.0}, ["m", "-1.0"]),
     ("LogisticUCB", {"link": "poisson"}, ["m", "poisson", "must be given"]),
     ("LogisticUCB", {"link": "binomial", "m": 2.5}, ["m", "2.5", "integer"]),
-    ("LogisticUCB", {"link": "logistic", "m": 3}, ["m", "3", "binomial"]),
     ("LogisticUCB", {"S": 50.0, "L": 20.0}, ["L", "S", "1000"]),
     ("greedy", {"window": 5, "discount": 0.5}, ["window", "discount", "5", "0.5"]),
     ("auto", {"features": {"context": {"x": "number"}}}, ["dim", "beside features", "2"]),

@@ -7,16 +7,10 @@ import driftbandits as db
 from driftbandits import experiments
 
 
-def test_only_the_public_names_are_shown():
+def test_every_public_name_can_be_had_and_no_other_is_shown():
     assert dir(db) == sorted([*db.__all__, "__version__"])
-
-
-def test_every_public_name_can_be_had():
     assert all(getattr(db, name) is not None for name in dir(db))
-
-
-def test_simulate_is_the_function_whatever_was_imported_before():
-    assert db.simulate is experiments.simulate
+    assert db.simulate is experiments.simulate  # whatever was imported before
 
 
 def test_a_name_is_loaded_when_it_is_used():

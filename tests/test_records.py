@@ -22,8 +22,9 @@ from driftbandits.jit import (
     one_of,
     reader_of,
 )
-from driftbandits.policies import UCB, Row, Scoring
+from driftbandits.policies import UCB, Row
 from driftbandits.policies.catalogue import ADAPTATIONS
+from driftbandits.policies.scoring import Scoring
 
 SOURCES = "\n".join(path.read_text() for path in sorted(Path(db.__file__).parent.rglob("*.py")))
 RECORDS = {
@@ -118,7 +119,8 @@ def test_no_number_and_no_array_is_carried_that_nobody_reads(label):
 def test_every_number_of_an_adaptation_is_read(name):
     module = ADAPTATIONS[name]
     source = Path(module.__file__).read_text()
-    for field in module.Numbers._fields:
+    numbers = getattr(module, "Numbers", None)
+    for field in numbers._fields if numbers else ():
         assert re.search(rf"[\w)]\.{field}\b", source), f"{field} is never read"
 
 
@@ -142,7 +144,7 @@ def test_no_two_arrays_of_a_state_share_memory():
 def test_a_row_with_a_choice_that_is_unknown_is_refused(choices):
     label = next(iter(choices))
     with pytest.raises(ValueError, match=f"{label} of a row must be one of"):
-        Row(**{"memory": WINDOW, "linear": False, "score": UCB, "citation": "", **choices})
+        Row(**{"memory": WINDOW, "linear": False, "score": UCB, **choices})
 
 
 def test_a_radius_that_is_unknown_is_refused():

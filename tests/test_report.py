@@ -179,9 +179,13 @@ def test_provenance_names_versions_seeds_and_hashes(results, outline):
 
 def test_same_results_make_the_same_page(tmp_path):
     report_results.run(tmp_path, "one", {"name": "stationary", "horizon": 60}, ["random"], runs=2)
+    path = tmp_path / "one" / "spec.json"
+    spec = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**spec, "runs": 5}), encoding="utf-8")
     first = write_report(tmp_path, title="A & B").read_bytes()
     assert write_report(tmp_path, title="A & B").read_bytes() == first
     assert b"<title>A &amp; B</title>" in first
+    assert b"one (3 runs to go)" in first
 
 
 # -- the numbers -----------------------------------------------------------------------------------
@@ -332,34 +336,18 @@ def test_every_policy_of_the_catalogue_is_reported(tmp_path):
     assert [row[0] for row in rows] == list(ROWS)
 
 
-def test_one_run_is_enough(tmp_path):
-    world = {"name": "abrupt2d", "horizon": 80}
-    report_results.run(tmp_path, "abrupt2d", world, ["D-GLUCB", "LogisticUCB"], runs=1)
-    page = read(write_report(tmp_path))
-    assert not re.search(r"\bnan\b", page.text)
-    rows = page.tables["table-abrupt2d-summary"]
-    assert [row[0] for row in rows[1:]] == ["D-GLUCB", "LogisticUCB"]
-
-
-def test_log_with_missing_rewards_is_compared_by_reward(tmp_path):
+def test_one_run_is_enough_and_a_log_with_missing_rewards_is_compared_by_reward(tmp_path):
     log = tmp_path / "log.csv"
     rows = [f"{t % 3},{'ab'[t % 2]},{t % 2}" for t in range(40)]
     log.write_text("\n".join(["x,arm,reward", *rows, ""]), encoding="utf-8")
     columns = {"context": ["x"], "arm": "arm", "reward": "reward"}
     world = {"name": "table", "path": str(log), **columns}
     report_results.run(tmp_path, "log", world, ["random", "greedy"], runs=2)
+    report_results.run(tmp_path, "once", {"name": "abrupt2d", "horizon": 80}, ["greedy"], runs=1)
     page = read(write_report(tmp_path))
+    assert not re.search(r"\bnan\b", page.text)
     assert "Regret is unknown" in page.text
     assert page.tables["table-log-summary"][0][1] == "reward a round"
-
-
-def test_runs_still_to_come_are_named(tmp_path):
-    world = {"name": "stationary", "horizon": 60}
-    report_results.run(tmp_path, "half", world, ["random"], runs=2)
-    path = tmp_path / "half" / "spec.json"
-    spec = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**spec, "runs": 5}), encoding="utf-8")
-    assert "half (3 runs to go)" in read(write_report(tmp_path)).text
 
 
 def test_folder_without_results_is_refused(tmp_path):
@@ -369,8 +357,8 @@ def test_folder_without_results_is_refused(tmp_path):
         write_report(tmp_path / "absent")
 
 
-@pytest.mark.parametrize("package", ["polars", "jinja2", "matplotlib", "plotly"])
-def test_missing_package_is_named_in_one_line(tmp_path, monkeypatch, package):
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=rf"{package}: pip install 'driftbandits\[all\]'"):
-        write_report(tmp_path)
+def test_missing_packages_are_named_in_one_line(tmp_path, monkeypatch):
+    for package in ("plotly", "matplotlib", "jinja2", "polars"):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(ImportError, match=rf"{package}: pip install 'driftbandits\[all\]'"):
+            write_report(tmp_path)

@@ -195,15 +195,6 @@ def drawn(z: float, *, m: int = 1, key: int = 7) -> np.ndarray:
     return out
 
 
-def by_gammas(z: float, rng: np.random.Generator, *, m: int = 1, terms: int = 400) -> np.ndarray:
-    """The definition: a sum of gamma numbers, the rest of which is put at its mean."""
-    k = np.arange(1, terms + 1) - 0.5
-    gammas = rng.gamma(m, size=(COUNT, terms))
-    weights = 1 / (k**2 + (z / (2 * np.pi)) ** 2)
-    rest = mean_of(z, m) - m * weights.sum() / (2 * np.pi**2)
-    return gammas @ weights / (2 * np.pi**2) + rest
-
-
 def mean_of(z: float, m: int = 1) -> float:
     return m / 4 if z == 0 else m * math.tanh(z / 2) / (2 * z)
 
@@ -223,12 +214,6 @@ def test_moments_are_those_of_the_definition(z, m):
     assert numbers.mean() == pytest.approx(mean, abs=4 * math.sqrt(variance / COUNT))
     squares = (numbers - mean) ** 2
     assert squares.mean() == pytest.approx(variance, abs=4 * squares.std() / math.sqrt(COUNT))
-
-
-@pytest.mark.parametrize("z", [0.0, 3.0, -4.0])
-def test_numbers_are_distributed_as_a_sum_of_gammas(z):
-    plain = by_gammas(z, np.random.default_rng(3))
-    assert stats.ks_2samp(drawn(z), plain).pvalue > 1e-3
 
 
 def test_very_large_arguments_give_numbers():

@@ -167,14 +167,11 @@ def test_a_python_policy_plays_beside_the_compiled_ones():
     assert (result.chosen["last"] == 5).all()
     assert np.isnan(result.theta_hat["last"]).all()
     assert (result.seconds["python"] > 0).all()
-
-
-def test_a_python_policy_meets_the_available_arms_only():
+    # It meets the available arms only.
     trace = draw_trace(world(fewest_arms=2), 1, 0)
-    run = play(AlwaysTheLast, trace, 0)
     assert trace.available is not None
     last = trace.arms - 1 - np.argmax(trace.available[:, ::-1], axis=1)
-    np.testing.assert_array_equal(run.chosen, last)
+    np.testing.assert_array_equal(play(AlwaysTheLast, trace, 0).chosen, last)
 
 
 def test_results_do_not_depend_on_the_number_of_workers():
@@ -213,12 +210,9 @@ def test_a_frame_has_a_row_for_each_policy_run_and_round():
     assert last["mean"] == pytest.approx(final.mean())
     assert last["se"] == pytest.approx(final.std(ddof=1) / math.sqrt(3))
     assert [last["q05"], last["q95"]] == pytest.approx(np.quantile(final, [0.05, 0.95]))
-
-
-def test_a_frame_needs_something_that_was_recorded():
-    result = db.simulate({"a": POLICY}, world(), runs=1, record=("chosen",))
-    assert result.to_frame().columns == ["policy", "run", "round", "chosen"]
-    for ask in (result.plot, lambda: result.to_frame(summary=True)):
+    choices = db.simulate({"a": POLICY}, world(), runs=1, record=("chosen",))
+    assert choices.to_frame().columns == ["policy", "run", "round", "chosen"]
+    for ask in (choices.plot, lambda: choices.to_frame(summary=True)):
         with pytest.raises(ValueError, match="record must hold 'regret'"):
             ask()
 

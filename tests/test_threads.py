@@ -33,14 +33,8 @@ print(seen.hexdigest())
 def digest(threads: int) -> str:
     names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
     environment = {**os.environ, **dict.fromkeys(names, str(threads))}
-    run = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return run.stdout.strip()
+    command = [sys.executable, "-c", PROGRAM]
+    return subprocess.check_output(command, env=environment, text=True).strip()
 
 
 def test_results_do_not_depend_on_the_number_of_threads():

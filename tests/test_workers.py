@@ -16,7 +16,7 @@ import pytest
 import driftbandits as db
 from driftbandits.checks import RunFailed
 from driftbandits.experiments import run_experiment, workers
-from driftbandits.experiments.workers import LocalWorkers, blocks_of, run_blocks
+from driftbandits.experiments.workers import LocalWorkers, run_blocks
 from experiment_checks import LONG, PATIENCE, assert_same_results, small, start, wait_until
 
 RUNS = 12
@@ -119,10 +119,6 @@ def test_nobody_waits_for_the_other_half_of_a_result():
     assert simulated(world, 2) == simulated(world, 1)
 
 
-def large_result() -> bytes:
-    return bytes(10 * select.PIPE_BUF)
-
-
 class Hostile:
     """A world that breaks in a worker only."""
 
@@ -153,15 +149,10 @@ def test_a_script_that_its_workers_cannot_read_is_told_so(tmp_path):
 def test_results_leave_no_files_behind():
     executor = LocalWorkers(1)
     folder = Path(executor._folder.name)
-    assert executor.submit(large_result).result(60.0)
+    assert executor.submit(bytes, 10 * select.PIPE_BUF).result(PATIENCE)
     assert list(folder.iterdir()) == []
     executor.shutdown()
     assert not folder.exists()
-
-
-def test_a_block_is_consecutive_and_not_too_long():
-    assert blocks_of([7, 0, 1, 2, 3, 5], size=3) == [[0, 1, 2], [3], [5], [7]]
-    assert blocks_of([], size=3) == []
 
 
 def touch(folder: Path, block: list[int]) -> None:

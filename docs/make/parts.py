@@ -187,7 +187,7 @@ _NOT_NEEDED = ("changes", "path_length")  # "if known"
 
 def arguments() -> Iterator[str]:
     """List the arguments of `driftbandits.policy`, those of the theory apart."""
-    from driftbandits.policies import ARGUMENTS, PRODUCT, THEORY
+    from driftbandits.policies.arguments import ARGUMENTS, PRODUCT, THEORY
 
     for title, group in (
         ("What an application needs", PRODUCT),
@@ -195,8 +195,7 @@ def arguments() -> Iterator[str]:
     ):
         rows = (
             _row(f"`{name}`", "" if one.default is None else f"`{one.default!r}`", one.says)
-            for name, one in ARGUMENTS.items()
-            if one.group == group
+            for name, one in ((name, ARGUMENTS[name]) for name in group)
         )
         yield from ("", f"### {title}")
         yield from _table(("argument", "unless given", "what it is"), rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from driftbandits.core.estimator.model import BELIEF, DISCOUNT, EVERYTHING, SINCE_RESTART, WINDOW
-from driftbandits.policies import ALIASES, ROWS
+from driftbandits.policies import ALIASES, ROWS, SOURCES
 from driftbandits.policies.catalogue import Row
 from driftbandits.policies.scoring import (
     AUGMENTED,
@@ -116,4 +116,4 @@ def described() -> Iterator[str]:
         if row.score == UCB:
             width = "by the divergence of chances (kl)" if row.kl else _RADII.get(row.radius, "")
             yield f"- radius ρ_t: {width or row.radius}"
-        yield from (f"- source: {row.citation.replace('docs/', '')}", "")
+        yield from (f"- source: {SOURCES[name].replace('docs/', '')}", "")

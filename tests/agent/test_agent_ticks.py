@@ -62,7 +62,7 @@ def test_an_age_passes_in_one_step(name):
     size = len(digest(agent))
     agent.tick(10**12)
     assert agent.clock == 10**12 + 31
-    assert len(digest(agent)) <= size
+    assert len(digest(agent)) <= size + 20  # a clock has more digits
     assert len(agent.pending) == (0 if case.forgets else 1)
     oracle = oracle_of(case)
     expected = oracle.score(agent.clock, played, world.sets[30])

@@ -21,8 +21,6 @@ from driftbandits.policies.scoring import OWN_NUMBERS, Opened
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-FAMILY = "special"
-
 
 class Numbers(NamedTuple):
     """The test."""

@@ -39,16 +39,19 @@ from driftbandits.agent.explain import (
 from driftbandits.agent.learner import Learner
 from driftbandits.agent.offers import LONGEST_TIME, Offer, Offers, checked_ages, checked_played
 from driftbandits.agent.separate import SeparateLearner
+from driftbandits.core import keeps_rows
+from driftbandits.core.estimator.state import counter_names
 from driftbandits.features import ArmId, Encoding, Features, Report, frame_of, report_on
 from driftbandits.policies import (
     Detection,
     Hypothesis,
-    Limit,
     LimitedColumn,
     Move,
     Policy,
     Row,
     larger,
+    limited_columns,
+    limits_of,
     policy_from,
     room_for,
 )
@@ -86,8 +89,7 @@ class Agent:
         """Rewards that came too late to matter."""
         self.clipped = 0
         """Rewards that were learned, and lay outside the range that `reward` gave the policy."""
-        self._reward, self._reward_range = policy.reward, policy.reward_range()
-        self._dim = policy.dim
+        self._reward_range = policy.reward_range()
         self._lock = threading.RLock()
         make = SeparateLearner if policy.separate else Learner
         self._learner = make(policy, seed=self.seed, counts_apart=clock == "ticks")
@@ -100,17 +102,15 @@ class Agent:
     def _read_by(self, encoding: Encoding | None) -> None:
         """Take actions from tables by this encoding, or as they are."""
         self._encoding = encoding
-        self._offers = Offers(self._dim, self.policy.separate, encoding)
+        self._offers = Offers(self.policy, encoding)
 
     def __repr__(self) -> str:
         found, waiting = self.detections, len(self._ledger.pending)
-        change = (
-            f"last change detected in round {found[-1].round}" if found else "no change detected"
-        )
-        return f"<Agent of {self.policy.name}: {self.issued} rounds, {waiting} pending, {change}>"
+        change = f"last change detected in round {found[-1].round}" if found else ""
+        counts = f"{self.issued} rounds, {waiting} pending"
+        return f"<Agent of {self.policy.name}: {counts}, {change or 'no change detected'}>"
 
     def _turn(self, *, keep: bool = True) -> AbstractContextManager[Any]:
-        """A turn in which no other thread uses the agent."""
         return self._lock if self._encoding is None else self._reading(self._encoding, keep)
 
     @contextmanager
@@ -123,7 +123,7 @@ class Agent:
         """
         with self._lock:
             size, done = len(encoding), False
-            before = self.policy, self._dim, self._learner, self._ledger
+            before = self.policy, self._learner, self._ledger
             try:
                 yield
                 done = keep
@@ -133,7 +133,7 @@ class Agent:
                     self._unsaid += encoding.take_warnings()
                 else:
                     encoding.take_back(size)
-                    self.policy, self._dim, self._learner, self._ledger = before
+                    self.policy, self._learner, self._ledger = before
 
     # -- deciding --------------------------------------------------------------------------------
 
@@ -172,12 +172,11 @@ class Agent:
         """
         with self._turn():
             offer = self._offers.offer(actions, context, arms)
-            count, rows = 1 if n is None else self._count(n, offer), played
+            count = offer.count(n)
             if played is not None and not callable(played):
-                rows = checked_played([played] if n is None else played, count, offer.size)
-            decisions = self._decide(offer, count, rows)
-        if self._unsaid and self.warns:
-            self._warn()
+                played = checked_played([played] if n is None else played, count, offer.size)
+            decisions = self._decide(offer, count, played)
+        self._warn()
         return decisions[0] if n is None else decisions
 
     def decide_many(
@@ -197,8 +196,7 @@ class Agent:
             if self._encoding is None:
                 self._learner.check((self._rows_of(offer), offer.arms) for offer in offers)
             decisions = [self._decide(offer, 1)[0] for offer in offers]
-        if self._unsaid and self.warns:
-            self._warn()
+        self._warn()
         return decisions
 
     @overload
@@ -227,9 +225,9 @@ class Agent:
         seed = _checked_seed(seed)
         with self._turn(keep=False):
             offer = self._offers.offer(actions, context, arms)
-            count, rows = self._count(n, offer), self._rows_of(offer)
+            count, rows = offer.count(n), self._rows_of(offer)
             made = self._learner.preview(rows, seed=seed, n=count, arms=offer.arms)
-        decisions = show_as_rewards(self._reward, made)
+        decisions = show_as_rewards(self.policy.reward, made)
         return decisions[0] if n is None else decisions
 
     def check(
@@ -240,20 +238,13 @@ class Agent:
             offer = self._offers.offer(actions, context, arms)
             self._learner.check([(self._rows_of(offer), offer.arms)])
 
-    @staticmethod
-    def _count(n: int | None, offer: Offer) -> int:
-        return 1 if n is None else checks.integer("n", n, least=1, most=offer.size)
-
     def _decide(self, offer: Offer, n: int, played: Any = None) -> list[Decision]:
-        actions = self._rows_of(offer)
+        actions, ledger = self._rows_of(offer), self._ledger
         made, estimates, radius = self._learner.decide(actions, n, offer.arms)
-        decisions = show_as_rewards(self._reward, made)
-        limits: Limits = {}
-        if self._learner.limits != self._limits:
-            limits = self._note_limits(actions)
+        decisions = show_as_rewards(self.policy.reward, made)
+        limits = self._note_limits(actions)
         if callable(played):
             played = checked_played(played(decisions), n, len(actions))
-        ledger = self._ledger
         ledger.enter(decisions, estimates, radius, actions, played, offer.encoded, limits)
         if len(ledger.pending) > 1:  # one alone has just been made
             self._expire()
@@ -261,59 +252,55 @@ class Agent:
 
     def _rows_of(self, offer: Offer) -> Floats:
         """The actions of an offer, in a model that has room for them."""
-        encoded = offer.encoded
+        encoded, dim = offer.encoded, self.policy.dim
         if encoded is None:
             rows: Floats = offer.rows
             return rows
-        if encoded.coordinates > self._dim:
-            self._carry_over(self._policy_with_room(encoded.coordinates), larger(self._dim))
-        return encoded.dense(self._dim)
+        if encoded.coordinates > dim:
+            self._carry_over(encoded.coordinates, self._named().features, larger(dim))
+        return encoded.dense(self.policy.dim)
 
-    def _policy_with_room(self, coordinates: int, features: Features | None = None) -> Policy:
-        of = features or self.policy.features
-        assert of is not None
-        dim = room_for(coordinates, of, intercept=self.policy.intercept)
-        return self.policy.with_dim(dim, features=features)
-
-    def _carry_over(self, policy: Policy, move: Move) -> None:
-        """Go on with another policy and what was learned so far."""
-        self._learner = self._learner.carried_over(policy, move)
-        self._ledger = self._ledger.moved(self.policy, policy, move)
-        self.policy, self._dim = policy, policy.dim
+    def _carry_over(self, coordinates: int, features: Features, move: Move) -> None:
+        """Go on with a model that has room for these coordinates, and with what was learned."""
+        old = self.policy
+        dim = room_for(coordinates, features, intercept=old.intercept)
+        self.policy = old.with_dim(dim, features=features)
+        self._learner = self._learner.carried_over(self.policy, move)
+        self._ledger = self._ledger.moved(old, self.policy, move)
 
     def _expire(self) -> None:
-        self._ledger.expire(self._learner.last_forgotten_round())
+        self._ledger.expire(self._learner.model.last_forgotten_round())
 
     # -- warnings --------------------------------------------------------------------------------
 
     def _note_limits(self, rows: Floats) -> Limits:
         """The ranges that the last rows were limited to; prepare a warning of new columns."""
-        self._limits = self._learner.limits
-        shown = {at: self._shown_limit(at, x) for at, x in self._learner.limits_of(rows).items()}
-        new = [
-            (name, limit)
-            for name, _, limit in shown.values()
-            if limit.is_surprising and name not in self._said
-        ]
-        if new:
-            self._said.update(name for name, _ in new)
-            name, limit = new[0]
+        model = self._learner.model
+        if model.limits.item() == self._limits:
+            return {}
+        self._limits = model.limits.item()
+        limits, new = {}, {}
+        for at, limit in limits_of(model.buffers, rows).items():
+            name, (low, high, value) = self._as_offered(at, *limit[:3])
+            limits[at] = (limit.low, limit.high, low, high)
+            if limit.is_surprising and name not in self._said:
+                new[name] = (value, low, high)
+        for name, (value, low, high) in list(new.items())[:1]:
             more = f" So were {len(new) - 1} other columns." if len(new) > 1 else ""
             self._unsaid.append(
-                f"column {name!r} was {limit.value:.6g}, far beyond the range {limit.low:.4g} .. "
-                f"{limit.high:.4g} that follows from what it has shown, and was limited to that; "
-                "it comes back as ordinary if such values keep coming. agent.limited counts them."
-                + more
+                f"column {name!r} was {value:.6g}, far beyond the range {low:.4g} .. {high:.4g} "
+                "that follows from what it has shown, and was limited to that; it comes back as "
+                f"ordinary if such values keep coming. agent.limited counts them.{more}"
             )
-        return {at: (*plain[:2], *limit[:2]) for at, (_, plain, limit) in shown.items()}
+        self._said.update(new)
+        return limits
 
-    def _shown_limit(self, at: int, limit: Limit) -> tuple[str | int, Limit, Limit]:
-        """The name of a column, and its limit as the model has it and in the units of the offer."""
+    def _as_offered(self, at: int, *values: float) -> tuple[str | int, list[float]]:
+        """The name of a column, or its place, and values of it in the units of the offer."""
         encoding = self._encoding
         if encoding is None:
-            return at, limit, limit
-        low, high, value = (encoding.as_offered(at, x) for x in limit[:3])
-        return encoding.names[at], limit, limit._replace(low=low, high=high, value=value)
+            return at, list(values)
+        return encoding.names[at], [encoding.as_offered(at, x) for x in values]
 
     def take_warnings(self) -> list[str]:
         """The warnings since the last call; of an agent that `warns` nothing is left."""
@@ -321,8 +308,9 @@ class Agent:
         return said
 
     def _warn(self) -> None:
-        for text in self.take_warnings():
-            warnings.warn(text, UserWarning, stacklevel=3)
+        if self._unsaid and self.warns:
+            for text in self.take_warnings():
+                warnings.warn(text, UserWarning, stacklevel=3)
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -334,8 +322,7 @@ class Agent:
         """
         with self._lock:
             status = self._update(decision, reward)
-        if self._unsaid and self.warns:
-            self._warn()
+        self._warn()
         return status
 
     def _update(self, decision: Decision | int, reward: float) -> str:
@@ -370,8 +357,7 @@ class Agent:
                 twice = next(number for number in pending if pending.count(number) > 1)
                 raise UnknownDecision(f"decisions must differ; got decision {twice} twice")
             statuses = [self._update(*pair) for pair in zip(ids, rewards, strict=True)]
-        if self._unsaid and self.warns:
-            self._warn()
+        self._warn()
         return statuses
 
     def withdraw(self, decision: Decision | int) -> None:
@@ -422,30 +408,28 @@ class Agent:
                 age = 0 if when is None else when[i]
                 if self._learn(play, value, self.clock - age) and clipped:
                     self._note_clipped(outcomes[i])
-        if self._unsaid and self.warns:
-            self._warn()
+        self._warn()
 
     def _learn(self, play: Offer, reward: float, s: int) -> bool:
         """Learn what was played in round s; return False if that round is forgotten."""
         row, arm = self._rows_of(play), play.arms and play.arms[0]
-        if s <= self._learner.last_forgotten_round():
+        if s <= self._learner.model.last_forgotten_round():
             self.late += 1
             return False
         self._learner.see(row)
-        if self._learner.limits != self._limits:
-            self._note_limits(row)
+        self._note_limits(row)
         if self._learner.learn(row, reward, s, arm):
             self._expire()
         return True
 
     def _note_clipped(self, value: Any) -> None:
         """Count a reward that was clipped; prepare a warning of the first."""
-        assert self._reward is not None
-        if self.clipped == 0:
-            low, high = self._reward.range
+        reward = self.policy.reward
+        if self.clipped == 0 and reward is not None:
+            low, high = reward.range
             self._unsaid.append(
                 f"reward {float(value):g} is outside {low:g} .. {high:g}, the range of "
-                f"reward={self._reward.text!r}, and was learned as {min(max(value, low), high):g}. "
+                f"reward={reward.text!r}, and was learned as {min(max(value, low), high):g}. "
                 "agent.clipped counts such rewards. Give reward a wider range, or "
                 "outside='refuse'."
             )
@@ -453,12 +437,7 @@ class Agent:
 
     def _checked_id(self, decision: Decision | int) -> int:
         """The id of a decision that waits for a reward, or that is too old to matter."""
-        if isinstance(decision, Decision):
-            number = decision.id
-        elif isinstance(decision, bool) or not isinstance(decision, (int, np.integer)):
-            raise UnknownDecision(f"decision must be a Decision or its id; got {decision!r}")
-        else:
-            number = int(decision)
+        number = _id_of(decision)
         if number in self._ledger.pending:
             return number
         if not 1 <= number <= self.issued:
@@ -466,7 +445,7 @@ class Agent:
                 f"decision {number} was never issued; this agent's are 1 to {self.issued}"
             )
         learner = self._learner
-        forgotten = learner.last_forgotten_round()
+        forgotten = learner.model.last_forgotten_round()
         if number > (self._ledger.last_expired if learner.counts_apart else forgotten):
             raise UnknownDecision(
                 f"decision {number} is not waiting for a reward: it has been rewarded or "
@@ -476,14 +455,14 @@ class Agent:
 
     def _checked_reward(self, reward: float) -> tuple[float, bool]:
         """A reward as the model sees it; True if it was clipped for that."""
-        if self._reward is not None:
-            return self._reward.taken(reward)
+        if self.policy.reward is not None:
+            return self.policy.reward.taken(reward)
         low, high = self._reward_range
         if isinstance(reward, _NUMBERS) and low <= reward <= high:
             return float(reward), False
-        model = f"the {self.policy.link.name} model"
         raise ValueError(
-            f"reward must be a number in [{low:g}, {high:g}] for {model}; got {reward!r}"
+            f"reward must be a number in [{low:g}, {high:g}] for the {self.policy.link.name} "
+            f"model; got {reward!r}"
         )
 
     # -- looking ---------------------------------------------------------------------------------
@@ -506,19 +485,25 @@ class Agent:
 
     def waits_for(self, decision: Decision | int) -> bool:
         """True if a reward for this decision would be learned."""
-        return (decision.id if isinstance(decision, Decision) else decision) in self._ledger.pending
+        return _id_of(decision) in self._ledger.pending
 
     @property
     def effective_sample_size(self) -> float | None:
         """(sum w)^2 / sum w^2 over what is remembered; None for a model that keeps no rows."""
+        if not keeps_rows(self.policy.model):
+            return None
         with self._lock:
-            return self._learner.effective_sample_size
+            weights = np.concatenate([model.weights() for model in self._learner.now()])
+        return float(weights.sum() ** 2 / np.square(weights).sum()) if weights.size else 0.0
 
     @property
     def radius(self) -> float:
-        """The confidence radius of the next decision, bonus_scale included; 0 without a bonus."""
+        """The confidence radius of the next decision, bonus_scale included; 0 without a bonus.
+
+        Of separate arms the largest, which is that of all unless rows are counted apart.
+        """
         with self._lock:
-            return self._learner.radius
+            return max(model.radius for model in self._learner.fitted())
 
     @property
     def theta_hat(self) -> Any:
@@ -569,7 +554,8 @@ class Agent:
     def features_report(self) -> Report:
         """Levels, what they share, missing and clipped values, the dimension and what it costs."""
         with self._lock:
-            limited = {int(at): count for at, count, _ in self._learner.limited}
+            found = limited_columns(self.policy, self._learner.model.buffers)
+            limited = {int(at): count for at, count, _ in found}
             return report_on(self._named(), room=self.policy.model_dim, limited=limited)
 
     def _named(self) -> Encoding:
@@ -582,16 +568,19 @@ class Agent:
         """The exactness of the present estimate: Newton decrement, error bound, KKT residual.
 
         Of a large model also `relative_to_width`, the bound of a score's error over its width, and
-        `proved`: 1 where that bound is a proof, 0 where it is an estimate.
+        `proved`: 1 where that bound is a proof, 0 where it is an estimate. Of separate arms the
+        largest values.
         """
         with self._lock:
-            return self._learner.certificate
+            found = [model.certificate() for model in self._learner.fitted()]
+        return {name: max(one[name] for one in found) for name in found[0]}
 
     @property
     def work(self) -> dict[str, int]:
         """The work of the estimator so far: exact passes, anchors, Newton steps, projections."""
         with self._lock:
-            return self._learner.work
+            counters = [model.counters.tolist() for model in self._learner.models()]
+        return {name: sum(own[i] for own in counters) for name, i in counter_names().items()}
 
     @property
     def detections(self) -> tuple[Detection, ...]:
@@ -603,7 +592,7 @@ class Agent:
     def beliefs(self) -> list[Hypothesis]:
         """The hypotheses of `auto` and their posterior probabilities; none of other policies."""
         with self._lock:
-            return self._learner.hypotheses
+            return self.policy.hypotheses(self._learner.model.buffers)
 
     @property
     def limited(self) -> list[LimitedColumn]:
@@ -613,27 +602,24 @@ class Agent:
         if such numbers keep coming.
         """
         with self._lock:
-            found, encoding = self._learner.limited, self._encoding
-            if encoding is None:
-                return found
-            return [
-                LimitedColumn(encoding.names[int(at)], count, encoding.as_offered(int(at), last))
-                for at, count, last in found
-            ]
+            found = limited_columns(self.policy, self._learner.model.buffers)
+            shown = [self._as_offered(int(at), last) for at, _, last in found]
+        return [
+            LimitedColumn(name, one.count, last)
+            for one, (name, (last,)) in zip(found, shown, strict=True)
+        ]
 
     def explain(self, decision: Decision | int) -> Explanation:
         """Why a decision was made: mean, width and score of every action as they were."""
-        number = decision.id if isinstance(decision, Decision) else decision
-        whole = isinstance(number, (int, np.integer)) and not isinstance(number, bool)
         with self._lock:
-            made = self._ledger.made.get(int(number)) if whole else None
+            made = self._ledger.made.get(_id_of(decision))
             if made is None:
                 raise UnknownDecision(
-                    f"decision {number!r} cannot be explained; the last {EXPLAINED_DECISIONS} "
-                    "decisions can"
+                    f"decision {_id_of(decision)} cannot be explained; the last "
+                    f"{EXPLAINED_DECISIONS} decisions can"
                 )
-            encoding = self._encoding
-            return explanation_of(made, self.policy, None if encoding is None else encoding.names)
+            names = None if self._encoding is None else self._encoding.names
+            return explanation_of(made, self.policy, names)
 
     def to_frame(self) -> Any:
         """A frame of the last decisions, oldest first: by polars, else by pandas or pyarrow.
@@ -645,18 +631,18 @@ class Agent:
         with self._lock:
             made = [one.decision for one in self._ledger.made.values()]
             pending = [d.id in self._ledger.pending for d in made]
-        chosen = [d.index if d.arms is None else d.arms[d.index] for d in made]
-        if any(isinstance(one, str) for one in chosen):
-            chosen = [str(one) for one in chosen]
-        numbers = np.array([d.table[:, d.index] for d in made]).reshape(-1, 3).T.tolist()
+        chosen = [d.index if d.arms is None else d.arm for d in made]
+        has_texts = any(isinstance(one, str) for one in chosen)
         return frame_of(
             {
                 "id": [d.id for d in made],
                 "round": [d.round for d in made],
-                "chosen": chosen,
+                "chosen": [str(one) if has_texts else one for one in chosen],
                 "actions": [len(d.scores) for d in made],
                 "propensity": [d.propensity for d in made],
-                **dict(zip(("mean", "width", "score"), numbers, strict=True)),
+                "mean": [float(d.means[d.index]) for d in made],
+                "width": [float(d.widths[d.index]) for d in made],
+                "score": [float(d.scores[d.index]) for d in made],
                 "pending": pending,
             }
         )
@@ -711,13 +697,12 @@ class Agent:
         policy = policy_from(plain["policy"])
         agent = cls(policy, seed=plain["seed"], clock=plain["clock"])
         agent._learner.revive(arrays, plain)
-        agent._ledger = savefile.revived_ledger(
-            arrays, plain, model_dim=policy.model_dim, separate=policy.separate
-        )
+        agent._ledger = savefile.revived_ledger(arrays, plain, policy)
         if policy.features is not None:
             agent._read_by(Encoding(policy.features, plain["encoding"]))
         agent.late, agent.clipped = plain["late"], plain["clipped"]
-        agent._limits, agent._said = agent._learner.limits, set(plain["said"])
+        agent._limits = agent._learner.model.limits.item()
+        agent._said = set(plain["said"])
         return agent
 
     # -- another policy, or other features ---------------------------------------------------------
@@ -757,9 +742,17 @@ class Agent:
             encoding, places = self._named().carried_to(features)
             other = self.from_bytes(self.to_bytes())
         move = Move(*(np.array(list(x), dtype=np.int64) for x in (places, places.values())))
-        other._carry_over(self._policy_with_room(len(encoding), features), move)
+        other._carry_over(len(encoding), features, move)
         other._read_by(encoding)
         return other
+
+
+def _id_of(decision: Any) -> int:
+    if isinstance(decision, Decision):
+        return decision.id
+    if isinstance(decision, bool) or not isinstance(decision, (int, np.integer)):
+        raise UnknownDecision(f"decision must be a Decision or its id; got {decision!r}")
+    return int(decision)
 
 
 def _checked_policy(policy: Any) -> Policy:
@@ -772,16 +765,13 @@ def _checked_seed(seed: Any) -> int:
     return checks.integer("seed", seed, least=0, most=_LARGEST_SEED)
 
 
-# -- which arguments the estimate depends on -------------------------------------------------------
-
-SEED = "seed"
-DEPENDS: Mapping[str, Callable[[Row], bool]] = {
+ESTIMATE_DEPENDS_ON: Mapping[str, Callable[[Row], bool]] = {
     "false_alarm_rate": lambda row: row.false_alarm_rate > 0.0,
     "delta": lambda row: row.adaptation == "judged models",  # by which rewards are judged bad
     # elsewhere by the memory
     "horizon": lambda row: row.adaptation in ("bandit over windows", "arm tests"),
     "changes": lambda row: row.adaptation == "arm tests",
-    SEED: lambda row: row.adaptation == "bandit over windows",
+    "seed": lambda row: row.adaptation == "bandit over windows",
     **dict.fromkeys(
         ("path_length", "bonus_scale", "projection", "epsilon", "too_long"), lambda row: False
     ),
@@ -789,26 +779,25 @@ DEPENDS: Mapping[str, Callable[[Row], bool]] = {
 """The rows whose estimate depends on an argument; one that is not listed matters to all."""
 
 
-def changed_arguments(old: Policy, new: Policy) -> list[str]:
-    """The arguments that two policies differ in; the size of a growing model is none."""
-    grows = old.features is not None and old.features == new.features
-    names = [name for name in Policy.__dataclass_fields__ if not (grows and name == "dim")]
-    return [name for name in names if _of(old, name) != _of(new, name)]
-
-
-def _of(policy: Policy, name: str) -> object:
-    if name == "reward" and policy.reward is not None:
-        return policy.reward.text  # what becomes of values outside of it concerns those to come
-    return getattr(policy, name)
-
-
 def relearned_arguments(
     old: Policy, new: Policy, *, old_seed: int = 0, new_seed: int = 0
 ) -> list[str]:
-    """The changed arguments that the estimate of the new policy depends on.
+    """The arguments that differ and that the estimate of the new policy depends on.
 
     Where there are none, what was learned is carried over. Otherwise the state would be that of no
     policy, and has to be learned again.
     """
-    differing = changed_arguments(old, new) + ([SEED] if old_seed != new_seed else [])
-    return [name for name in differing if name not in DEPENDS or DEPENDS[name](new.row)]
+
+    def given(policy: Policy, seed: int) -> dict[str, Any]:
+        values = {name: getattr(policy, name) for name in Policy.__dataclass_fields__}
+        if policy.reward is not None:
+            # what becomes of values outside of its range concerns those to come
+            values["reward"] = policy.reward.text
+        if policy.features is not None and old.features == new.features:
+            del values["dim"]  # the model grows
+        return {**values, "seed": seed}
+
+    before, after = given(old, old_seed), given(new, new_seed)
+    differing = [name for name in after if name not in before or before[name] != after[name]]
+    depends = ESTIMATE_DEPENDS_ON
+    return [name for name in differing if name not in depends or depends[name](new.row)]

@@ -17,22 +17,22 @@ import numpy as np
 from driftbandits import policies
 from driftbandits.agent.explain import Decision, Floats
 from driftbandits.core import Buffers, keeps_rows, with_capacity
-from driftbandits.core.estimator.inverse import ESTIMATED, OFF
 from driftbandits.core.estimator.state import (
     BEGUN,
     DECREMENT,
     DETECTIONS,
     ERROR_BOUND,
+    ESTIMATED,
     FIRST_CAPACITY,
     FITTED,
     HEAD,
     KKT_RESIDUAL,
+    OFF,
     RADIUS,
     SPAN,
     TAIL,
     N,
     copy_of,
-    counter_names,
     essence,
     estimates_of,
     notes_of,
@@ -42,9 +42,6 @@ from driftbandits.jit import handle_of
 from driftbandits.policies import (
     TABLE_ROWS,
     Detection,
-    Hypothesis,
-    Limit,
-    LimitedColumn,
     Move,
     Policy,
     believes,
@@ -106,10 +103,6 @@ class Model:
         """The round in which the memory begins, where a detection has cut it; else 0."""
         return self.counters.item(_BEGUN)
 
-    def set_clock(self, clock: int, begun: int) -> None:
-        """Move the clock of a model that never learns."""
-        self.counters[_CLOCK], self.counters[_BEGUN] = clock, begun
-
     def last_forgotten_round(self) -> int:
         """The last round that lies before the policy's memory. Foreign data may be older than 1."""
         last = self.counters.item(_BEGUN) or -sys.maxsize
@@ -120,14 +113,6 @@ class Model:
     def radius(self) -> float:
         """The radius of the last decision."""
         return self.gauges.item(_RADIUS)
-
-    @property
-    def work(self) -> dict[str, int]:
-        return {name: int(self.counters[i]) for name, i in counter_names().items()}
-
-    @property
-    def last_detection(self) -> Detection:
-        return policies.last_detection(self.policy, self.buffers)
 
     def weights(self) -> Floats:
         """The weights of the remembered rows."""
@@ -163,19 +148,17 @@ class Learner:
     """One model for all actions, and what an agent asks of it."""
 
     def __init__(self, policy: Policy, *, seed: int, counts_apart: bool) -> None:
-        self.policy = policy
-        self.seed = seed
-        self.counts_apart = counts_apart
+        self.policy, self.seed, self.counts_apart = policy, seed, counts_apart
         self.detections: deque[Detection] = deque(maxlen=KEPT_DETECTIONS)
         self.arms: Mapping[Any, Model] = {}  # separate ones
         self._issued = 0  # decisions, where they are counted apart
-        self._shown: bytes | None = None  # the estimates of a decision that nothing has followed
+        self._shown_at: int | None = None  # the clock of a decision that nothing has followed
         self._one_pick = np.empty((2, 1))  # scratch
-        self._model = self._new_model()
+        room = FIRST_CAPACITY if keeps_rows(policy.model) and not policy.separate else 0
+        self.model = self._model_of(policy.new_buffers(room))
 
-    def _new_model(self) -> Any:
-        room = FIRST_CAPACITY if keeps_rows(self.policy.model) else 0
-        return Model(self.policy, self.policy.new_buffers(room))
+    def _model_of(self, buffers: Buffers) -> Model:
+        return Model(self.policy, buffers)
 
     # -- deciding --------------------------------------------------------------------------------
 
@@ -183,17 +166,14 @@ class Learner:
         self, actions: Floats, n: int, arms: Any = None
     ) -> tuple[list[Decision], bytes, float]:
         """Pick n distinct actions, best first; also theta_hat and theta, and the radius."""
-        model = self._model
+        model, number = self.model, self._number
         table = np.empty((TABLE_ROWS, len(actions)))
         picks = self._one_pick if n == 1 else np.empty((2, n))
-        # Without properties: this is called in every round.
         clock = model.counters.item(_CLOCK)
-        number = self._issued + 1 if self.counts_apart else 0
         if model.choose(model.handle, self.seed, number, actions, table, picks) != _ACCEPTED:
             raise refusal(actions, self.policy.longest)
-        self._shown = shown = model.estimates.tobytes()
         made = self._decisions(clock, number, table, picks, arms)
-        return made, shown, model.gauges.item(_RADIUS)
+        return made, model.estimates.tobytes(), model.gauges.item(_RADIUS)
 
     def _decisions(
         self, clock: int, number: int, table: Floats, picks: Floats, arms: Any
@@ -207,6 +187,7 @@ class Learner:
             decisions.append(Decision(id, int(index), t, propensity, table, arms))
             id += 1
         self._issued += len(decisions)
+        self._shown_at = clock
         return decisions
 
     def preview(self, rows: Floats, *, seed: int, n: int, arms: Any = None) -> list[Decision]:
@@ -221,12 +202,12 @@ class Learner:
     def _beside(self, arms: Any) -> Self:
         """A learner that may decide among these arms and leaves this one as it is."""
         other = copy.copy(self)
-        other._model = Model(self.policy, copy_of(self._model.buffers))
+        other.model = Model(self.policy, copy_of(self.model.buffers))
         return other
 
     def fit_again(self) -> None:
         """Let the next decision compute what follows from the policy's arguments."""
-        for model in (self._model, *self.arms.values()):
+        for model in self.models():
             model.buffers.counters[FITTED] = 0
 
     def check(self, offers: Iterable[tuple[Floats, Any]]) -> None:
@@ -245,129 +226,94 @@ class Learner:
     def see(self, rows: Floats) -> None:
         """Let a belief see a row of foreign data, as if it had been all that was offered."""
         if believes(self.policy):
-            self._model.see(self.seed, rows)
+            self.model.see(self.seed, rows)
 
     def learn(self, action: Floats, reward: float, s: int, arm: Any = None) -> bool:
         """Learn the reward of an action (1, dim) of round s; True if that detects a change."""
-        found = self._model.learn(action, reward, s)
-        self._shown = None
+        return self._learn_with(self.model, action, reward, s)
+
+    def _learn_with(self, model: Model, action: Floats, reward: float, s: int) -> bool:
+        found = model.learn(action, reward, s)
+        self._shown_at = None
         if found:
-            self.detections.append(self._model.last_detection)
-        return bool(found)
+            self.detections.append(policies.last_detection(self.policy, model.buffers))
+        return found
 
     def tick(self, rounds: int) -> None:
         """Let time pass without a decision."""
-        self._model.tick(rounds)
-        self._shown = None
+        self.model.tick(rounds)
+        self._shown_at = None
 
     # -- looking ---------------------------------------------------------------------------------
 
     @property
     def clock(self) -> int:
-        return int(self._model.clock)
+        return self.model.clock
 
     @property
     def issued(self) -> int:
         """The id of the last decision; rounds that only ticked are counted unless apart."""
         return self._issued if self.counts_apart else self.clock
 
-    def last_forgotten_round(self) -> int:
-        return int(self._model.last_forgotten_round())
+    def models(self) -> list[Model]:
+        """All models, that of no arm first."""
+        return [self.model, *self.arms.values()]
 
-    @property
-    def effective_sample_size(self) -> float | None:
-        """(sum w)^2 / sum w^2 over what is remembered; None for a model that keeps no rows."""
-        if not keeps_rows(self.policy.model):
-            return None
-        weights = self._weights()
-        return float(weights.sum() ** 2 / np.square(weights).sum()) if weights.size else 0.0
+    def now(self) -> list[Model]:
+        """The models that learn, as they are at the present clock."""
+        return [self.model]
 
-    def _weights(self) -> Floats:
-        weights: Floats = self._model.weights()
-        return weights
-
-    def _fitted(self) -> list[Model]:
+    def fitted(self) -> list[Model]:
         """Copies of the models as the next decision will see them."""
-        return [self._model.fitted(self.seed, self._number)]
-
-    @property
-    def radius(self) -> float:
-        """The radius of the next decision, bonus_scale included; 0 without a bonus.
-
-        Of separate arms the largest, which is that of all unless rows are counted apart.
-        """
-        return max(model.radius for model in self._fitted())
-
-    @property
-    def certificate(self) -> dict[str, float]:
-        """The exactness of the present estimate; of separate arms the largest values."""
-        found = [model.certificate() for model in self._fitted()]
-        return {name: max(one[name] for one in found) for name in found[0]}
+        return [model.fitted(self.seed, self._number) for model in self.now()]
 
     @property
     def estimates(self) -> Any:
         """theta_hat and theta (2, p) of the last decision; after an update or tick, of the next."""
-        if self._shown is None:
-            return self._fitted()[0].estimates
-        return np.frombuffer(self._shown).reshape(2, -1)
-
-    @property
-    def work(self) -> dict[str, int]:
-        return dict(self._model.work)
-
-    @property
-    def hypotheses(self) -> list[Hypothesis]:
-        """The hypotheses of a belief."""
-        return self.policy.hypotheses(self._model.buffers)
-
-    @property
-    def limits(self) -> int:
-        """The number of values that were limited."""
-        found: int = self._model.limits.item()
-        return found
-
-    @property
-    def limited(self) -> list[LimitedColumn]:
-        """The columns whose numbers were limited, by their places."""
-        return policies.limited_columns(self.policy, self._model.buffers)
-
-    def limits_of(self, rows: Floats) -> dict[int, Limit]:
-        """The limits of the rows that were offered last."""
-        return policies.limits_of(self._model.buffers, rows)
+        model = self.fitted()[0] if self._shown_at is None else self.model
+        return model.estimates
 
     # -- saving ----------------------------------------------------------------------------------
 
     def carried_over(self, policy: Policy, move: Move) -> Self:
         """A learner of that policy, with what this one knows."""
         other = type(self)(policy, seed=self.seed, counts_apart=self.counts_apart)
-        other._issued = self._issued
+        other._issued, other._shown_at = self._issued, self._shown_at
         other.detections.extend(self.detections)
-        other._take_over(self, move)
+        moved = [carried_over(self.policy, one.buffers, policy, move) for one in self.models()]
+        other._hold(moved, self.arms)
         return other
 
-    def _take_over(self, old: Any, move: Move) -> None:
-        buffers = old._model.buffers
-        self._model.hold(carried_over(old.policy, buffers, self.policy, move))
-        if old._shown is not None:
-            whole = move.with_intercept(old.policy, self.policy)
-            self._shown = whole.moved(old.estimates, self.policy.model_dim).tobytes()
-
     def contents(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Arrays and plain data that `revive` goes on from."""
-        arrays = {**essence(self._model.buffers), "detections": policies.rows_of(self.detections)}
-        if self._shown is not None:
-            arrays["shown"] = self.estimates
-        return arrays, {"issued": self._issued}
+        """Arrays and plain data that `revive` goes on from: all models, one after the other.
+
+        The rows of all models stand in one table.
+        """
+        found = [essence(model.buffers) for model in self.models()]
+        arrays = {
+            "rows": np.concatenate([one.pop("rows") for one in found], axis=1),
+            **{name: np.stack([one[name] for one in found]) for name in found[0]},
+            "detections": policies.rows_of(self.detections),
+        }
+        plain = {"issued": self._issued, "shown_at": self._shown_at, "arms": list(self.arms)}
+        return arrays, plain
 
     def revive(self, arrays: dict[str, Any], plain: dict[str, Any]) -> None:
         """Go on from what `contents` gave."""
-        self._issued = plain["issued"]
+        self._issued, self._shown_at = plain["issued"], plain["shown_at"]
         self.detections.extend(map(Detection.from_row, arrays["detections"]))
-        self._revive_models(arrays, plain)
+        ends = np.cumsum(arrays["counters"][:, TAIL])[:-1]
+        stacked = [name for name in essence(self.model.buffers) if name != "rows"]
+        models = []
+        for i, rows in enumerate(np.split(arrays["rows"], ends, axis=1)):
+            own = {name: arrays[name][i] for name in stacked}
+            models.append(revived(self.policy.new_buffers(0), {**own, "rows": rows}))
+        self._hold(models, plain["arms"])
 
-    def _revive_models(self, arrays: dict[str, Any], plain: dict[str, Any]) -> None:
-        self._model.hold(revived(self.policy.new_buffers(0), arrays))
-        self._shown = arrays["shown"].tobytes() if "shown" in arrays else None
+    def _hold(self, models: Iterable[Buffers], arms: Iterable[Any]) -> None:
+        """Go on with these models, that of no arm first."""
+        self.model, *own = map(self._model_of, models)
+        self.arms = dict(zip(arms, own, strict=True))
 
 
 def refusal(actions: Floats, longest: float) -> ValueError:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from driftbandits import checks
-from driftbandits.agent.explain import Floats
 from driftbandits.features import ArmId, Encoded, Encoding, arm_id, refuse_twice
+from driftbandits.policies import Policy
 
 LONGEST_TIME = 2**52
 
@@ -27,40 +27,30 @@ class Offer(NamedTuple):
         """The number of actions to choose from."""
         return len(self.arms or ()) if self.rows is None else len(self.rows)
 
+    def count(self, n: int | None) -> int:
+        """The number of places of a list of n, or of a plain decision."""
+        return 1 if n is None else checks.integer("n", n, least=1, most=self.size)
+
 
 class Offers:
     """Reads offers as a policy takes them."""
 
-    def __init__(self, dim: int, separate: bool, encoding: Encoding | None) -> None:
-        self._dim, self._separate, self._encoding = dim, separate, encoding
+    def __init__(self, policy: Policy, encoding: Encoding | None) -> None:
+        self._dim, self._separate, self._encoding = policy.dim, policy.separate, encoding
 
     def offer(self, actions: Any, context: Any, arms: Any) -> Offer:
         """Check the actions of one decision."""
         if self._encoding is not None:
-            _refuse_actions(actions)
+            _refuse(actions, _NO_ACTIONS)
             return _encoded(self._encoding.read(context, arms))
-        _refuse_context(context)
-        if self._separate:
-            names = _arm_ids(arms)
-            refuse_twice(names)
-            rows = checks.floats("actions", actions)
-            if rows.shape == (self._dim,):
-                rows = rows.reshape(1, self._dim).repeat(len(names), axis=0)
-            self._check_shape(rows, names)
-            return Offer(rows, names)
-        _refuse_arms(arms)
-        rows = checks.floats("actions", actions)
-        shape = rows.shape
-        if len(shape) != 2 or shape[1] != self._dim:
-            raise ValueError(f"actions must have shape (K, {self._dim}); got {np.shape(actions)}")
-        if shape[0] == 0:
-            raise ValueError("actions must hold at least one action; got none")
-        return Offer(rows)
+        offer = self._vectors(actions, context, arms)
+        refuse_twice(offer.arms or ())
+        return offer
 
     def offers(self, action_sets: Any, context: Any, arms: Any) -> list[Offer]:
         """Check the actions of several decisions."""
         if self._encoding is not None:
-            _refuse_actions(action_sets)
+            _refuse(action_sets, _NO_ACTIONS)
             return list(map(_encoded, self._encoding.read_many(context, arms)))
         if not isinstance(action_sets, Iterable):
             raise ValueError(f"action_sets must be a list of action sets; got {action_sets!r}")
@@ -75,50 +65,46 @@ class Offers:
     def plays(self, actions: Any, context: Any, arms: Any) -> list[Offer]:
         """Check what was played: an offer of one action for each row."""
         if self._encoding is not None:
-            _refuse_actions(actions)
+            _refuse(actions, _NO_ACTIONS)
             return list(map(_encoded, self._encoding.read_plays(context, arms)))
-        if not self._separate:
-            rows = self.offer(actions, context, arms).rows
-            return [Offer(rows[i : i + 1]) for i in range(len(rows))]
-        _refuse_context(context)
-        names, rows = _arm_ids(arms), checks.floats("actions", actions)
-        self._check_shape(rows, names)
-        return [Offer(rows[i : i + 1], names[i : i + 1]) for i in range(len(rows))]
+        rows, names, _ = self._vectors(actions, context, arms)
+        return [Offer(rows[i : i + 1], names and names[i : i + 1]) for i in range(len(rows))]
 
-    def _check_shape(self, rows: Floats, names: tuple[ArmId, ...]) -> None:
-        if rows.shape != (len(names), self._dim):
-            raise ValueError(
-                f"actions must have shape ({self._dim},), or ({len(names)}, {self._dim}) for "
-                f"{len(names)} arms; got {rows.shape}"
-            )
+    def _vectors(self, actions: Any, context: Any, arms: Any) -> Offer:
+        _refuse(context, "context can be given to a policy with features, which this has not")
+        dim, names = self._dim, None
+        if self._separate:
+            names = _arm_ids(arms)
+        else:
+            _refuse(arms, _NO_ARMS)
+        rows = checks.floats("actions", actions)
+        if names is not None:
+            count = len(names)
+            if rows.shape == (dim,):
+                rows = rows.reshape(1, dim).repeat(count, axis=0)
+            if rows.shape != (count, dim):
+                raise ValueError(
+                    f"actions must have shape ({dim},), or ({count}, {dim}) for {count} arms; "
+                    f"got {rows.shape}"
+                )
+        elif rows.ndim != 2 or rows.shape[1] != dim:
+            raise ValueError(f"actions must have shape (K, {dim}); got {np.shape(actions)}")
+        elif not len(rows):
+            raise ValueError("actions must hold at least one action; got none")
+        return Offer(rows, names)
+
+
+_NO_ARMS = "arms can be given to a policy with arms='separate' or with features, which this is not"
+_NO_ACTIONS = "context= and arms= must be given instead of actions, as this policy has features"
+
+
+def _refuse(given: Any, why: str) -> None:
+    if given is not None:
+        raise ValueError(f"{why}; got {checks.brief(given)}")
 
 
 def _encoded(encoded: Encoded) -> Offer:
     return Offer(None, encoded.arms, encoded)
-
-
-def _refuse_context(context: Any) -> None:
-    if context is not None:
-        raise ValueError(
-            "context can be given to a policy with features, which this has not; "
-            f"got {checks.brief(context)}"
-        )
-
-
-def _refuse_arms(arms: Any) -> None:
-    if arms is not None:
-        raise ValueError(
-            "arms can be given to a policy with arms='separate' or with features, which this "
-            f"is not; got {checks.brief(arms)}"
-        )
-
-
-def _refuse_actions(actions: Any) -> None:
-    if actions is not None:
-        raise ValueError(
-            "context= and arms= must be given instead of actions, as this policy has features; "
-            f"got {checks.brief(actions)}"
-        )
 
 
 def _arm_ids(arms: Any) -> tuple[ArmId, ...]:

@@ -6,15 +6,14 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driftbandits.agent.explain import Decision, Ledger, Made, frozen
-from driftbandits.features import ArmId, Encoded
+from driftbandits.features import Encoded
+from driftbandits.policies import Policy
 
 FORMAT_VERSION = 1
 _CHECKSUM_SIZE = 64
@@ -82,80 +81,47 @@ def digest(arrays: Arrays, plain: dict[str, Any]) -> str:
 
 
 def ledger_contents(ledger: Ledger, dim: int) -> tuple[Arrays, dict[str, Any]]:
-    """Decisions of different sizes as a few flat arrays, and the ids of their arms."""
+    """Vectors and tables of all decisions in a few flat arrays, and the rest as plain data."""
     waiting, made = ledger.pending, list(ledger.made.values())
-    decisions = [one.decision for one in made]
-    arms = {arm: None for decision in decisions for arm in decision.arms or ()}
-    arms.update((arm, None) for _, _, arm in waiting.values() if arm is not None)
-    places: dict[Any, int] = {arm: place for place, arm in enumerate(arms)}
-    vectors = [pairs for one in made if one.encoded for pairs in _vectors(one.encoded)]
-    pairs = [pair for vector in vectors for pair in vector]
-    none = np.empty((2, 0))
+    actions = [action[0] for _, action, _ in waiting.values()]
+    tables = [one.decision.table[:2] for one in made]
     arrays = {
-        "pending": _integers(
-            [(id, t, places.get(arm, -1)) for id, (t, _, arm) in waiting.items()], 3
-        ),
-        "pending_actions": np.array([action[0] for _, action, _ in waiting.values()]).reshape(
-            -1, dim
-        ),
-        "made": _integers([(d.id, d.index, d.round, d.table.shape[1]) for d in decisions], 4),
-        "made_arms": _integers([(places[arm],) for d in decisions for arm in d.arms or ()], 1),
-        "made_numbers": _numbers([(one.decision.propensity, one.radius) for one in made], 2),
-        "made_tables": np.concatenate([none, *(d.table[:2] for d in decisions)], axis=1),
-        "made_estimates": np.frombuffer(b"".join(one.estimates for one in made)),
-        "made_vectors": _integers([(len(vector),) for vector in vectors], 1),
-        "made_pairs": _numbers(pairs, 2),
-        "made_limits": _numbers(
-            [(id, at, *x) for id, one in ledger.made.items() for at, x in one.limits.items()], 6
-        ),
+        "pending": np.array(actions).reshape(-1, dim),
+        "tables": np.concatenate([np.empty((2, 0)), *tables], axis=1),
+        "estimates": np.frombuffer(b"".join(one.estimates for one in made)),
     }
-    return arrays, {"offered": list(arms), "last_expired": ledger.last_expired}
+    plain = {
+        "pending": [(id, t, arm) for id, (t, _, arm) in waiting.items()],
+        "made": list(map(_plain, made)),
+        "last_expired": ledger.last_expired,
+    }
+    return arrays, plain
 
 
-def _integers(rows: list[tuple[int, ...]], width: int) -> NDArray[np.int64]:
-    return np.array(rows, dtype=np.int64).reshape(-1, width)
+def _plain(made: Made) -> list[Any]:
+    d = made.decision
+    pairs = made.encoded and (made.encoded.shared, made.encoded.own)
+    size, limits = d.table.shape[1], list(made.limits.items())
+    return [d.id, d.index, d.round, d.propensity, size, d.arms, made.radius, pairs, limits]
 
 
-def _numbers(rows: list[Any], width: int) -> NDArray[np.float64]:
-    return np.array(rows, dtype=np.float64).reshape(-1, width)
-
-
-def _vectors(encoded: Encoded) -> list[list[tuple[int, float]]]:
-    return [encoded.shared, *encoded.own]
-
-
-def revived_ledger(
-    arrays: Arrays, plain: dict[str, Any], *, model_dim: int, separate: bool
-) -> Ledger:
+def revived_ledger(arrays: Arrays, plain: dict[str, Any], policy: Policy) -> Ledger:
     """The ledger whose contents these are."""
-    known: Sequence[ArmId] = plain["offered"]
     ledger = Ledger()
     ledger.last_expired = plain["last_expired"]
-    for (id, t, place), action in zip(
-        arrays["pending"].tolist(), arrays["pending_actions"], strict=True
-    ):
-        ledger.pending[id] = (t, action[None, :], known[place] if place >= 0 else None)
-    limits: dict[int, dict[int, Any]] = {}
-    for id, at, *limit in arrays["made_limits"].tolist():
-        limits.setdefault(int(id), {})[int(at)] = tuple(limit)
-    estimates = arrays["made_estimates"].reshape(-1, 2 * model_dim)
-    arms = iter(arrays["made_arms"][:, 0].tolist())
-    sizes = iter(arrays["made_vectors"][:, 0].tolist())
-    pairs = ((int(at), x) for at, x in arrays["made_pairs"].tolist())
+    for (id, t, arm), action in zip(plain["pending"], arrays["pending"], strict=True):
+        ledger.pending[id] = t, action[None, :], arm
+    estimates = arrays["estimates"].reshape(-1, 2 * policy.model_dim)
     offered = used = 0
-    for (id, index, t, size), (propensity, radius) in zip(
-        arrays["made"].tolist(), arrays["made_numbers"].tolist(), strict=True
-    ):
-        means, widths = arrays["made_tables"][:, offered : offered + size]
+    for id, index, t, propensity, size, arms, radius, pairs, limits in plain["made"]:
+        means, widths = arrays["tables"][:, offered : offered + size]
         table = frozen(np.stack([means, widths, means + widths]))
-        names = tuple(known[i] for i in islice(arms, size)) if known else None
-        encoded = None
-        if names and len(arrays["made_vectors"]):
-            shared, *own = (list(islice(pairs, next(sizes))) for _ in range(size + 1))
-            encoded = Encoded(names, shared, own)
-        models = size if separate else 1
+        names = None if arms is None else tuple(arms)
+        encoded = None if pairs is None else Encoded(names or (), *pairs)
+        models = size if policy.separate else 1
         by = estimates[used : used + models].tobytes()
         decision = Decision(id, index, t, propensity, table, names)
-        ledger.made[id] = Made(decision, by, radius, encoded, limits.get(id, {}))
+        known = {at: tuple(limit) for at, limit in limits}
+        ledger.made[id] = Made(decision, by, radius, encoded, known)
         offered, used = offered + size, used + models
     return ledger

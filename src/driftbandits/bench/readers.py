@@ -34,23 +34,12 @@ class Rows(NamedTuple):
     """Rows in the order of their source. An arm that is not on offer has the id -1."""
 
     contexts: Floats  # (n, d)
-    rewards: Floats  # (n, K), NaN where nobody knows it
+    rewards: Floats  # (n, K)
     arms: Ints  # (n, K)
     costs: Floats | None = None
 
     def take(self, order: Ints) -> Rows:
-        return Rows(*(None if part is None else part[order] for part in self))  # type: ignore[arg-type]
-
-
-def open_text(path: Path) -> io.StringIO:
-    """The text of a file that may be compressed, as .gz or as the first file of a .zip."""
-    content = path.read_bytes()
-    if path.suffix == ".gz":
-        content = gzip.decompress(content)
-    elif path.suffix == ".zip":
-        with zipfile.ZipFile(path) as archive:
-            content = archive.read(archive.namelist()[0])
-    return io.StringIO(content.decode("utf-8-sig"), newline="")
+        return Rows._make(None if part is None else part[order] for part in self)
 
 
 def package_file(package: str, file: str) -> Path:
@@ -66,9 +55,18 @@ def package_file(package: str, file: str) -> Path:
 def lines_of(
     path: Path, *, separator: str = ",", header: bool = True, first: int | None = None
 ) -> list[dict[str, str]]:
-    """The lines of a table by column; without a header columns are c0, c1, ..."""
-    lines = islice(csv.reader(open_text(path), delimiter=separator), first)
-    rows = list(lines)
+    """The lines of a table by column; without a header columns are c0, c1, ...
+
+    The file may be compressed, as .gz or as the first file of a .zip.
+    """
+    content = path.read_bytes()
+    if path.suffix == ".gz":
+        content = gzip.decompress(content)
+    elif path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            content = archive.read(archive.namelist()[0])
+    text = io.StringIO(content.decode("utf-8-sig"), newline="")
+    rows = list(islice(csv.reader(text, delimiter=separator), first))
     names = rows.pop(0) if header else [f"c{j}" for j in range(len(rows[0]))]
     return [dict(zip(names, row, strict=True)) for row in rows]
 
@@ -172,43 +170,6 @@ def films(
     return Rows(contexts[rows], np.array(stars), np.array(ids))
 
 
-# -- a log of random choices -----------------------------------------------------------------------
-
-
-def replay(
-    *,
-    rng: np.random.Generator,
-    package: str,
-    file: str,
-    items: str,
-    item: str,
-    category: str,
-    reward: str,
-    context: Sequence[str],
-) -> Rows:
-    """Choose between the category of the item that was shown and that of another, drawn at random.
-
-    All items were shown equally often, so given both either was shown as likely. The reward of the
-    other is unknown: a round counts if the entry chooses what was shown.
-    """
-    lines = lines_of(package_file(package, file))
-    found = {line[item]: line[category] for line in lines_of(package_file(package, items))}
-    levels = {level: arm for arm, level in enumerate(sorted(set(found.values())))}
-    arm_of = [levels[found[str(number)]] for number in range(len(found))]
-    shown = np.array([levels[found[line[item]]] for line in lines])
-    other = rng.choice(arm_of, size=len(lines))
-    rewards = np.array([[float(line[reward]), np.nan] for line in lines])
-    kept = np.flatnonzero(shown != other)
-    arms, contexts = np.column_stack([shown, other])[kept], columns_of(lines, context)[kept]
-    # Which of both stands first says nothing.
-    sides = rng.permuted(np.tile([0, 1], (len(kept), 1)), axis=1)
-    return Rows(
-        contexts,
-        np.take_along_axis(rewards[kept], sides, axis=1),
-        np.take_along_axis(arms, sides, axis=1),
-    )
-
-
 # -- language models -------------------------------------------------------------------------------
 
 _WORD = re.compile(r"[a-z]+|[0-9]|[^a-z0-9\s]")
@@ -266,6 +227,5 @@ READERS: Mapping[str, Callable[..., Rows]] = {
     "classes": classes,
     "films": films,
     "prompts": prompts,
-    "replay": replay,
     "several": several,
 }

@@ -40,7 +40,6 @@ class Result(NamedTuple):
     reward: float = math.nan  # mean of a round
     curve: Sequence[float] = ()  # mean reward so far, at POINTS rounds
     rounds: int = 0
-    counted: int = 0  # rounds whose reward is known
     microseconds: float = math.nan  # of the processor, for a decision and its update
     megabytes: float = math.nan  # that the process grew by while it played
     reason: str = ""
@@ -115,7 +114,9 @@ def _played(jobs: Sequence[Job], workers: int) -> Iterator[list[Result]]:
     if workers == 1 or not hasattr(os, "fork"):
         yield from map(play_job, jobs)
         return
-    _warm_up(jobs)
+    for job in {(job.entry, job.file): job for job in jobs}.values():
+        if job.entry not in REFERENCES:
+            _play_some(job)  # imports and compiles what the processes have then
     # A child has everything that was imported and drawn, and ends after its job.
     with multiprocessing.get_context("fork").Pool(workers, maxtasksperchild=1) as pool:
         yield from pool.imap(play_job, jobs, chunksize=1)
@@ -129,13 +130,6 @@ def _entries(file: str) -> Mapping[str, Callable[[Facts, int], Entry]]:
 @lru_cache(maxsize=256)
 def _drawn(task: str, run: int, most: int | None) -> Task:
     return read_task(task).draw(run, most)
-
-
-def _warm_up(jobs: Sequence[Job]) -> None:
-    """Import and compile what entries need before the processes are made."""
-    for job in {(job.entry, job.file): job for job in jobs}.values():
-        if job.entry not in REFERENCES:
-            _play_some(job)
 
 
 def _play_some(job: Job) -> str:
@@ -169,21 +163,20 @@ def play_job(job: Job) -> list[Result]:
 
 
 def _play(entry: Entry, task: Task) -> tuple[Floats, float]:
-    """The reward of every round, NaN where it is unknown, and processor seconds of the entry."""
-    T = task.horizon
-    earned, seconds = np.full(T, np.nan), 0.0
-    pay = getattr(entry, "pay", None)
-    purse = math.inf if task.budget is None else task.budget * T
-    cheapest = np.zeros(T + 1)
-    if task.budget is not None and task.costs is not None:
+    """The reward of every round, and processor seconds of the entry."""
+    T, costs = task.horizon, task.costs
+    earned, seconds = np.empty(T), 0.0
+    pay = getattr(entry, "pay", lambda cost: None)
+    purse, cheapest = math.inf, np.zeros(T + 1)
+    if task.budget is not None and costs is not None:
+        purse = task.budget * T
         # What must be kept to pay the cheapest arm until the end.
-        least = np.where(task.arms >= 0, task.costs, np.inf).min(axis=1)
+        least = np.where(task.arms >= 0, costs, np.inf).min(axis=1)
         cheapest[:T] = np.cumsum(least[::-1])[::-1]
     for t in range(T):
         offered = np.flatnonzero(task.arms[t] >= 0)
-        if task.budget is not None and task.costs is not None:
-            affordable = task.costs[t, offered] + cheapest[t + 1] <= purse + 1e-12
-            offered = offered[affordable]
+        if costs is not None:
+            offered = offered[costs[t, offered] + cheapest[t + 1] <= purse + 1e-12]
         arms = task.arms[t, offered].tolist()
         begun = time.thread_time()
         index = entry.decide(task.contexts[t], arms)
@@ -194,25 +187,20 @@ def _play(entry: Entry, task: Task) -> tuple[Floats, float]:
             )
         k = offered[index]
         earned[t] = task.rewards[t, k]
-        if not math.isnan(earned[t]):
-            begun = time.thread_time()
-            entry.update(index, float(earned[t]))
-            seconds += time.thread_time() - begun
-        if task.costs is not None:
-            purse -= task.costs[t, k]
-            if pay is not None:
-                pay(float(task.costs[t, k]))
+        begun = time.thread_time()
+        entry.update(index, float(earned[t]))
+        seconds += time.thread_time() - begun
+        if costs is not None:
+            purse -= costs[t, k]
+            pay(float(costs[t, k]))
     return earned, seconds
 
 
 def _result(name: str, label: str, run: int, task: Task, rewards: Floats) -> Result:
-    known = ~np.isnan(rewards)
-    counts = np.maximum(np.cumsum(known), 1)
-    so_far = np.cumsum(np.where(known, rewards, 0.0)) / counts
+    so_far = np.cumsum(rewards) / np.arange(1, task.horizon + 1)
     at = np.unique(np.linspace(0, task.horizon - 1, POINTS).round().astype(int))
-    reward = float(rewards[known].mean()) if known.any() else math.nan
     curve = so_far[at].round(5).tolist()
-    return Result(name, label, run, reward, curve, task.horizon, int(known.sum()))
+    return Result(name, label, run, float(rewards.mean()), curve, task.horizon)
 
 
 def _resident() -> int:
@@ -229,20 +217,16 @@ def _resident() -> int:
 
 def _references(name: str, run: int, most: int | None) -> list[Result]:
     task = _drawn(name, run, most)
-    offered = np.where(task.arms >= 0, task.rewards, np.nan)
-    random = np.nanmean(offered, axis=1)
+    random = task.rewards.mean(axis=1, where=task.arms >= 0)
     if task.budget is not None:
         random = _play(_Random(np.random.default_rng(run)), task)[0]
-    rounds = np.arange(task.horizon)
-    dim = task.contexts.shape[1]
-    views = [task._replace(contexts=scale * task.contexts) for scale in (1.0, dim**-0.5)]
-    views.append(task._replace(contexts=task.contexts[:, :0]))
+    rounds, X = np.arange(task.horizon), task.contexts
     ceilings = [
-        task.rewards[rounds, full_information(view, memory)]
-        for view in views
+        task.rewards[rounds, full_information(task._replace(contexts=view), memory)]
+        for view in (X, X.shape[1] ** -0.5 * X, X[:, :0])
         for memory in _CEILING_MEMORIES
     ]
-    best = max(ceilings, key=lambda rewards: float(np.nanmean(rewards)))
+    best = max(ceilings, key=lambda rewards: float(rewards.mean()))
     return [
         _result(name, RANDOM, run, task, random),
         _result(name, FIXED, run, task, _play(_Fixed(task), task)[0]),
@@ -266,10 +250,9 @@ class _Fixed:
     """The arm on offer that has the best mean in hindsight, of those that the budget allows."""
 
     def __init__(self, task: Task) -> None:
-        known = ~np.isnan(task.rewards) & (task.arms >= 0)
         self.value = np.full(int(task.arms.max()) + 1, -np.inf)
         for arm in range(len(self.value)):
-            own = known & (task.arms == arm)
+            own = task.arms == arm
             dear = task.costs is not None and task.costs[own].mean() > (task.budget or np.inf)
             if own.any() and not dear:
                 self.value[arm] = task.rewards[own].mean()
@@ -314,8 +297,6 @@ def _means(task: Task, memory: float) -> Floats:
         ids = task.arms[t, on_offer]
         mean = 1.0 / (1.0 + np.exp(-np.clip(theta[ids] @ x, -30.0, 30.0)))
         means[t, on_offer] = mean
-        known = ~np.isnan(shares[t, on_offer])
-        ids, mean, share = ids[known], mean[known], shares[t, on_offer][known]
         slope = mean * (1.0 - mean)
         along = P[ids] @ x
         shrink = slope / (memory + slope * (along @ x))
@@ -323,7 +304,7 @@ def _means(task: Task, memory: float) -> Floats:
         if memory < 1.0 and t % 50 == 49:
             # What is not seen for long is not forgotten beyond the prior.
             P /= np.maximum(np.trace(P, axis1=1, axis2=2) / d, 1.0)[:, None, None]
-        theta[ids] += (P[ids] @ x) * (share - mean)[:, None]
+        theta[ids] += (P[ids] @ x) * (shares[t, on_offer] - mean)[:, None]
     return means
 
 

@@ -59,48 +59,38 @@ def score_rows(results: Sequence[Result]) -> list[Score]:
     scores: list[Score] = []
     for task in dict.fromkeys(result.task for result in results):
         own = [result for result in results if result.task == task]
-        reached = {(r.entry, r.run): r.reward for r in own if not math.isnan(r.reward)}
+        played = [result for result in own if not result.reason]
+        reached = {(r.entry, r.run): r.reward for r in played}
         found = []
         for entry in dict.fromkeys(result.entry for result in own):
             runs = [result for result in own if result.entry == entry]
-            rewards = [r.reward for r in runs if not math.isnan(r.reward)]
             shares = tuple(
-                _share(x, reached[RANDOM, run], reached[CEILING, run])
-                for (label, run), x in reached.items()
-                if label == entry
+                _share(r.reward, reached[RANDOM, r.run], reached[CEILING, r.run])
+                for r in played
+                if r.entry == entry
             )
+            reward = float(np.mean([r.reward for r in runs]))
+            share = float(np.mean(shares)) if shares else math.nan
+            microseconds = min(r.microseconds for r in runs)
+            megabytes = max((r.megabytes for r in runs if r.run == 0), default=math.nan)
+            costs = microseconds, megabytes, runs[0].reason
             found.append(
-                Score(
-                    task,
-                    entry,
-                    float(np.mean(rewards)) if rewards else math.nan,
-                    float(np.mean(shares)) if shares else math.nan,
-                    half_width(shares),
-                    None,
-                    min(r.microseconds for r in runs),
-                    max((r.megabytes for r in runs if r.run == 0), default=math.nan),
-                    runs[0].reason,
-                    shares,
-                )
+                Score(task, entry, reward, share, half_width(shares), None, *costs, shares)
             )
-        scores += _ranked(found)
+        found.sort(key=lambda s: math.inf if math.isnan(s.reward) else -s.reward)
+        ranked = [s for s in found if s.entry not in REFERENCES and not math.isnan(s.reward)]
+        scores += [
+            s._replace(rank=1 + sum(other.reward > s.reward for other in ranked))
+            if s in ranked
+            else s
+            for s in found
+        ]
     return scores
 
 
 def _share(reward: float, random: float, ceiling: float) -> float:
-    """Not a number if there is nothing to be gained, as in a short log without a click."""
+    """Not a number if there is nothing to be gained, as in a few rounds without a click."""
     return (reward - random) / (ceiling - random) if ceiling > random else math.nan
-
-
-def _ranked(found: Sequence[Score]) -> list[Score]:
-    played = [s.reward for s in found if s.entry not in REFERENCES and not math.isnan(s.reward)]
-    ranked = [
-        s
-        if s.entry in REFERENCES or math.isnan(s.reward)
-        else s._replace(rank=1 + sum(reward > s.reward for reward in played))
-        for s in found
-    ]
-    return sorted(ranked, key=lambda s: math.inf if math.isnan(s.reward) else -s.reward)
 
 
 def with_best_settings(scores: Sequence[Score]) -> list[Score]:

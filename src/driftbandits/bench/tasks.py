@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,7 +46,7 @@ FARTHEST = 5.0
 
 
 class Task(NamedTuple):
-    """What is played. An arm that is not on offer has the id -1; an unknown reward is NaN."""
+    """What is played. An arm that is not on offer has the id -1."""
 
     contexts: Floats  # (T, d)
     rewards: Floats  # (T, K)
@@ -82,24 +82,24 @@ class TaskFile:
 
     price   what a unit of cost takes off the reward
     budget  the mean cost of a round; what costs more than what is left is not on offer
-    ranked  whether it counts in the tables of all tasks: it does not where rewards are too few to
-            tell entries apart, or where most entries cannot do what it asks for
+    ranked  whether it counts in the tables of all tasks: it does not where most entries cannot do
+            what it asks for
     """
 
     name: str
-    title: str
-    source: str
-    licence: str
-    install: str
-    drift: str
-    rounds: int
-    order: str
-    data: Mapping[str, Any]
-    changes: Sequence[Mapping[str, Any]]
-    price: float
-    budget: float | None
-    ranked: bool
     folder: Path
+    title: str
+    rounds: int
+    data: Mapping[str, Any]
+    source: str = ""
+    licence: str = ""
+    install: str = ""
+    drift: str = ""
+    order: str = RANDOM
+    change: Sequence[Mapping[str, Any]] = ()
+    price: float = 0.0
+    budget: float | None = None
+    ranked: bool = True
 
     def draw(self, run: int, most: int | None = None) -> Task:
         """The rounds of one run: a function of the file and the run alone."""
@@ -113,14 +113,14 @@ class TaskFile:
         rows = self._with_late_arms(self._in_order(rows, run, wanted, rng), wanted)
         contexts = standardised_so_far(rows.contexts)
         task = Task(contexts, rows.rewards, rows.arms, rows.costs, self.budget)
-        for change in self.changes:
+        for change in self.change:
             task = _changed(task, int(change["at"] * task.horizon), change, rng)
         if self.price and task.costs is not None:
             return task._replace(rewards=task.rewards - self.price * task.costs, costs=None)
         return task
 
     def change_rounds(self, horizon: int) -> list[int]:
-        return sorted({int(change["at"] * horizon) + 1 for change in self.changes})
+        return sorted({int(change["at"] * horizon) + 1 for change in self.change})
 
     def _in_order(self, rows: Rows, run: int, wanted: int, rng: np.random.Generator) -> Rows:
         n = len(rows.contexts)
@@ -133,7 +133,7 @@ class TaskFile:
 
     def _with_late_arms(self, rows: Rows, wanted: int) -> Rows:
         """Leave out rows of a class that has not arrived yet, and take the first `wanted` rows."""
-        late = {arm: change["at"] for change in self.changes for arm in change.get("arrives", ())}
+        late = {arm: change["at"] for change in self.change for arm in change.get("arrives", ())}
         shared = bool((rows.arms == rows.arms[0]).all()) and rows.costs is None
         if not late or not shared:
             return rows.take(np.arange(wanted))
@@ -185,17 +185,13 @@ def _changed(task: Task, at: int, change: Mapping[str, Any], rng: np.random.Gene
 
 
 def facts_of(task: Task) -> Facts:
-    known = task.rewards[~np.isnan(task.rewards)]
-    clicks = bool(np.isin(known, (0.0, 1.0)).all())
-    low, high = (0.0, 1.0) if clicks else (float(known.min()), float(known.max()))
+    clicks = bool(np.isin(task.rewards, (0.0, 1.0)).all())
+    low, high = (0.0, 1.0) if clicks else (float(task.rewards.min()), float(task.rewards.max()))
     prices = None
     if task.costs is not None:
         prices = tuple(task.costs[: max(1, task.horizon // 10)].mean(axis=0).tolist())
     arms, dim = int(task.arms.max()) + 1, task.contexts.shape[1]
     return Facts(dim, arms, task.horizon, low, high, clicks, task.budget, prices)
-
-
-_TEXTS = ("title", "source", "licence", "install", "drift")
 
 
 def read_task(path: str | Path) -> TaskFile:
@@ -205,23 +201,13 @@ def read_task(path: str | Path) -> TaskFile:
         published = {task.stem: task for task in sorted(PUBLISHED.glob("*.toml"))}
         file = published[checks.choice("task", str(path), tuple(published))]
     table = tomllib.loads(file.read_text(encoding="utf-8"))
-    known = (*_TEXTS, "rounds", "order", "data", "change", "price", "budget", "ranked")
     for key in table:
-        checks.choice(f"a key of {file.name}", key, known)
+        checks.choice(f"a key of {file.name}", key, [field.name for field in fields(TaskFile)][2:])
     if missing := [key for key in ("title", "rounds", "data") if key not in table]:
         raise ValueError(f"{file.name} must have {' and '.join(missing)}")
-    return TaskFile(
-        name=file.stem,
-        **{key: str(table.get(key, "")) for key in _TEXTS},
-        rounds=checks.integer("rounds", table["rounds"], least=10),
-        order=checks.choice("order", table.get("order", RANDOM), (RANDOM, IN_ORDER, WINDOW)),
-        data=table["data"],
-        changes=table.get("change", ()),
-        price=float(table.get("price", 0.0)),
-        budget=table.get("budget"),
-        ranked=checks.flag("ranked", table.get("ranked", True)),
-        folder=file.parent,
-    )
+    checks.integer("rounds", table["rounds"], least=10)
+    checks.choice("order", table.get("order", RANDOM), (RANDOM, IN_ORDER, WINDOW))
+    return TaskFile(file.stem, file.parent, **table)
 
 
 def task_files() -> list[TaskFile]:

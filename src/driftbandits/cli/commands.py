@@ -337,7 +337,7 @@ def policies(*, names: tuple[str, ...]) -> None:
         SINCE_RESTART,
         WINDOW,
     )
-    from driftbandits.policies import ALIASES, LIMITED, ROWS, takes, uses
+    from driftbandits.policies import ALIASES, LIMITED, ROWS, SOURCES, takes, uses
 
     memories = {
         WINDOW: "window",
@@ -361,7 +361,7 @@ def policies(*, names: tuple[str, ...]) -> None:
         for label, arguments in details.items():
             if arguments:
                 click.echo(_indented(f"{label} {' '.join(arguments)}"))
-        click.echo(_indented(row.citation) + "\n")
+        click.echo(_indented(SOURCES[name]) + "\n")
 
 
 def _indented(text: str) -> str:

@@ -24,7 +24,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from driftbandits.jit import SPAN, compiled, leaf, multiply_span
+from driftbandits.jit import SPAN, compiled, leaf, multiply_span, multiply_two_spans
 
 Floats = NDArray[np.float64]
 
@@ -375,8 +375,10 @@ def multiply_rows(X: Floats, A: Floats, out: Floats) -> None:
     rows, (n, d) = X.shape[0], A.shape
     in_spans = d - d % SPAN
     for first in range(0, in_spans, SPAN):
-        for i in range(0, rows, 2):
-            multiply_span(X, i, min(rows - i, 2), A, first, out)
+        for i in range(0, rows - 1, 2):
+            multiply_two_spans(X, i, A, first, out)
+        if rows % 2 == 1:
+            multiply_span(X, rows - 1, A, first, out)
     if in_spans == d:
         return
     for i in range(rows):

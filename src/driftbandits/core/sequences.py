@@ -41,6 +41,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -118,37 +119,42 @@ class Design(NamedTuple):
     high: float
 
 
+POLICY, CONTROL = 0, 1
 GROUPS = 128
 """Units are put together in so many groups, by a hash; their differences tell the variance."""
 
 
-class Comparison:
-    """Two sides so far: sums of a few numbers, so that parts can be put together."""
+def _both() -> list[float]:
+    return [0.0, 0.0]
 
-    __slots__ = ("control", "design", "groups", "policy", "rounds", "sums", "variances")
 
-    def __init__(self, design: Design) -> None:
-        self.design = design
-        self.rounds = 0
-        self.policy = [0, 0.0]  # rewards of the side, and their sum
-        self.control = [0, 0.0]
-        self.sums = [0.0, 0.0]  # of A and of B
-        self.variances = [0.0, 0.0]  # V_A and V_B
-        self.groups: dict[int, list[float]] = {}  # of units: what A - a and B - b sum to in each
+class Comparison(msgspec.Struct, array_like=True):
+    """Two sides so far: sums of a few numbers, so that parts can be put together.
 
-    # -- adding ----------------------------------------------------------------------------------
+    Lists of two are those of the policy and of the control.
+    """
+
+    design: Design
+    rounds: int = 0
+    rewards: list[float] = msgspec.field(default_factory=_both)  # how many
+    totals: list[float] = msgspec.field(default_factory=_both)  # what they sum to
+    sums: list[float] = msgspec.field(default_factory=_both)  # of A and of B
+    variances: list[float] = msgspec.field(default_factory=_both)  # V_A and V_B
+    groups: dict[int, list[float]] = {}  # of units: what A - a and B - b sum to in each
 
     def guesses(self) -> tuple[float, float]:
         """a and b: the mean of each side so far."""
-        return self._guess(self.policy), self._guess(self.control)
+        return self._guess(POLICY), self._guess(CONTROL)
 
-    def _guess(self, side: list[float]) -> float:
+    def _guess(self, side: int) -> float:
         """Return the mean of a side, begun at a quarter of the range: most rewards are small."""
         low, high = self.design.low, self.design.high
+        count, total = self.rewards[side], self.totals[side]
         if math.isfinite(high - low):
-            return (low + 0.25 * (high - low) + side[1]) / (1 + side[0])
-        count, total = self.policy[0] + self.control[0], self.policy[1] + self.control[1]
-        return side[1] / side[0] if side[0] else total / count if count else math.nan
+            return (low + 0.25 * (high - low) + total) / (1 + count)
+        if not count:
+            count, total = sum(self.rewards), sum(self.totals)
+        return total / count if count else math.nan
 
     def add(
         self,
@@ -162,46 +168,40 @@ class Comparison:
 
         Where one coin was thrown for all rounds of a unit, as a person is, `group` is a hash of it.
         """
-        low, high = self.design.low, self.design.high
-        value = min(max(value, low), high)
+        side, share = int(is_control), self.design.share
+        value = min(max(value, self.design.low), self.design.high)
         a, b = self.guesses() if guesses is None else guesses
         if math.isnan(a + b):  # without a range and before the first: any number will do
             a = b = value
-        share = self.design.share
-        side, place = (self.control, 1) if is_control else (self.policy, 0)
         residual = (value - b) / share if is_control else (value - a) / (1.0 - share)
         self.rounds += 1
-        side[0] += 1
-        side[1] += value
-        self.sums[0] += a
-        self.sums[1] += b
-        self.sums[place] += residual
+        self.rewards[side] += 1
+        self.totals[side] += value
+        self.sums[POLICY] += a
+        self.sums[CONTROL] += b
+        self.sums[side] += residual
         if group is None:
-            self.variances[place] += residual * residual
+            self.variances[side] += residual * residual
         else:
-            self.groups.setdefault(group % GROUPS, [0.0, 0.0])[place] += residual
+            self.groups.setdefault(group % GROUPS, _both())[side] += residual
 
     def join(self, other: Comparison) -> None:
         """Add the rounds of another one."""
         self.rounds += other.rounds
-        for mine, its in (
-            (self.policy, other.policy),
-            (self.control, other.control),
+        pairs = [
+            (self.rewards, other.rewards),
+            (self.totals, other.totals),
             (self.sums, other.sums),
             (self.variances, other.variances),
-        ):
-            mine[0] += its[0]
-            mine[1] += its[1]
-        for group, its in other.groups.items():
-            mine = self.groups.setdefault(group, [0.0, 0.0])
-            mine[0] += its[0]
-            mine[1] += its[1]
-
-    # -- looking ---------------------------------------------------------------------------------
+        ]
+        pairs += [(self.groups.setdefault(n, _both()), its) for n, its in other.groups.items()]
+        for mine, its in pairs:
+            for side in (POLICY, CONTROL):
+                mine[side] += its[side]
 
     def difference(self, *, level: float = 0.95) -> Interval | None:
         """The policy's mean less the control's; None before each side has a reward."""
-        if not (self.policy[0] and self.control[0]):
+        if not all(self.rewards):
             return None
         value = (self.sums[0] - self.sums[1]) / self.rounds
         if not self.can_tell:
@@ -212,7 +212,7 @@ class Comparison:
 
     def mean(self, *, of_control: bool, level: float = 0.95) -> Interval | None:
         """The mean of one side over all rounds; None before it has a reward."""
-        if not (self.control if of_control else self.policy)[0]:
+        if not self.rewards[of_control]:
             return None
         value = self.sums[of_control] / self.rounds
         if not self.can_tell:
@@ -248,10 +248,9 @@ class Comparison:
         """True where each side has enough rewards, and enough units, for an interval."""
         if self.is_bounded:
             return True
-        if min(self.policy[0], self.control[0]) < FEWEST:
-            return False
-        of_units = [sum(1 for one in self.groups.values() if one[side]) for side in (0, 1)]
-        return not self.groups or min(of_units) >= 3 * GROUPS // 4
+        units = [sum(1 for one in self.groups.values() if one[side]) for side in (POLICY, CONTROL)]
+        enough = not self.groups or min(units) >= 3 * GROUPS // 4
+        return min(self.rewards) >= FEWEST and enough
 
     def _half_width(self, of_a: float, of_b: float, *, risk: float) -> float:
         """Half width of the sum of A and B with these factors."""
@@ -270,27 +269,6 @@ class Comparison:
         parts = [of_a * a - of_b * b for a, b in self.groups.values()]
         sums = np.array(parts + [0.0] * (GROUPS - len(parts)))
         return v + GROUPS * float(sums.var(ddof=1)) * (1.0 + 2.0 * math.sqrt(2.0 / GROUPS))
-
-    # -- as plain data ---------------------------------------------------------------------------
-
-    def to_list(self) -> list[object]:
-        return [
-            list(self.design),
-            self.rounds,
-            self.policy,
-            self.control,
-            self.sums,
-            self.variances,
-            sorted((group, *sums) for group, sums in self.groups.items()),
-        ]
-
-    @classmethod
-    def from_list(cls, told: list[object]) -> Comparison:
-        design, *rest, groups = told
-        made = cls(Design(*design))  # type: ignore[misc]
-        made.rounds, made.policy, made.control, made.sums, made.variances = rest  # type: ignore[assignment]
-        made.groups = {group: list(sums) for group, *sums in groups}  # type: ignore[attr-defined]
-        return made
 
 
 def _least(numerator: float, ends: tuple[float, float]) -> float:

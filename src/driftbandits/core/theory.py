@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from driftbandits import checks
-from driftbandits.jit import compiled, inlined, internal, one_of, reader_of
+from driftbandits.jit import compiled, inlined, internal, one_of
 
 
 class Problem(NamedTuple):
@@ -111,13 +111,6 @@ def _inside_radius(r: Confidence, rho: float, reach: float) -> float:
     return r.k * math.sqrt(1.0 + 2.0 * r.S) * (math.sqrt(r.lam) * reach + rho)
 
 
-@inlined
-def _anywhere_radius(r: Confidence, rho: float, reach: float) -> float:
-    """beta of Russac et al. (2021), wherever theta-hat lies, to be divided by sqrt(c)."""
-    out = 1.0 + reach + math.sqrt((1.0 + reach) / r.lam) * rho + rho * rho / r.lam
-    return r.k * math.sqrt(r.lam) * math.pow(out, 1.5)
-
-
 # -- the radii -------------------------------------------------------------------------------------
 
 
@@ -141,7 +134,9 @@ def _self_concordant_radius(r: Confidence, t: float, n: float, inside: bool) -> 
         reach = r.S + (2.0 * r.S * r.k + r.m) / (T * r.lam * (1.0 - r.gamma))
         n = (1.0 - 1.0 / (T * T)) / (1.0 - r.gamma * r.gamma)
     rho = _local_deviation(r, n, math.log(T / r.delta))
-    wide = _anywhere_radius(r, rho, reach)
+    # wherever theta-hat lies
+    out = 1.0 + reach + math.sqrt((1.0 + reach) / r.lam) * rho + rho * rho / r.lam
+    wide = r.k * math.sqrt(r.lam) * math.pow(out, 1.5)
     if inside:
         wide = min(wide, _inside_radius(r, rho, reach))
     return wide / r.root_c
@@ -220,14 +215,6 @@ _SELF_CONCORDANT = list(RADII).index("self-concordant")
 _radius_of = inlined(one_of("radius_of", dict(enumerate(RADII.values()))))
 
 
-# -- using them ------------------------------------------------------------------------------------
-
-
-def confidence_reader(first: int) -> Callable[..., Confidence]:
-    """A kernel that reads a `Confidence` from an array of numbers."""
-    return reader_of(Confidence, first=first)
-
-
 @inlined
 def rows_that_count(r: Confidence, t: float, window: int) -> float:
     """n in round t where every round has a row, and a window is as long as given."""
@@ -275,8 +262,7 @@ def confidence_of(
     A linear policy counts t-1 samples. `biased` is whether the bias of discounting is counted. A
     policy that samples has a scale of its own.
     """
-    if radius not in RADII:
-        raise ValueError(f"radius must be one of {', '.join(RADII)}; got {radius!r}")
+    checks.choice("radius", radius, RADII)
     p = problem
     coefficient = p.c * p.L**2 / (p.d * p.lam)
     if radius == "mirror":
@@ -313,41 +299,28 @@ def confidence_of(
 
 def forgetting_time(gamma: float) -> float:
     """D(gamma) = log(1/(1-gamma))/(1-gamma), of Corollary `corollary:asympt_regret_D`."""
-    _check_gamma(gamma)
+    checks.number("gamma", gamma, above=0, below=1)
     return -math.log1p(-gamma) / (1.0 - gamma)
 
 
-def _check_gamma(gamma: float) -> None:
-    if not 0.0 < gamma < 1.0:
-        raise ValueError(f"gamma must lie strictly between 0 and 1; got {gamma!r}")
-
-
-def check_window(tau: int) -> None:
-    if not tau >= 1:
-        raise ValueError(f"tau must be at least 1; got {tau!r}")
-
-
-def discount_bias(problem: Problem, gamma: float, lag: float | None = None) -> float:
+def discount_bias(problem: Problem, gamma: float) -> float:
     """2 L^2 S k sqrt(c/lam) gamma^D/(1-gamma), the last term of `eq_rho_D`.
 
     D(gamma) is not a whole number, and the paper's set T(gamma) loses the term s = t-D, so
-    gamma^(D-1) would be the conservative choice. The default is the paper's gamma^D; give `lag` for
-    another exponent.
+    gamma^(D-1) would be the conservative choice. This is the paper's.
     """
     p = problem
-    tail = _weight_before_change(gamma, lag)
-    return 2.0 * p.L**2 * p.S * p.k * math.sqrt(p.c / p.lam) * tail
+    return 2.0 * p.L**2 * p.S * p.k * math.sqrt(p.c / p.lam) * _weight_before_change(gamma)
 
 
-def _weight_before_change(gamma: float, lag: float | None = None) -> float:
-    """gamma^D/(1-gamma), what all rounds older than D(gamma), or than `lag`, weigh together."""
-    exponent = forgetting_time(gamma) if lag is None else lag
-    return math.pow(gamma, exponent) / (1.0 - gamma)
+def _weight_before_change(gamma: float) -> float:
+    """gamma^D/(1-gamma), what all rounds older than D(gamma) weigh together."""
+    return math.pow(gamma, forgetting_time(gamma)) / (1.0 - gamma)
 
 
 def rho_window(problem: Problem, *, t: int, tau: int, horizon: int | None = None) -> float:
     """rho_t^SW(delta), `eq_rho_SW`; without a horizon, log(t(t+1)/delta) replaces log(T/delta)."""
-    check_window(tau)
+    checks.integer("tau", tau, least=1)
     return radius(confidence_of(problem, window=tau, horizon=horizon), float(t))
 
 
@@ -359,9 +332,9 @@ def rho_discount(problem: Problem, *, t: int, gamma: float) -> float:
 # -- tuning: windows, discounts and penalties ------------------------------------------------------
 
 
-def _check_tuning(dim: int, horizon: int, changes: int | None) -> None:
+def _check_tuning(dim: int, horizon: int, changes: int | None, shortest: int = 1) -> None:
     checks.integer("dim", dim, least=1)
-    checks.integer("horizon", horizon, least=1)
+    checks.integer("horizon", horizon, least=shortest)
     if changes is not None:
         checks.integer("changes", changes, least=0)
 
@@ -402,18 +375,14 @@ def tuned_discount(
     >>> round(tuned_discount(dim=2, horizon=6000, changes=3), 5)
     0.99603
     """
+    _check_tuning(dim, horizon, changes, shortest=2 if changes == 0 else 1)
     rate = _rate(dim, horizon, changes, slope)
-    if changes == 0:
-        if horizon == 1:
-            raise ValueError("horizon must be at least 2 for a discount with changes=0; got 1")
-        return 1.0 - 1.0 / horizon
-    return 1.0 - rate
+    return 1.0 - (1.0 / horizon if changes == 0 else rate)
 
 
-def _check_drift(dim: int, horizon: int, path_length: float) -> None:
-    _check_tuning(dim, horizon, None)
-    if not (math.isfinite(path_length) and path_length >= 0.0):
-        raise ValueError(f"path_length must be finite and at least 0; got {path_length!r}")
+def _check_drift(dim: int, horizon: int, path_length: float, shortest: int = 1) -> None:
+    _check_tuning(dim, horizon, None, shortest)
+    checks.number("path_length", path_length, at_least=0)
 
 
 def drift_discount(*, dim: int, horizon: int, path_length: float, slope: float = 1.0) -> float:
@@ -424,9 +393,7 @@ def drift_discount(*, dim: int, horizon: int, path_length: float, slope: float =
     >>> round(drift_discount(dim=2, horizon=6000, path_length=6.0), 5)
     0.97764
     """
-    _check_drift(dim, horizon, path_length)
-    if horizon < 2:
-        raise ValueError(f"horizon must be at least 2 for a discount; got {horizon!r}")
+    _check_drift(dim, horizon, path_length, shortest=2)
     loss = max(1.0 / horizon, math.sqrt(slope * path_length / (dim * horizon)))
     if loss >= 1.0:
         raise ValueError(
@@ -494,9 +461,7 @@ def drift_penalty(*, dim: int, slope: float = 1.0) -> float:
 
 def self_concordant_penalty(*, dim: int, horizon: int) -> float:
     """lam = d log T (Russac et al. 2021; Wang, Zhao, Zhou 2023, whose penalty is c lam theta)."""
-    _check_tuning(dim, horizon, None)
-    if horizon < 2:
-        raise ValueError(f"horizon must be at least 2 for the penalty d log T; got {horizon!r}")
+    _check_tuning(dim, horizon, None, shortest=2)
     return dim * math.log(horizon)
 
 
@@ -547,7 +512,7 @@ def regret_bound_discount(problem: Problem, *, horizon: int, gamma: float, chang
 
 def covered_by_window(theta: ArrayLike, *, tau: int) -> NDArray[np.bool_]:
     """Mark the rounds in T(tau), `D_tau_def`: no change in t-tau..t. theta is (T, d)."""
-    check_window(tau)
+    checks.integer("tau", tau, least=1)
     return _rounds_since_change(theta) >= tau
 
 
@@ -562,12 +527,7 @@ def _rounds_since_change(theta: ArrayLike) -> NDArray[np.float64]:
     path = np.asarray(theta, dtype=np.float64)
     if path.ndim != 2 or not np.isfinite(path).all():
         raise ValueError(f"theta must be a finite (T, d) array; got shape {path.shape}")
-    changed = np.any(path[1:] != path[:-1], axis=1)
-    since = np.full(len(path), np.inf)
-    last = -1
-    for t in range(1, len(path)):
-        if changed[t - 1]:
-            last = t
-        if last >= 0:
-            since[t] = t - last
-    return since
+    rounds = np.arange(float(len(path)))
+    stayed = np.append(True, np.all(path[1:] == path[:-1], axis=1))[: len(path)]
+    since: NDArray[np.float64] = np.maximum.accumulate(np.where(stayed, -np.inf, rounds))
+    return rounds - since

@@ -19,13 +19,10 @@ from numpy.typing import NDArray
 
 from driftbandits import checks
 from driftbandits.core import links
-from driftbandits.environments.trace import Trace, hold
+from driftbandits.environments.trace import Trace, check_options, hold, option
 
 Floats = NDArray[np.float64]
 
-# -- tables of cases -------------------------------------------------------------------------------
-
-PIMA_SHAPE = 768, 9
 PIMA_DIGEST = "3e5bd23b2c24c83178bcc3a4649e4339c1a248d5bead9c896b19af974b2cdee5"
 """SHA-256 of the numbers of the well-known table, row by row."""
 
@@ -43,11 +40,8 @@ class Table:
     outcome: Floats
 
     def __post_init__(self) -> None:
-        hold(
-            self,
-            features=checks.array("features", self.features, ndim=2),
-            outcome=checks.array("outcome", self.outcome, ndim=1),
-        )
+        hold(self, features=checks.array("features", self.features, ndim=2))
+        hold(self, outcome=checks.array("outcome", self.outcome, ndim=1))
         if len(self.outcome) != len(self.features):
             raise ValueError(
                 f"outcome must have one value for each of the {len(self.features)} rows of "
@@ -97,33 +91,26 @@ def load_table(name: str, *, path: str | Path | None = None) -> Table:
 
 
 def _pima(path: str | Path | None) -> Table:
-    if path is None:
-        try:
+    try:
+        if path is None:
             data: Any = importlib.import_module("faraway.datasets.pima")
-        except ImportError:
-            raise ImportError(
-                "The pima table needs path=, a file in the Kaggle form, or `pip install faraway`"
-            ) from None
-        source, numbers = "the installed package faraway", np.asarray(data.load(), np.float64)
-    else:
-        source = str(path)
-        try:
+            numbers = np.asarray(data.load(), np.float64)
+        else:
             numbers = np.genfromtxt(path, delimiter=",", skip_header=1, encoding="utf-8-sig")
-        except (OSError, ValueError) as error:
-            raise ValueError(f"path must be a readable CSV file; got {source!r}: {error}") from None
-    found = numbers_digest(numbers)
+    except ImportError:
+        raise ImportError(
+            "The pima table needs path=, a file in the Kaggle form, or `pip install faraway`"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ValueError(f"path must be a readable CSV file; got {str(path)!r}: {error}") from None
+    found = hashlib.sha256(np.ascontiguousarray(numbers, dtype="<f8").tobytes()).hexdigest()
     if found != PIMA_DIGEST:
         raise ValueError(
-            f"The Pima table must have the well-known {PIMA_SHAPE[0]} rows of {PIMA_SHAPE[1]} "
-            f"numbers; {source} has other numbers: shape {numbers.shape}, digest {found[:12]}, "
-            f"expected {PIMA_DIGEST[:12]}"
+            f"The Pima table must have the well-known 768 rows of 9 numbers; "
+            f"{path or 'the installed package faraway'} has other numbers: shape {numbers.shape}, "
+            f"digest {found[:12]}, expected {PIMA_DIGEST[:12]}"
         )
     return Table(features=numbers[:, :-1], outcome=numbers[:, -1])
-
-
-def numbers_digest(numbers: Floats) -> str:
-    """Return a SHA-256 of the numbers that is the same on every machine."""
-    return hashlib.sha256(np.ascontiguousarray(numbers, dtype="<f8").tobytes()).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,25 +119,20 @@ class Cases:
 
     table    a name for `load_table`, or a `Table`
     path     the user's file, for the table pima
-    horizon  rounds
-    switch   the world changes after this round, so the new one begins at switch + 1; half of the
-             horizon unless given, the horizon itself for no change
+    horizon  rounds; the world changes after the first half of them
     link, m  the reward model that the outcomes must suit, as in `links.link`; outcomes above m are
              recorded as m, so the logistic model sees counts as none or some
     """
 
     table: str | Table = "fair"
     path: str | Path | None = None
-    horizon: int = 2000
-    switch: int | None = None
+    horizon: int = option(2000, checks.integer, least=2)
     link: str = "logistic"
     m: float | None = None
     cases: Table = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        hold(self, horizon=checks.integer("horizon", self.horizon, least=1))
-        switch = max(1, self.horizon // 2) if self.switch is None else self.switch
-        hold(self, switch=checks.integer("switch", switch, least=1, most=self.horizon))
+        check_options(self)
         hold(self, m=links.link(self.link, m=self.m).m)
         if isinstance(self.table, Table):
             if self.path is not None:
@@ -167,12 +149,10 @@ class Cases:
 
     def draw(self, rng: np.random.Generator) -> Trace:
         rows = self._rows(checks.generator("rng", rng))
-        switch = self.horizon if self.switch is None else self.switch
-        actions = self.cases.actions()[rows]
-        rewards = self._worth()[rows]
+        actions, rewards = self.cases.actions()[rows], self._worth()[rows]
+        switch = self.horizon // 2
         self._change(actions[switch:], rewards[switch:])
-        changes = (switch + 1,) if switch < self.horizon else ()
-        return Trace(actions=actions, rewards=rewards, changes=changes)
+        return Trace(actions=actions, rewards=rewards, changes=(switch + 1,))
 
     @property
     def dim(self) -> int:
@@ -189,7 +169,7 @@ class Cases:
         raise NotImplementedError
 
     def _change(self, actions: Floats, rewards: Floats) -> None:
-        """Turn the rounds after the switch into the other world, in place."""
+        """Turn the rounds after the change into the other world, in place."""
         raise NotImplementedError
 
     def _worth(self) -> Floats:
@@ -200,7 +180,7 @@ class Cases:
 class Paired(Cases):
     """The paper's real-data design: one positive and one negative case, in random order.
 
-    The positive one pays its outcome (1 in a yes-or-no table), the other nothing. After the switch
+    The positive one pays its outcome (1 in a yes-or-no table), the other nothing. After the change
     the roles are inverted: the negative case pays what the positive one would have.
     """
 
@@ -229,18 +209,14 @@ class Paired(Cases):
 class Counts(Cases):
     """Offers `arms` cases drawn at random; a case pays its count, recorded as m where it is larger.
 
-    After the switch every feature but the constant one has the opposite sign. So what spoke for
+    After the change every feature but the constant one has the opposite sign. So what spoke for
     many visits now speaks for few, while counts, base rate and difficulty stay as they were.
     """
 
     table: str | Table = "randhie"
     link: str = "poisson"
     m: float | None = 20.0
-    arms: int = 6
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        hold(self, arms=checks.integer("arms", self.arms, least=1))
+    arms: int = option(6, checks.integer, least=1)
 
     def _rows(self, rng: np.random.Generator) -> NDArray[np.int64]:
         return rng.integers(len(self.cases.outcome), size=(self.horizon, self.arms))

@@ -16,13 +16,13 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driftbandits import checks
-from driftbandits.environments.trace import Trace
+from driftbandits.environments.trace import Trace, check_options, option
 
 Floats = NDArray[np.float64]
 
@@ -45,27 +45,25 @@ class Shop:
     missing    share of unknown ages and baskets
     """
 
-    horizon: int = 4000
-    offers: int = 8
-    lifetime: float = 600.0
-    missing: float = 0.1
+    horizon: int = option(4000, checks.integer, least=2)
+    offers: int = option(8, checks.integer, least=2)
+    lifetime: float = option(600.0, checks.number, at_least=1.0)
+    missing: float = option(0.1, checks.number, at_least=0.0, below=1.0)
 
     def __post_init__(self) -> None:
-        checks.integer("horizon", self.horizon, least=2)
-        checks.integer("offers", self.offers, least=2)
-        checks.number("lifetime", self.lifetime, at_least=1.0)
-        checks.number("missing", self.missing, at_least=0.0, below=1.0)
+        check_options(self)
 
     def draw(self, rng: np.random.Generator) -> Trace:
         """Draw one run: the customers are alike in all runs, their tastes differ."""
         T, K = self.horizon, self.offers
         visits = _visits(rng, T, self.missing)
         table, places = self._offers(rng)
-        change = T // 2 + 1
-        halves = [_Taste(rng, price=price) for price in (0.5, 1.1)]
+        change = T // 2
         z = np.empty((T, K))
-        for taste, rounds in zip(halves, (slice(0, change - 1), slice(change - 1, T)), strict=True):
-            z[rounds] = taste.scores(visits.sliced(rounds), table, places[rounds])
+        for price, half in ((0.5, slice(change)), (1.1, slice(change, T))):
+            z[half] = _liking(
+                rng, _Visits._make(x[half] for x in visits), table, places[half], price
+            )
         means = 1.0 / (1.0 + np.exp(-z))
         rewards = (rng.random((T, K)) < means).astype(np.float64)
         rows = table.records()
@@ -73,9 +71,9 @@ class Shop:
             actions=_by_hand(visits, table, places),
             rewards=rewards,
             means=means,
-            changes=(change,),
+            changes=(change + 1,),
             contexts=visits.records(),
-            offers=tuple(tuple(rows[i] for i in row) for row in places.tolist()),
+            offers=[[rows[i] for i in row] for row in places.tolist()],
         )
 
     def _offers(self, rng: np.random.Generator) -> tuple[_Offers, NDArray[np.int64]]:
@@ -96,8 +94,7 @@ class Shop:
         ), places
 
 
-@dataclass(frozen=True)
-class _Offers:
+class _Offers(NamedTuple):
     category: NDArray[np.int64]
     log_price: Floats
     margin: Floats
@@ -106,23 +103,15 @@ class _Offers:
         return [
             {
                 "id": f"offer-{number}",
-                "category": CATEGORIES[category],
-                "price": round(math.exp(price), 2),
-                "margin": round(margin, 3),
+                "category": CATEGORIES[self.category[number]],
+                "price": round(math.exp(self.log_price[number]), 2),
+                "margin": round(float(self.margin[number]), 3),
             }
-            for number, (category, price, margin) in enumerate(
-                zip(
-                    self.category.tolist(),
-                    self.log_price.tolist(),
-                    self.margin.tolist(),
-                    strict=True,
-                )
-            )
+            for number in range(len(self.category))
         ]
 
 
-@dataclass(frozen=True)
-class _Visits:
+class _Visits(NamedTuple):
     age: Floats
     country: NDArray[np.int64]
     device: NDArray[np.int64]
@@ -131,11 +120,8 @@ class _Visits:
     age_known: NDArray[np.bool_]
     basket_known: NDArray[np.bool_]
 
-    def sliced(self, rounds: slice) -> _Visits:
-        return _Visits(*(getattr(self, name)[rounds] for name in self.__dataclass_fields__))
-
-    def records(self) -> tuple[dict[str, Any], ...]:
-        return tuple(
+    def records(self) -> list[dict[str, Any]]:
+        return [
             {
                 "age": int(self.age[t]) if self.age_known[t] else None,
                 "country": COUNTRIES[self.country[t]],
@@ -144,7 +130,7 @@ class _Visits:
                 "basket": round(math.exp(self.log_basket[t]), 2) if self.basket_known[t] else None,
             }
             for t in range(len(self.age))
-        )
+        ]
 
 
 def _visits(rng: np.random.Generator, count: int, missing: float) -> _Visits:
@@ -159,33 +145,34 @@ def _visits(rng: np.random.Generator, count: int, missing: float) -> _Visits:
     )
 
 
-class _Taste:
-    """Coefficients of a click; drawn anew at a change."""
-
-    def __init__(self, rng: np.random.Generator, *, price: float) -> None:
-        n = len(CATEGORIES)
-        self.category = rng.normal(0.0, 0.4, size=n)
-        self.by_country = rng.normal(0.0, 1.0, size=(n, len(COUNTRIES)))
-        self.by_device = rng.normal(0.0, 0.4, size=(n, len(DEVICES)))
-        self.by_hour = rng.normal(0.0, 0.4, size=(n, 2))
-        self.by_age = rng.normal(0.0, 0.5, size=n)
-        self.price = price
-
-    def scores(self, visits: _Visits, offers: _Offers, places: NDArray[np.int64]) -> Floats:
-        category = offers.category[places]  # (T, K)
-        sine, cosine = _hands(visits.hour)
-        by_visit = (
-            self.by_country.T[visits.country]
-            + self.by_device.T[visits.device]
-            + sine[:, None] * self.by_hour[:, 0]
-            + cosine[:, None] * self.by_hour[:, 1]
-            + _standard(visits.age, _AGE)[:, None] * self.by_age
-        )  # (T, categories)
-        liked = self.category[category] + np.take_along_axis(by_visit, category, axis=1)
-        price = _standard(offers.log_price, _LOG_PRICE)[places]
-        purse = 1.0 - 0.5 * _standard(visits.log_basket, _LOG_BASKET)
-        scores: Floats = _BASE + liked - self.price * price * purse[:, None]
-        return scores
+def _liking(
+    rng: np.random.Generator,
+    visits: _Visits,
+    offers: _Offers,
+    places: NDArray[np.int64],
+    price: float,
+) -> Floats:
+    """Draw a taste, and return the log-odds of a click on every offer (T, K)."""
+    n = len(CATEGORIES)
+    own = rng.normal(0.0, 0.4, size=n)
+    by_country = rng.normal(0.0, 1.0, size=(n, len(COUNTRIES)))
+    by_device = rng.normal(0.0, 0.4, size=(n, len(DEVICES)))
+    by_hour = rng.normal(0.0, 0.4, size=(n, 2))
+    by_age = rng.normal(0.0, 0.5, size=n)
+    sine, cosine = _hands(visits.hour)
+    by_visit = (
+        by_country.T[visits.country]
+        + by_device.T[visits.device]
+        + sine[:, None] * by_hour[:, 0]
+        + cosine[:, None] * by_hour[:, 1]
+        + _standard(visits.age, _AGE)[:, None] * by_age
+    )  # (T, categories)
+    category = offers.category[places]  # (T, K)
+    liked = own[category] + np.take_along_axis(by_visit, category, axis=1)
+    dear = price * _standard(offers.log_price, _LOG_PRICE)[places]
+    purse = 1.0 - 0.5 * _standard(visits.log_basket, _LOG_BASKET)
+    scores: Floats = _BASE + liked - dear * purse[:, None]
+    return scores
 
 
 def _standard(values: Floats, units: tuple[float, float]) -> Floats:

@@ -14,20 +14,15 @@ What the reward models mean here:
 `base_rate` makes good rewards rare: the last feature of every action is then a constant, and
 theta's last coordinate is set so that an action with nothing else has this mean (as a share of m
 for logistic, binomial and identity, a count for poisson). Actions (u, radius) are divided by
-sqrt(2), so `radius` still bounds them. The identity model then needs no centre: it is 0. With
-`constant_feature` false the base rate is there and the feature is not: the centre is what theta's
-last coordinate would have added.
+sqrt(2), so `radius` still bounds them. The identity model then needs no centre: it is 0.
 
-`one_hot` arms have no features but their names, and are the same in every round. `units` give the
-features and rewards of a world in other units: what a policy sees changes, what it can earn does
-not.
+`one_hot` arms have no features but their names, and are the same in every round.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,98 +30,16 @@ from numpy.typing import NDArray
 
 from driftbandits import checks
 from driftbandits.core import links
-from driftbandits.environments.trace import Trace, change_rounds, hold
+from driftbandits.environments.trace import Trace, change_rounds, check_options, hold, option
+
+Floats = NDArray[np.float64]
 
 ARM_SET_CYCLES = 4
 """The number of times that a varying arm set shrinks and grows back within a run."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Units:
-    """The units in which the actions and rewards of a trace are given.
-
-    A trace is drawn first and converted afterwards, so a world and the same world in other units
-    have the same draws, the same means and the same best arms.
-
-    condition     a symmetric matrix of this condition number mixes the features: its eigenvalues
-                  lie between 1 and 1/condition, equally far apart in their logarithms, its
-                  eigenvectors are drawn for each run
-    scale         what each feature is multiplied with, after that
-    shift         what is added to each feature, at last; the parameter then needs a constant that
-                  no feature stands for, so the trace has no theta
-    reward_shift  what is added to every reward and mean
-    """
-
-    condition: float = 1.0
-    scale: tuple[float, ...] | None = None
-    shift: tuple[float, ...] | None = None
-    reward_shift: float = 0.0
-
-    def __post_init__(self) -> None:
-        hold(self, condition=checks.number("units.condition", self.condition, at_least=1))
-        hold(self, reward_shift=checks.number("units.reward_shift", self.reward_shift))
-        for name in ("scale", "shift"):
-            if (given := getattr(self, name)) is not None:
-                hold(self, **{name: tuple(checks.array(f"units.{name}", given, ndim=1).tolist())})
-        if self.scale is not None and 0.0 in self.scale:
-            raise ValueError(f"units.scale must not have a 0; got {self.scale}")
-
-    def convert(self, trace: Trace, rng: np.random.Generator) -> Trace:
-        """Return the trace in these units. Only a condition above 1 draws from `rng`."""
-        actions, theta = trace.actions, trace.theta
-        if self.condition > 1.0:
-            mixed, back = _mixing(rng, trace.dim, self.condition)
-            actions = np.ascontiguousarray(actions @ mixed)
-            theta = None if theta is None else theta @ back
-        if self.scale is not None:
-            actions = actions * np.array(self.scale)
-            theta = None if theta is None else theta / np.array(self.scale)
-        if self.shift is not None:
-            actions, theta = actions + np.array(self.shift), None
-        return replace(
-            trace,
-            actions=actions,
-            theta=theta,
-            rewards=trace.rewards + self.reward_shift,
-            means=None if trace.means is None else trace.means + self.reward_shift,
-        )
-
-    def bound(self, length: float) -> float:
-        """Return a bound on the coordinates of actions that were no longer than `length`."""
-        scale = 1.0 if self.scale is None else float(np.abs(self.scale).max())
-        shift = 0.0 if self.shift is None else float(np.abs(self.shift).max())
-        return length * scale + shift
-
-
-def as_units(given: Any, dim: int) -> Units:
-    """Return units for `dim` features, from `Units` or a table of their options."""
-    if isinstance(given, Mapping):
-        allowed = tuple(Units.__dataclass_fields__)
-        for key in given:
-            if key not in allowed:
-                raise ValueError(
-                    f"units must be a table of {', '.join(allowed)}; "
-                    f"got {key!r}{checks.perhaps(str(key), allowed)}"
-                )
-        given = Units(**given)
-    if not isinstance(given, Units):
-        raise ValueError(f"units must be a table, or Units; got {given!r}")
-    for name in ("scale", "shift"):
-        values = getattr(given, name)
-        if values is not None and len(values) != dim:
-            raise ValueError(
-                f"units.{name} must have {dim} numbers, one for each feature; got {len(values)}"
-            )
-    return given
-
-
-def _mixing(
-    rng: np.random.Generator, dim: int, condition: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Draw a symmetric matrix with this condition number and norm 1; return it and its inverse."""
-    vectors, _ = np.linalg.qr(rng.standard_normal((dim, dim)))
-    values = condition ** -np.linspace(0.0, 1.0, dim)
-    return (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
+def _rows(label: str, value: Any) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(row) for row in checks.array(label, value, ndim=2).tolist())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,54 +55,36 @@ class Synthetic:
     base_rate    mean reward of an action without features; None: no constant feature
     fewest_arms  the number of available arms swings between this and `arms`; None: always all
     one_hot      action k is coordinate k alone, in every round; `dim` is then `arms`
-    first_scale  what the actions of the first round are multiplied with; 0: all are zero
-    constant_feature  whether the constant of `base_rate` is a feature
-    units        a table of `Units`
     """
 
-    horizon: int = 6000
+    horizon: int = option(6000, checks.integer, least=1)
     dim: int = field(default=None)  # type: ignore[assignment]  # an int once constructed
-    arms: int = 6
+    arms: int = option(6, checks.integer, least=1)
     link: str = "logistic"
     m: float = field(default=None)  # type: ignore[assignment]  # a float once constructed
-    norm: float | None = None
-    radius: float = 1.0
-    base_rate: float | None = None
+    norm: float | None = option(None, checks.number, above=0)
+    radius: float = option(1.0, checks.number, above=0)
+    base_rate: float | None = option(None, checks.number, above=0)
     fewest_arms: int | None = None
-    one_hot: bool = False
-    first_scale: float = 1.0
-    constant_feature: bool = True
-    units: Units = field(default_factory=Units)
+    one_hot: bool = option(False, checks.flag)
 
     def __post_init__(self) -> None:
-        hold(self, horizon=checks.integer("horizon", self.horizon, least=1))
-        hold(self, arms=checks.integer("arms", self.arms, least=1))
-        hold(self, one_hot=checks.flag("one_hot", self.one_hot))
-        hold(self, first_scale=checks.number("first_scale", self.first_scale))
-        hold(self, constant_feature=checks.flag("constant_feature", self.constant_feature))
-        if not self.constant_feature and self.base_rate is None:
-            raise ValueError("constant_feature must be true where there is no base_rate; got False")
+        check_options(self)
+        has_constant = self.base_rate is not None
         dim = unless_given(self.dim, self.arms if self.one_hot else self._natural_dim())
-        hold(self, dim=checks.integer("dim", dim, least=2 if self._has_constant else 1))
-        if self.one_hot and (self.dim != self.arms or self._has_constant):
+        hold(self, dim=checks.integer("dim", dim, least=1 + has_constant))
+        if self.one_hot and (self.dim != self.arms or has_constant):
             raise ValueError(
                 f"dim must be that of the arms, {self.arms}, and no feature constant, for one_hot "
                 f"actions; got dim={self.dim}, base_rate={self.base_rate}"
             )
-        hold(self, units=as_units(self.units, self.dim))
         hold(self, m=links.link(self.link, m=self.m).m)
-        if self.norm is not None:
-            hold(self, norm=checks.number("norm", self.norm, above=0))
-        hold(self, radius=checks.number("radius", self.radius, above=0))
-        if self.base_rate is not None:
-            hold(self, base_rate=checks.number("base_rate", self.base_rate, above=0))
-            if self.link != "poisson" and self.base_rate >= 1:
-                raise ValueError(
-                    f"base_rate must be a share between 0 and 1 for the {self.link} model; "
-                    f"got {self.base_rate!r}"
-                )
-            if self.link == "poisson" and self.base_rate >= self.m:
-                raise ValueError(f"base_rate must be below m={self.m:g}; got {self.base_rate!r}")
+        most = self.m if self.link == "poisson" else 1.0
+        if self.base_rate is not None and self.base_rate >= most:
+            raise ValueError(
+                f"base_rate must be a share between 0 and 1, or a count below m for the poisson "
+                f"model; got {self.base_rate!r}"
+            )
         if self.fewest_arms is not None:
             fewest = checks.integer("fewest_arms", self.fewest_arms, least=1, most=self.arms)
             hold(self, fewest_arms=fewest)
@@ -201,81 +96,66 @@ class Synthetic:
         actions = self._actions(rng)
         z = self.centre + np.einsum("tkd,td->tk", actions, theta)
         if self.link == "identity":
-            z = np.clip(z, 0.0, self.m)  # beyond the ends by rounding, or for the first actions
+            z = np.clip(z, 0.0, self.m)  # beyond the ends by rounding
         model = links.link(self.link, m=self.m)
-        trace = Trace(
-            actions=actions,
-            rewards=model.draw(rng, z),
-            means=model.mean(z),
-            available=self._available(rng),
-            theta=theta,
-            changes=changes,
-        )
-        return self.units.convert(trace, rng)
+        rewards, means = model.draw(rng, z), model.mean(z)
+        available = self._available(rng)
+        return Trace(actions, rewards, means, available, theta, changes)
 
     @property
     def centre(self) -> float:
-        """The mean reward is mu(centre + a . theta), in the units of the world's own."""
-        if self.base_rate is None:
-            return self.m / 2 if self.link == "identity" else 0.0
-        return 0.0 if self.constant_feature else self._constant_part(self.base_rate)
+        """The mean reward is mu(centre + a . theta)."""
+        return self.m / 2 if self.link == "identity" and self.base_rate is None else 0.0
 
     @property
     def action_bound(self) -> float:
         """No coordinate of an action is larger."""
-        return self.units.bound(self.radius * max(1.0, abs(self.first_scale)))
-
-    @property
-    def _has_constant(self) -> bool:
-        return self.base_rate is not None and self.constant_feature
+        return self.radius
 
     @property
     def _free_dim(self) -> int:
         """Features that are drawn: all but the constant one."""
-        return self.dim - self._has_constant
+        return self.dim - (self.base_rate is not None)
 
     def _natural_dim(self) -> int:
         return 2
 
-    def _path(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], tuple[int, ...]]:
+    def _path(self, rng: np.random.Generator) -> tuple[Floats, tuple[int, ...]]:
         """theta_t without its constant part (T, free_dim), and the rounds at which it jumps."""
         raise NotImplementedError
 
-    def _random_parameters(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+    def _random_parameters(self, rng: np.random.Generator, count: int) -> Floats:
         """`count` parameters of length `norm`, uniform in direction."""
-        return (1.0 if self.norm is None else self.norm) * directions(rng, (count, self._free_dim))
+        return (self.norm or 1.0) * directions(rng, (count, self._free_dim))
 
-    def _actions(self, rng: np.random.Generator) -> NDArray[np.float64]:
-        shape = (self.horizon, self.arms, self._free_dim)
+    def _actions(self, rng: np.random.Generator) -> Floats:
+        rounds = self.horizon, self.arms
         if self.one_hot:
             actions = np.tile(self.radius * np.eye(self.arms), (self.horizon, 1, 1))
         else:
-            length = self.radius * rng.random(shape[:2]) ** (1.0 / self._free_dim)
-            actions = directions(rng, shape)
-            actions *= length[:, :, None]
-        if self._has_constant:
-            constant = np.full((*shape[:2], 1), self.radius)
+            length = self.radius * rng.random(rounds) ** (1.0 / self._free_dim)
+            actions = directions(rng, (*rounds, self._free_dim)) * length[:, :, None]
+        if self.base_rate is not None:
+            constant = np.full((*rounds, 1), self.radius)
             actions = np.concatenate([actions, constant], axis=2) / math.sqrt(2.0)
-        actions[0] *= self.first_scale
         return actions
 
-    def _with_constant(self, free: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _with_constant(self, free: Floats) -> Floats:
         """theta as `actions` meets it: scaled into range, and with its constant coordinate."""
         if self.link == "identity":
             share = 0.5 if self.base_rate is None else min(self.base_rate, 1.0 - self.base_rate)
             largest = self.radius * float(np.linalg.norm(free, axis=1).max())
             free = free * (share * self.m / max(1.0, largest))
-        if self.base_rate is None or not self.constant_feature:
+        if self.base_rate is None:
             return free
-        constant = np.full((self.horizon, 1), self._constant_part(self.base_rate) / self.radius)
-        return np.concatenate([free, constant], axis=1) * math.sqrt(2.0)
-
-    def _constant_part(self, base_rate: float) -> float:
         if self.link == "poisson":
-            return math.log(base_rate)
-        if self.link == "identity":
-            return base_rate * self.m
-        return math.log(base_rate / (1.0 - base_rate))
+            z = math.log(self.base_rate)
+        elif self.link == "identity":
+            z = self.base_rate * self.m
+        else:
+            z = math.log(self.base_rate / (1.0 - self.base_rate))
+        constant = np.full((self.horizon, 1), z / self.radius)
+        return np.concatenate([free, constant], axis=1) * math.sqrt(2.0)
 
     def _available(self, rng: np.random.Generator) -> NDArray[np.bool_] | None:
         """A cosine between all arms and the fewest; which arms remain is random every round."""
@@ -296,16 +176,12 @@ class Stepwise(Synthetic):
                 rescales them
     """
 
-    parameters: tuple[tuple[float, ...], ...] | None = None
-
-    def __post_init__(self) -> None:
-        if self.parameters is not None:  # as tuples, so that a world stays plain data
-            rows = checks.array("parameters", self.parameters, ndim=2).tolist()
-            hold(self, parameters=tuple(tuple(row) for row in rows))
-        super().__post_init__()
+    parameters: tuple[tuple[float, ...], ...] | None = option(None, _rows)
 
     def _natural_dim(self) -> int:
-        return 2 if self.parameters is None else len(self.parameters[0]) + self._has_constant
+        return (
+            2 if self.parameters is None else len(self.parameters[0]) + (self.base_rate is not None)
+        )
 
     def _check_parameters(self, count: int, why: str) -> None:
         """Refuse parameters that are not `count` vectors of as many numbers as features."""
@@ -324,15 +200,14 @@ class Stepwise(Synthetic):
         if len(rows) != count:
             raise ValueError(f"parameters must be {count}, {why}; got {len(rows)}")
 
-    def _steps(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+    def _steps(self, rng: np.random.Generator, count: int) -> Floats:
         """The given parameters, or `count` drawn ones."""
         if self.parameters is None:
             return self._random_parameters(rng, count)
         rows = np.array(self.parameters)
-        if self.norm is None:
-            return rows
-        scaled: NDArray[np.float64] = self.norm * rows / np.linalg.norm(rows, axis=1, keepdims=True)
-        return scaled
+        if self.norm is not None:
+            rows = self.norm * rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        return rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,7 +223,7 @@ class Stationary(Stepwise):
         super().__post_init__()
         self._check_parameters(1, "since nothing changes")
 
-    def _path(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], tuple[int, ...]]:
+    def _path(self, rng: np.random.Generator) -> tuple[Floats, tuple[int, ...]]:
         return np.repeat(self._steps(rng, 1), self.horizon, axis=0), ()
 
 
@@ -383,13 +258,11 @@ class Abrupt(Stepwise):
             if self.parameters is not None:
                 raise ValueError("coordinate must be left out when parameters are given")
             if self._free_dim < 2:
-                raise ValueError(
-                    f"coordinate needs at least 2 drawn features; got {self._free_dim}"
-                )
+                raise ValueError(f"coordinate needs 2 drawn features; got {self._free_dim}")
             most = self._free_dim - 1
             hold(self, coordinate=checks.integer("coordinate", self.coordinate, least=0, most=most))
 
-    def _path(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], tuple[int, ...]]:
+    def _path(self, rng: np.random.Generator) -> tuple[Floats, tuple[int, ...]]:
         if isinstance(self.changes, int):
             later = rng.choice(self.horizon - 1, size=self.changes, replace=False)
             changes = tuple(int(offset) + 2 for offset in np.sort(later))
@@ -398,19 +271,12 @@ class Abrupt(Stepwise):
         if self.coordinate is None:
             rows = self._steps(rng, len(changes) + 1)
         else:
-            rows = self._flipping_coordinate(rng, len(changes) + 1, self.coordinate)
+            others = directions(rng, (self._free_dim - 1,))
+            row = np.insert(others, self.coordinate, 1.0) * (self.norm or 1.0) / math.sqrt(2.0)
+            rows = np.tile(row, (len(changes) + 1, 1))
+            rows[1::2, self.coordinate] *= -1.0
         segment = np.searchsorted(changes, np.arange(1, self.horizon + 1), side="right")
         return rows[segment], changes
-
-    def _flipping_coordinate(
-        self, rng: np.random.Generator, count: int, coordinate: int
-    ) -> NDArray[np.float64]:
-        norm = 1.0 if self.norm is None else self.norm
-        others = directions(rng, (self._free_dim - 1,))
-        row = np.insert(others, coordinate, 1.0) * norm / math.sqrt(2.0)
-        rows = np.tile(row, (count, 1))
-        rows[1::2, coordinate] *= -1.0
-        return rows
 
 
 def abrupt2d(
@@ -441,17 +307,16 @@ def abrupt2d(
 class Drift(Synthetic):
     """theta turns at a constant `speed`, in radians a round, in a plane drawn for each run."""
 
-    speed: float = 0.002
+    speed: float = option(0.002, checks.number, above=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        hold(self, speed=checks.number("speed", self.speed, above=0))
         if self._free_dim < 2:
             raise ValueError(
                 f"dim must leave at least 2 drawn features to turn in; got {self._free_dim}"
             )
 
-    def _path(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], tuple[int, ...]]:
+    def _path(self, rng: np.random.Generator) -> tuple[Floats, tuple[int, ...]]:
         start, other = self._random_parameters(rng, 2)
         across = other - start * (other @ start) / (start @ start)
         across *= np.linalg.norm(start) / np.linalg.norm(across)
@@ -478,7 +343,7 @@ class Seasonal(Stepwise):
         hold(self, period=checks.integer("period", period, least=self.seasons))
         self._check_parameters(self.seasons, "as many as the seasons")
 
-    def _path(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], tuple[int, ...]]:
+    def _path(self, rng: np.random.Generator) -> tuple[Floats, tuple[int, ...]]:
         season = (np.arange(self.horizon) % self.period) * self.seasons // self.period
         changes = np.flatnonzero(np.diff(season)) + 2
         return self._steps(rng, self.seasons)[season], tuple(int(change) for change in changes)
@@ -489,8 +354,8 @@ def unless_given(value: Any, default: int) -> Any:
     return default if value is None else value
 
 
-def directions(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def directions(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
     """Vectors along the last axis, uniform on the unit sphere."""
-    normal = rng.standard_normal(shape)
-    unit: NDArray[np.float64] = normal / np.linalg.norm(normal, axis=-1, keepdims=True)
+    unit: Floats = rng.standard_normal(shape)
+    unit /= np.linalg.norm(unit, axis=-1, keepdims=True)
     return unit

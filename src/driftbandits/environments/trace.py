@@ -18,11 +18,11 @@ offers   (T, K)    the columns of every arm in each round, its "id" among them
 from __future__ import annotations
 
 import gzip
-import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -77,39 +77,36 @@ class Trace:
             raise ValueError(
                 "rewards must be finite; got NaN. If these were never observed, give partial=True"
             )
-        _check_shape("rewards", self.rewards, (rounds, arms))
-        if self.means is not None:
-            hold(self, means=checks.array("means", self.means, ndim=2))
-            _check_shape("means", self.means, (rounds, arms))
+        for name in ("means", "theta"):
+            if (given := getattr(self, name)) is not None:
+                hold(self, **{name: checks.array(name, given, ndim=2)})
         if self.available is not None:
             hold(self, available=_mask(self.available))
-            _check_shape("available", self.available, (rounds, arms))
-            empty = np.flatnonzero(~self.available.any(axis=1))
-            if empty.size:
+        for name in ("rewards", "means", "available", "theta"):
+            expected = (rounds, dim if name == "theta" else arms)
+            found = np.shape(getattr(self, name))
+            if found not in (expected, ()):
                 raise ValueError(
-                    f"available must leave an arm in every round; got none in round {empty[0] + 1}"
+                    f"{name} must have shape {expected} to go with the actions; got {found}"
                 )
-        if self.theta is not None:
-            hold(self, theta=checks.array("theta", self.theta, ndim=2))
-            _check_shape("theta", self.theta, (rounds, dim))
+        if self.available is not None and not self.available.any(axis=1).all():
+            empty = int(self.available.any(axis=1).argmin()) + 1
+            raise ValueError(
+                f"available must leave an arm in every round; got none in round {empty}"
+            )
         if self.changes is not None:
             hold(self, changes=change_rounds(self.changes, horizon=rounds))
-        self._check_tables()
-
-    def _check_tables(self) -> None:
         if (self.contexts is None) != (self.offers is None):
             raise ValueError("contexts and offers must be given together; got one of them")
-        if self.contexts is None or self.offers is None:
-            return
-        contexts, offers = checks.listed("contexts", self.contexts), self.offers
-        offers = [checks.listed("offers", offer) for offer in checks.listed("offers", offers)]
-        hold(self, contexts=contexts, offers=offers)
-        shape = len(contexts), {len(offer) for offer in offers}
-        if len(offers) != self.horizon or shape != (self.horizon, {self.arms}):
-            raise ValueError(
-                f"contexts and offers must be one for each of {self.horizon} rounds, with "
-                f"{self.arms} arms; got {shape[0]}, {len(offers)} with {sorted(shape[1])} arms"
-            )
+        if self.contexts is not None:
+            contexts = checks.listed("contexts", self.contexts)
+            offers = [checks.listed("offers", o) for o in checks.listed("offers", self.offers)]
+            hold(self, contexts=contexts, offers=offers)
+            if len(contexts) != rounds or [len(offer) for offer in offers] != [arms] * rounds:
+                raise ValueError(
+                    f"contexts and offers must be one for each of {rounds} rounds, with {arms} "
+                    f"arms; got {len(contexts)} and {len(offers)}"
+                )
 
     @classmethod
     def from_frame(
@@ -216,20 +213,17 @@ class Trace:
 
     def regret(self, chosen: ArrayLike) -> NDArray[np.float64]:
         """Return the regret of each round (T,) for the arm indices `chosen` (T,)."""
-        picked = np.asarray(chosen)
-        if picked.shape != (self.horizon,) or picked.dtype.kind not in "iu":
+        picked, rounds = np.asarray(chosen), np.arange(self.horizon)
+        if picked.shape != rounds.shape or picked.dtype.kind not in "iu":
             raise ValueError(
                 f"chosen must hold {self.horizon} arm indices, one a round; "
                 f"got shape {picked.shape}, type {picked.dtype}"
             )
-        if picked.min() < 0 or picked.max() >= self.arms:
-            raise ValueError(
-                f"chosen must lie in 0..{self.arms - 1}; "
-                f"got values from {picked.min()} to {picked.max()}"
-            )
-        rounds = np.arange(self.horizon)
-        if self.available is not None and not self.available[rounds, picked].all():
-            first = int(np.flatnonzero(~self.available[rounds, picked])[0])
+        allowed = (picked >= 0) & (picked < self.arms)
+        if self.available is not None:
+            allowed[allowed] = self.available[rounds[allowed], picked[allowed]]
+        if not allowed.all():
+            first = int(allowed.argmin())
             raise ValueError(
                 f"chosen must be available arms; got arm {picked[first]} in round {first + 1}"
             )
@@ -252,14 +246,24 @@ def hold(frozen: Any, **values: Any) -> None:
         object.__setattr__(frozen, name, value)
 
 
+def option(default: Any, check: Callable[..., Any], **limits: Any) -> Any:
+    """A field of a world with its check; one whose default is None may be left out."""
+    return field(default=default, metadata={"check": partial(check, **limits)})
+
+
+def check_options(world: Any) -> None:
+    """Replace every option of a world by what its check makes of it."""
+    for one in (one for one in fields(world) if "check" in one.metadata):
+        value = getattr(world, one.name)
+        if value is not None or one.default is not None:
+            hold(world, **{one.name: one.metadata["check"](one.name, value)})
+
+
 def change_rounds(changes: Any, *, horizon: int) -> tuple[int, ...]:
     """Return `changes` as a tuple of increasing rounds in 2..horizon."""
-    try:
-        listed = list(changes)
-    except TypeError:
-        raise ValueError(f"changes must be a list of rounds; got {changes!r}") from None
+    listed = checks.listed("changes", changes)
     rounds = tuple(checks.integer("changes", value, least=2, most=horizon) for value in listed)
-    if any(later <= earlier for earlier, later in itertools.pairwise(rounds)):
+    if list(rounds) != sorted(set(rounds)):
         raise ValueError(f"changes must be increasing rounds; got {listed!r}")
     return rounds
 
@@ -269,13 +273,6 @@ def _mask(available: Any) -> NDArray[np.bool_]:
     if mask.dtype != np.bool_:
         raise ValueError(f"available must be an array of booleans; got type {mask.dtype}")
     return np.ascontiguousarray(mask)
-
-
-def _check_shape(name: str, given: NDArray[Any], expected: tuple[int, ...]) -> None:
-    if given.shape != expected:
-        raise ValueError(
-            f"{name} must have shape {expected} to go with the actions; got {given.shape}"
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,12 +301,12 @@ class Logged:
             return self.trace
         order = rng.permutation(self.trace.horizon)
         shuffled: dict[str, Any] = {"changes": None}
-        for name in ("actions", "rewards", "means", "available", "theta"):
-            values = getattr(self.trace, name)
-            shuffled[name] = None if values is None else values[order]
-        for name in ("contexts", "offers"):
+        for name in ("actions", "rewards", "means", "available", "theta", "contexts", "offers"):
             rows = getattr(self.trace, name)
-            shuffled[name] = None if rows is None else tuple(rows[t] for t in order)
+            if rows is not None:
+                shuffled[name] = (
+                    rows[order] if isinstance(rows, np.ndarray) else [rows[t] for t in order]
+                )
         return replace(self.trace, **shuffled)
 
     @property

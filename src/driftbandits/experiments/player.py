@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from driftbandits.agent import Agent
 from driftbandits.environments import Environment, Trace
 from driftbandits.experiments.kernels import Run, play_compiled, unrecorded
+from driftbandits.experiments.workers import Block
 from driftbandits.policies import Policy
 
 Floats = NDArray[np.float64]
@@ -27,9 +28,6 @@ Ints = NDArray[np.int64]
 RECORDS = ("regret", "chosen", "theta_hat", "intervals", "detections")
 """Everything that a run may record."""
 USUAL_RECORDS = ("regret", "chosen", "theta_hat")
-
-Block = Sequence[int]
-"""Replicates that are played one after the other."""
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ import json
 import os
 import platform
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,16 +33,9 @@ from driftbandits.checks import PART, RunFailed, SpecError, whole_file, write_wh
 from driftbandits.core import theory
 from driftbandits.environments import Trace
 from driftbandits.experiments.kernels import Run
-from driftbandits.experiments.player import (
-    Block,
-    Ints,
-    Played,
-    Player,
-    Restarted,
-    play_block,
-)
+from driftbandits.experiments.player import Played, Player, Restarted, play_block
 from driftbandits.experiments.spec import Experiment
-from driftbandits.experiments.workers import blocks_of, run_blocks
+from driftbandits.experiments.workers import Block, blocks_of, run_blocks
 from driftbandits.jit import made_by
 from driftbandits.policies import UCB, Policy
 
@@ -52,8 +45,7 @@ if TYPE_CHECKING:
 LARGEST_BLOCK = 10
 """Replicates that an interruption may cost, on each worker."""
 
-Progress = Callable[[int, int], None]
-"""Called with the replicates that are finished and those that are wanted."""
+Record = dict[str, Any]
 _BLOCK = re.compile(r"block-(\d+)-(\d+)\.parquet")
 _CURVES = ("round", "regret", "reward")
 _ESTIMATES = ("theta_round", "theta_hat")
@@ -64,29 +56,28 @@ def run_experiment(
     *,
     out: str | Path,
     executor: Executor | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], None] = lambda finished, wanted: None,
 ) -> Path:
     """Play the replicates that are missing in `out/<name>/`, and return that folder.
 
     Without an executor they are played in this process. Whatever happens, finished blocks stay, and
-    the same call goes on from there. Results do not depend on the executor.
+    the same call goes on from there. Results do not depend on the executor. `progress` is called
+    with the replicates that are finished and those that are wanted.
     """
     polars()  # find out now, not after the first block
-    spec = experiment.spec
+    spec, wanted = experiment.spec, experiment.runs
     folder = Path(out) / experiment.name
     _open_folder(folder, {**spec, **machine()})
-    finished = _finished_replicates(folder)
-    wanted = set(range(experiment.runs))
-    missing = wanted - finished
-    done = len(wanted) - len(missing)
-    report = progress or (lambda done, wanted: None)
-    report(done, len(wanted))
+    missing = set(range(wanted)) - _finished_replicates(folder)
+    done = wanted - len(missing)
+    progress(done, wanted)
 
-    def keep(block: PlayedBlock) -> None:
+    def keep(block: tuple[Block, list[Record], Record]) -> None:
         nonlocal done
-        _write_block(folder, block.replicates, block.rows, {**spec, **block.machine})
-        done += len(block.replicates)
-        report(done, len(wanted))
+        replicates, rows, made_on = block
+        _write_block(folder, replicates, rows, {**spec, **made_on})
+        done += len(replicates)
+        progress(done, wanted)
 
     # Small enough for several workers to share a short experiment.
     size = max(1, min(LARGEST_BLOCK, len(missing) // 8))
@@ -98,28 +89,20 @@ def run_experiment(
     return folder
 
 
-class PlayedBlock(NamedTuple):
-    """The results that a worker sends back."""
-
-    replicates: Block
-    rows: list[dict[str, Any]]
-    machine: dict[str, Any]
-
-
-def _play(experiment: Experiment, replicates: Block) -> PlayedBlock:
+def _play(experiment: Experiment, replicates: Block) -> tuple[Block, list[Record], Record]:
+    """Return the rows of some replicates, and what they were made on."""
+    players, world, seed = experiment.players, experiment.world, experiment.seed
     record = ["chosen", "theta_hat", "detections"] + ["intervals"] * experiment.coverage
     keep = partial(_row, experiment)
-    rows = play_block(
-        experiment.players, experiment.world, experiment.seed, record, keep, replicates
-    )
-    return PlayedBlock(replicates, rows, machine())
+    return replicates, play_block(players, world, seed, record, keep, replicates), machine()
 
 
-def _row(experiment: Experiment, played: Played) -> dict[str, Any]:
+def _row(experiment: Experiment, played: Played) -> Record:
     """Return the row of a run in the results."""
     trace, run = played.trace, played.run
     T, every = trace.horizon, experiment.theta_every
-    rounds = _thinned(T, experiment.every)
+    # Every so many rounds, and the last.
+    rounds = np.unique(np.append(np.arange(experiment.every, T + 1, experiment.every), T))
     measurable = trace.means is not None or not trace.partial  # else nobody knows the best arm
     regret = np.cumsum(trace.regret(run.chosen)) if measurable else np.full(T, np.nan)
     reward = np.cumsum(np.nan_to_num(trace.rewards[np.arange(T), run.chosen]))
@@ -143,11 +126,6 @@ def _row(experiment: Experiment, played: Played) -> dict[str, Any]:
     }
 
 
-def _thinned(horizon: int, every: int) -> Ints:
-    """Every `every`-th round, and the last."""
-    return np.unique(np.append(np.arange(every, horizon + 1, every), horizon))
-
-
 def _covered(player: Player, trace: Trace, run: Run) -> bool | None:
     """Return whether the interval of every available arm held in every covered round."""
     rounds = _covered_rounds(player, trace)
@@ -167,30 +145,22 @@ def _covered_rounds(player: Player, trace: Trace) -> NDArray[np.bool_] | None:
         return theory.covered_by_window(trace.theta, tau=player.window)
     if player.discount is not None:
         return theory.covered_by_discount(trace.theta, gamma=player.discount)
-    unchanged = np.all(trace.theta == trace.theta[0], axis=1)
-    before_the_first_change: NDArray[np.bool_] = np.logical_and.accumulate(unchanged)
-    return before_the_first_change
+    return np.logical_and.accumulate(np.all(trace.theta == trace.theta[0], axis=1))
 
 
-def machine() -> dict[str, Any]:
+def machine() -> Record:
     """Versions and processor: results are the same bits only where these are the same."""
+    file = Path("/proc/cpuinfo")  # Linux says more there
+    named = re.search(r"^model name\s*: *(.*)", file.read_text() if file.exists() else "", re.M)
+    model = named[1] if named else platform.processor()
     return {
         "versions": {
             "python": platform.python_version(),
             **{name: version(name) for name in ("driftbandits", "numpy")},
             "numba": made_by(),
         },
-        "cpu": {"machine": platform.machine(), "model": _cpu_model(), "count": os.cpu_count()},
+        "cpu": {"machine": platform.machine(), "model": model, "count": os.cpu_count()},
     }
-
-
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.processor()
 
 
 # -- on disk ---------------------------------------------------------------------------------------
@@ -278,11 +248,7 @@ def _open_folder(folder: Path, spec: Mapping[str, Any]) -> None:
 
 def _finished_replicates(folder: Path) -> set[int]:
     """The replicates whose blocks are on disk."""
-    return {
-        replicate
-        for first, last in _blocks(folder).values()
-        for replicate in range(first, last + 1)
-    }
+    return {i for first, last in _blocks(folder).values() for i in range(first, last + 1)}
 
 
 def _blocks(folder: Path) -> dict[Path, tuple[int, int]]:
@@ -291,9 +257,7 @@ def _blocks(folder: Path) -> dict[Path, tuple[int, int]]:
     return {path: (int(match[1]), int(match[2])) for path, match in matches.items() if match}
 
 
-def _write_block(
-    folder: Path, replicates: Sequence[int], rows: list[dict[str, Any]], spec: Mapping[str, Any]
-) -> None:
+def _write_block(folder: Path, replicates: Block, rows: list[Record], spec: Record) -> None:
     """Put a block on disk, with the spec, the versions and the seed inside the file."""
     pl = polars()
     types = {

@@ -149,25 +149,21 @@ def simulate(
     (2, 60)
     """
     _check_call(policies, world, runs, seed, workers, record)
-    played: dict[str, dict[int, Run]] = {label: {} for label in policies}
+    played: dict[tuple[str, int], Run] = {}
 
-    def keep(block: list[tuple[str, int, Run]]) -> None:
-        for label, replicate, run in block:
-            played[label][replicate] = run
+    def keep(block: list[tuple[tuple[str, int], Run]]) -> None:
+        played.update(block)
 
     task = partial(play_block, dict(policies), world, seed, record, _whole)
     blocks = blocks_of(range(runs), size=math.ceil(runs / (workers * _BLOCKS_PER_WORKER)))
     with local_workers(workers) as executor:
         run_blocks(task, blocks, keep, executor=executor)
     result = Result()
-    for label, by_replicate in played.items():
-        own = [by_replicate.pop(replicate) for replicate in range(runs)]
-        if "regret" in record:
-            result.regret[label] = np.stack([run.regret for run in own])
-        if "chosen" in record:
-            result.chosen[label] = np.stack([run.chosen for run in own])
-        if "theta_hat" in record:
-            result.theta_hat[label] = np.stack([run.theta_hat for run in own])
+    for label in policies:
+        own = [played.pop((label, replicate)) for replicate in range(runs)]
+        for what in ("regret", "chosen", "theta_hat"):
+            if what in record:
+                getattr(result, what)[label] = np.stack([getattr(run, what) for run in own])
         if "detections" in record:
             result.detections[label] = [run.detections for run in own]
         result.seconds[label] = np.array([run.seconds for run in own])
@@ -177,8 +173,8 @@ def simulate(
     return result
 
 
-def _whole(played: Played) -> tuple[str, int, Run]:
-    return played.label, played.replicate, played.run
+def _whole(played: Played) -> tuple[tuple[str, int], Run]:
+    return (played.label, played.replicate), played.run
 
 
 def _check_call(

@@ -47,33 +47,26 @@ import inspect
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import resources
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 import numpy as np
-from msgspec import Meta, Struct, structs
 
 from driftbandits import checks
 from driftbandits.checks import SpecError
 from driftbandits.environments import Environment, Trace, environment, environment_names
-from driftbandits.experiments.player import (
-    Player,
-    Restarted,
-    draw_trace,
-)
+from driftbandits.experiments.player import Player, Restarted, draw_trace
 from driftbandits.features import Features
 from driftbandits.policies import Policy, policy, policy_names, takes
 
 ONLY_THE_END = 10**9
 """More rounds than any run has: a curve with this step is its last point."""
-SECTIONS = ("regret", "share", "worlds", "growth")
-POLICY_ARGUMENTS = tuple(key for key in inspect.signature(policy).parameters if key != "name")
 GUESSED_FROM = 500
 """Rounds that guessed features are guessed from."""
 REPRODUCED = (
@@ -84,61 +77,119 @@ REPRODUCED = (
 )
 """The published experiments that `driftbandits reproduce` runs, in this order."""
 
-
 Table = dict[str, Any]
+Check = Callable[[str, Any], Any]
 
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._=-]*\Z")]
-"""A name that is fit for a folder."""
-FromZero = Annotated[int, Meta(ge=0)]
-FromOne = Annotated[int, Meta(ge=1)]
-Numbers = Annotated[list[int | float], Meta(min_length=1)]
-Tables = Annotated[list[Table], Meta(min_length=1)]
+# -- what a table may hold -------------------------------------------------------------------------
 
 
-class Heading(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """[experiment]: what it is called, how long it is and what is kept."""
-
-    name: Name
-    title: str | None = None
-    description: str = ""
-    section: str = "regret"
-    runs: FromOne
-    seed: FromZero = 0
-    every: FromOne = 10
-    theta_every: FromZero = 0
-    coverage: bool = False
+def _text(label: str, given: Any) -> str:
+    if not isinstance(given, str):
+        raise ValueError(f"{label} must be a string; got {given!r}")
+    return given
 
 
-class Variant(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """[[sweep]]: in what one of several experiments differs from the file."""
-
-    name: Name
-    title: str | None = None
-    runs: FromOne | None = None
-    environment: Table = {}
-    defaults: Table = {}
-    axes: Table = {}
+def _name(label: str, given: Any) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._=-]*", _text(label, given)):
+        raise ValueError(f"{label} must be fit for a folder; got {given!r}")
+    return str(given)
 
 
-class Line(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """[[policies]] without the arguments of the policy."""
-
-    label: str | None = None
-    name: str
-    restart: str | None = None
-    knows: list[str] | None = None
+def _number(label: str, given: Any) -> float:
+    checks.number(label, given)
+    return given  # type: ignore[no-any-return]  # an int stays one
 
 
-class Spec(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """The whole file."""
+def _table(label: str, given: Any) -> Table:
+    if not isinstance(given, dict):
+        raise ValueError(f"{label} must be a table; got {given!r}")
+    return given
 
-    experiment: Heading
-    environment: Table
-    defaults: Table = {}
-    policies: Tables
-    axes: Table = {}
-    grid: Tables | None = None
-    sweep: Annotated[list[Variant], Meta(min_length=1)] | None = None
+
+def _count(least: int) -> Check:
+    return lambda label, given: checks.integer(label, given, least=least)
+
+
+def _one_of(allowed: Iterable[str]) -> Check:
+    return lambda label, given: checks.choice(label, given, allowed)
+
+
+def _list_of(check: Check, *, least: int = 1) -> Check:
+    def checked(label: str, given: Any) -> list[Any]:
+        values = checks.listed(label, given)
+        if len(values) < least:
+            raise ValueError(f"{label} must not be empty; got {given!r}")
+        return [check(f"{label}[{number}]", value) for number, value in enumerate(values, 1)]
+
+    return checked
+
+
+_ARGUMENTS: dict[str, Check] = {
+    key: lambda label, given: given for key in inspect.signature(policy).parameters if key != "name"
+}
+_FILE: dict[str, Check] = {
+    **{
+        "experiment": _table,
+        "environment": _table,
+        "defaults": _table,
+        "policies": _list_of(_table),
+    },
+    **{"axes": _table, "grid": _list_of(_table), "sweep": _list_of(_table)},
+}
+_HEADING: dict[str, Check] = {
+    **{"name": _name, "title": _text, "description": _text},
+    "section": _one_of(("regret", "share", "worlds", "growth")),
+    **{"runs": _count(1), "seed": _count(0), "every": _count(1), "theta_every": _count(0)},
+    "coverage": checks.flag,
+}
+_VARIANT: dict[str, Check] = {
+    **{"name": _name, "title": _text, "runs": _count(1)},
+    **{"environment": _table, "defaults": _table, "axes": _table},
+}
+_LINE: dict[str, Check] = {
+    **{
+        "label": _text,
+        "name": _text,
+        "restart": _text,
+        "knows": _list_of(_one_of(_ARGUMENTS), least=0),
+    },
+    **_ARGUMENTS,
+}
+
+
+def _read(path: str, given: Table, kinds: Mapping[str, Check], *needed: str) -> Table:
+    """Check a table, which may have the keys of `kinds` and must have those that are needed."""
+    place = f"{path}." if path else ""
+    for key in given:
+        if key not in kinds:
+            meant = checks.perhaps(key, kinds)
+            raise SpecError(f"{place}{key}: unknown key{meant}; allowed: {', '.join(kinds)}")
+    for key in needed:
+        if key not in given:
+            raise SpecError(f"{place}{key}: is missing")
+    with _at(path, kinds):
+        return {key: kinds[key](key, value) for key, value in given.items()}
+
+
+@contextmanager
+def _at(path: str, names: Iterable[str]) -> Iterator[None]:
+    """Put a path before what is refused, which mostly begins with one of these names."""
+    try:
+        yield
+    except (TypeError, ValueError, OSError) as error:
+        begins = re.split(r"[ \[]", str(error), maxsplit=1)[0] in names
+        joint = "." if begins else ": "
+        raise SpecError(f"{path}{joint if path else ''}{error}") from None
+
+
+def _distinct(path: str, key: str, values: list[str]) -> None:
+    """Refuse a list of tables of which two have the same value."""
+    for number, value in enumerate(values, 1):
+        if value in values[: number - 1]:
+            raise SpecError(f"{path}[{number}].{key}: must differ from the others; got {value!r}")
+
+
+# -- experiments -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,13 +198,13 @@ class Experiment:
 
     name: str
     title: str
-    description: str
-    section: str
+    description: str = ""
+    section: str = "regret"
     runs: int
-    seed: int
-    every: int
-    theta_every: int
-    coverage: bool
+    seed: int = 0
+    every: int = 10
+    theta_every: int = 0
+    coverage: bool = False
     world: Environment
     environment: Mapping[str, Any]  # the options the world was made of
     players: Mapping[str, Player]
@@ -216,80 +267,82 @@ def read_experiments(
 
 def experiments_of(contents: Mapping[str, Any]) -> list[Experiment]:
     """Make the experiments that the contents of a file describe."""
-    spec: Spec = _read(Spec, contents)
-    _choice("experiment.section", spec.experiment.section, SECTIONS)
-    if not spec.sweep:
-        return _experiments(spec)
-    _distinct("sweep", "name", [variant.name for variant in spec.sweep])
-    heading = spec.experiment
-    title = heading.title or heading.name
+    file = _read("", dict(contents), _FILE, "experiment", "environment", "policies")
+    heading = _read("experiment", file["experiment"], _HEADING, "name", "runs")
+    heading.setdefault("title", heading["name"])
+    file["experiment"] = heading
+    if "sweep" not in file:
+        return _experiments(file)
+    variants = [
+        _read(f"sweep[{number}]", variant, _VARIANT, "name")
+        for number, variant in enumerate(file["sweep"], 1)
+    ]
+    _distinct("sweep", "name", [variant["name"] for variant in variants])
     return [
         replace(
             experiment,
-            sweep=heading.name,
-            sweep_title=title,
-            variant=variant.name,
+            sweep=heading["name"],
+            sweep_title=heading["title"],
+            variant=variant["name"],
             position=number,
         )
-        for number, variant in enumerate(spec.sweep, 1)
-        for experiment in _experiments(_merged(spec, variant))
+        for number, variant in enumerate(variants, 1)
+        for experiment in _experiments(_merged(file, variant))
     ]
 
 
-def _merged(spec: Spec, variant: Variant) -> Spec:
-    heading = spec.experiment
-    shared = {} if "name" in variant.environment else spec.environment
-    return structs.replace(
-        spec,
-        experiment=structs.replace(
-            heading,
-            name=f"{heading.name}-{variant.name}",
-            title=variant.title or f"{heading.title or heading.name}: {variant.name}",
-            runs=heading.runs if variant.runs is None else variant.runs,
-        ),
-        environment={**shared, **variant.environment},
-        defaults={**spec.defaults, **variant.defaults},
-        axes={**spec.axes, **variant.axes},
-    )
+def _merged(file: Table, variant: Table) -> Table:
+    """Return the file of one variant."""
+    heading, own = file["experiment"], {key: variant[key] for key in variant if key == "runs"}
+    own["name"] = f"{heading['name']}-{variant['name']}"
+    own["title"] = variant.get("title", f"{heading['title']}: {variant['name']}")
+    tables = {
+        key: {**file.get(key, {}), **variant.get(key, {})}
+        for key in ("environment", "defaults", "axes")
+    }
+    if "name" in variant.get("environment", {}):
+        tables["environment"] = variant["environment"]
+    return {**file, **tables, "experiment": {**heading, **own}}
 
 
-def _experiments(spec: Spec) -> list[Experiment]:
+def _experiments(file: Table) -> list[Experiment]:
     """The experiment, and the one of its grids where it has any."""
-    heading = spec.experiment
-    world, trace = _world(spec.environment, heading.seed)
-    if heading.coverage and (trace.means is None or trace.theta is None):
+    heading, options = file["experiment"], file["environment"]
+    with _at("environment", ("name", "horizon", *options)):
+        checks.choice("name", options.get("name"), environment_names())
+        world = environment(**options)
+        trace = draw_trace(world, heading.get("seed", 0), 0)
+    if heading.get("coverage") and (trace.means is None or trace.theta is None):
         raise SpecError(
             "experiment.coverage: must be false in a world whose means nobody knows; got true"
         )
-    experiment = Experiment(
-        **{**structs.asdict(heading), "title": heading.title or heading.name},
-        world=world,
-        environment=spec.environment,
-        players=_players("policies", spec.policies, spec.defaults, trace),
-    )
-    points = _points(spec)
+    defaults = _read("defaults", file.get("defaults", {}), _ARGUMENTS)
+    facts = {"horizon": trace.horizon, "changes": number_of_changes(trace), **defaults}
+    players = _players("policies", file["policies"], facts, trace)
+    experiment = Experiment(**heading, world=world, environment=options, players=players)
+    points = _points(file)
     if not points:
         return [experiment]
     grid = replace(
         experiment,
-        name=f"{heading.name}-grid",
+        name=f"{experiment.name}-grid",
         every=ONLY_THE_END,
         theta_every=0,
         coverage=False,
-        players=_players("grid", points, spec.defaults, trace),
+        players=_players("grid", points, facts, trace),
         is_grid=True,
     )
     return [experiment, grid]
 
 
-def _points(spec: Spec) -> list[Table]:
+def _points(file: Table) -> list[Table]:
     """One policy for every combination of the values of the axes that a grid is `over`."""
-    _keys("axes", spec.axes, POLICY_ARGUMENTS)
-    axes = {key: _read(Numbers, given, f"axes.{key}") for key, given in spec.axes.items()}
+    axes = _read("axes", file.get("axes", {}), dict.fromkeys(_ARGUMENTS, _list_of(_number)))
     points = []
-    for number, grid in enumerate(spec.grid or (), 1):
-        over = _names(f"grid[{number}].over", grid.get("over"), axes)
-        own = {key: value for key, value in grid.items() if key != "over"}
+    for number, grid in enumerate(file.get("grid", ()), 1):
+        own = dict(grid)
+        with _at(f"grid[{number}]", ("over",)):
+            over = _list_of(_one_of(axes))("over", own.pop("over", None))
         label = str(own.get("label", own.get("name", "")))
         for values in product(*(axes[key] for key in over)):
             point = dict(zip(over, values, strict=True))
@@ -298,25 +351,7 @@ def _points(spec: Spec) -> list[Table]:
     return points
 
 
-def _world(options: Table, seed: int) -> tuple[Environment, Trace]:
-    _choice("environment.name", options.get("name"), environment_names())
-    try:
-        world = environment(**options)
-        return world, draw_trace(world, seed, 0)
-    except (TypeError, ValueError, OSError) as error:
-        raise _located("environment", error, options) from None
-
-
-def _located(path: str, error: Exception, arguments: Iterable[str]) -> SpecError:
-    """The message of a check, which mostly starts with the name of an argument, with its path."""
-    message = str(error)
-    names_one = message.split(" ", 1)[0] in {*arguments, "horizon"}
-    return SpecError(f"{path}.{message}" if names_one else f"{path}: {message}")
-
-
-def _players(section: str, lines: list[Table], defaults: Table, trace: Trace) -> dict[str, Player]:
-    _keys("defaults", defaults, POLICY_ARGUMENTS)
-    facts = {"horizon": trace.horizon, "changes": number_of_changes(trace), **defaults}
+def _players(section: str, lines: list[Table], facts: Table, trace: Trace) -> dict[str, Player]:
     made = [
         _player(f"{section}[{number}]", line, facts, trace) for number, line in enumerate(lines, 1)
     ]
@@ -326,28 +361,25 @@ def _players(section: str, lines: list[Table], defaults: Table, trace: Trace) ->
 
 def _player(path: str, line: Table, facts: Table, trace: Trace) -> tuple[str, Player]:
     """The label and the player of a line."""
-    said, arguments = _read_line(path, line, POLICY_ARGUMENTS)
-    label = said.name if said.label is None else said.label
-    knows = list(facts) if said.knows is None else said.knows
-    known = _names(f"{path}.knows", knows, POLICY_ARGUMENTS)
+    own = _read(path, line, _LINE, "name")
+    name, restart, knows = own.pop("name"), own.pop("restart", None), own.pop("knows", facts)
+    label = own.pop("label", name)
     told = {
         key: value
         for key, value in facts.items()
-        if key in known and (said.name not in policy_names() or takes(said.name, key))
+        if key in knows and (name not in policy_names() or takes(name, key))
     }
-    wanted = {**told, **arguments}
-    try:
+    wanted = {**told, **own}
+    with _at(path, ("name", *_ARGUMENTS)):
         if "features" in wanted:
             wanted["features"] = _features(wanted["features"], trace)
         else:
             wanted.setdefault("dim", trace.dim)
-        made = policy(said.name, **wanted)
-        player: Player = made if said.restart is None else Restarted(made)
-    except (TypeError, ValueError) as error:
-        raise _located(path, error, ("name", *POLICY_ARGUMENTS)) from None
-    if said.restart is not None and (said.restart != "changes" or trace.changes is None):
+        made = policy(name, **wanted)
+        player: Player = made if restart is None else Restarted(made)
+    if restart is not None and (restart != "changes" or trace.changes is None):
         allowed = '"changes"' if trace.changes is not None else "left out: no one knows the changes"
-        raise SpecError(f"{path}.restart: must be {allowed}; got {said.restart!r}")
+        raise SpecError(f"{path}.restart: must be {allowed}; got {restart!r}")
     return label, player
 
 
@@ -406,96 +438,3 @@ def _without_paths(options: Mapping[str, Any]) -> Table:
     if options.get("path") is not None:
         plain["sha256"] = hashlib.sha256(Path(options["path"]).read_bytes()).hexdigest()
     return plain
-
-
-# -- what is refused -------------------------------------------------------------------------------
-
-_FIELDS: dict[str, tuple[str, ...]] = {
-    "": Spec.__struct_fields__,
-    "experiment": Heading.__struct_fields__,
-    "sweep": Variant.__struct_fields__,
-}
-"""The keys of a table by the last key of its path."""
-
-_WORDS = {"object": "table", "array": "list", "str": "string", "int": "integer"}
-"""The names that TOML has for the types of msgspec."""
-
-_STEP = re.compile(r"\.(?P<key>\w+)|\[(?P<index>\d+)\]")
-_MISSING = re.compile(r"Object missing required field `(.*)`")
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
-
-
-def _read(kind: Any, given: Any, path: str = "") -> Any:
-    """Read what was given as a kind of value, or refuse what does not fit."""
-    try:
-        return msgspec.convert(given, kind)
-    except msgspec.ValidationError as error:
-        raise _refusal(str(error), given, path) from None
-
-
-def _refusal(message: str, given: Any, path: str) -> SpecError:
-    """Name the place that msgspec writes as in `Expected `int` >= 1 - at `$.sweep[0].runs``."""
-    fault, _, where = message.partition(" - at `$")
-    last = ""
-    for step in _STEP.finditer(where):
-        if step["key"]:
-            last = step["key"]
-            path += f".{last}" if path else last
-            given = given[last]
-        else:
-            path += f"[{int(step['index']) + 1}]"
-            given = given[int(step["index"])]
-    if field := _UNKNOWN.fullmatch(fault):
-        return _unknown_key(f"{path}.{field[1]}".lstrip("."), field[1], _FIELDS[last])
-    if field := _MISSING.fullmatch(fault):
-        return SpecError(f"{path}.{field[1]}".lstrip(".") + ": is missing")
-    allowed = fault.partition(", got ")[0].removeprefix("Expected ")
-    for theirs, ours in _WORDS.items():
-        allowed = allowed.replace(f"`{theirs}", f"`{ours}")
-    return SpecError(f"{path}: must be {allowed}; got {given!r}")
-
-
-def _read_line(path: str, line: Table, arguments: Iterable[str]) -> tuple[Line, Table]:
-    """Read a line of [[policies]]: what it says of itself, and the arguments of its policy."""
-    own = Line.__struct_fields__
-    _keys(path, line, (*own, *arguments))
-    said = _read(Line, {key: value for key, value in line.items() if key in own}, path)
-    return said, {key: value for key, value in line.items() if key not in own}
-
-
-def _keys(path: str, table: Mapping[str, Any], allowed: Iterable[str]) -> None:
-    """Refuse a table with a key that is not allowed."""
-    names = tuple(allowed)
-    for key in table:
-        if key not in names:
-            raise _unknown_key(f"{path}.{key}", key, names)
-
-
-def _choice(path: str, given: Any, allowed: Iterable[str]) -> None:
-    """Refuse anything but one of the names that are allowed."""
-    try:
-        checks.choice(f"{path}:", given, allowed)
-    except ValueError as error:
-        raise SpecError(str(error)) from None
-
-
-def _names(path: str, given: Any, allowed: Iterable[str]) -> list[str]:
-    """Return a list of allowed names, or refuse it."""
-    known = tuple(allowed)
-    if not isinstance(given, list) or any(entry not in known for entry in given):
-        raise SpecError(f"{path}: must be a list out of {', '.join(known)}; got {given!r}")
-    return given
-
-
-def _distinct(path: str, key: str, values: list[str]) -> None:
-    """Refuse a list of tables of which two have the same value."""
-    for number, value in enumerate(values, 1):
-        if value in values[: number - 1]:
-            raise SpecError(f"{path}[{number}].{key}: must differ from the others; got {value!r}")
-
-
-def _unknown_key(path: str, key: str, allowed: Iterable[str]) -> SpecError:
-    known = tuple(allowed)
-    return SpecError(
-        f"{path}: unknown key{checks.perhaps(key, known)}; allowed: {', '.join(known)}"
-    )

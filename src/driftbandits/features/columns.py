@@ -2,8 +2,7 @@
 
 A text such as "cycle:24" names a kind, with what stands behind the colon as its argument. A column
 of that kind is called with a value and gives pairs (coordinate, number); all other coordinates are
-0. A missing value has a coordinate of its own and no other. Common values are looked up; everything
-else goes through `_otherwise`.
+0. A missing value has a coordinate of its own and no other.
 """
 
 from __future__ import annotations
@@ -13,7 +12,9 @@ import math
 import re
 import warnings
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -76,30 +77,18 @@ def kind_of(column: str, text: Any) -> Kind:
     """
     if isinstance(text, str):
         name, colon, rest = text.strip().partition(":")
-        if name in COLUMNS:
-            argument = COLUMNS[name].argument(rest if colon else None)
-            if argument is not _WRONG:
-                return Kind(name, argument)
+        with suppress(KeyError, ValueError):
+            return Kind(name, COLUMNS[name].argument(rest if colon else None))
     raise ValueError(
         f"the kind of column {column!r} must be one of {', '.join(KINDS)}; got {text!r}"
         f"{perhaps(str(text).partition(':')[0], COLUMNS)}"
     )
 
 
-_WRONG = object()
-
-
-def _count(rest: str | None, *, least: int, most: int) -> Any:
-    if rest is None or not (rest.isascii() and rest.isdigit()) or len(rest) > 9:
-        return _WRONG
-    return int(rest) if least <= int(rest) <= most else _WRONG
-
-
-def _number(text: str | None) -> float:
-    try:
-        return float(text or "")
-    except ValueError:
-        return math.nan
+def _count(rest: str | None, *, least: int, most: int) -> int:
+    if rest is None or not (rest.isascii() and rest.isdigit()) or not least <= int(rest) <= most:
+        raise ValueError
+    return int(rest)
 
 
 # -- values ----------------------------------------------------------------------------------------
@@ -132,15 +121,12 @@ def level_of(column: str, value: Any) -> str:
 
 def number_of(column: str, value: Any) -> float:
     """A finite number."""
-    if isinstance(value, (bool, int, float, np.integer, np.floating, np.bool_)):
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if math.isfinite(number):
+    if not isinstance(value, (bool, int, float, np.integer, np.floating, np.bool_)):
+        raise _refusal(column, "a number", value)
+    with suppress(OverflowError):
+        if math.isfinite(number := float(value)):
             return number
-        raise _refusal(column, "a finite number", value)
-    raise _refusal(column, "a number", value)
+    raise _refusal(column, "a finite number", value)
 
 
 def signed_log(x: float) -> float:
@@ -189,12 +175,8 @@ def _is_positive(value: Any) -> bool:
     return _is_number(value) and value > 0
 
 
-def _are_levels(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and all(isinstance(level, str) for level in value)
-
-
-def _are_edges(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and all(map(_is_number, value))
+def _are(is_so: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, (list, tuple)) and all(map(is_so, value))
 
 
 # -- kinds -----------------------------------------------------------------------------------------
@@ -208,8 +190,9 @@ class Column:
 
     @staticmethod
     def argument(rest: str | None) -> Any:
-        """Read the text behind the colon, None where there is no colon."""
-        return None if rest is None else _WRONG
+        """Read the text behind the colon, None where there is no colon; raise if it is wrong."""
+        if rest is not None:
+            raise ValueError
 
     @classmethod
     def fit(cls, name: str, kind: Kind, values: list[Any]) -> dict[str, Any]:
@@ -222,28 +205,28 @@ class Column:
         self.name, self.kind, self.book, self.fitted = name, kind, book, fitted
         self.prepare()
         if fitted is not None:
-            self.missing()
+            self.place(MISSING, " missing")
 
     def prepare(self) -> None:
         """Take the coordinates that are known beforehand."""
 
     def __call__(self, value: Any) -> Pairs:
+        if is_missing(value):
+            self.book.count("missing", self.name)
+            return [(self.place(MISSING, " missing"), 1.0)]
+        return self.pairs_of(value)
+
+    def pairs_of(self, value: Any) -> Pairs:
+        """The coordinates of a value that is not missing."""
         raise NotImplementedError
 
-    def missing(self) -> Pairs:
-        return [(self.place(MISSING, f"{self.name} missing"), 1.0)]
-
-    def note_missing(self) -> Pairs:
-        self.book.count("missing", self.name)
-        return self.missing()
-
-    def place(self, key: str, name: str) -> int:
-        return self.book.place(self.name, key, name)
+    def place(self, key: str, ending: str | None = None) -> int:
+        """The coordinate of a key, whose name ends in the key unless in something else."""
+        return self.book.place(self.name, key, self.name + (key if ending is None else ending))
 
     def clipped(self, x: float, low: float, high: float) -> float:
-        if low <= x <= high:
-            return x
-        self.book.count("clipped", self.name)
+        if not low <= x <= high:
+            self.book.count("clipped", self.name)
         return min(max(x, low), high)
 
     def warn_of(self, value: float, low: float, high: float) -> None:
@@ -276,27 +259,25 @@ class Number(Column):
         return {"centre": centre, "scale": WIDEST * (spread or 1.0)}
 
     def prepare(self) -> None:
-        self.at = self.place("value", self.name)
-        self.turned = signed_log if self.kind.name == "log" else None
-        # whether the number can be taken as it is, but for the centre
-        self.plain = self.turned is None and self.fitted is None
+        self.at = self.place("value", "")
+        self.is_log = self.kind.name == "log"
+        self.is_plain = self.fitted is None and not self.is_log
 
     def __call__(self, value: Any) -> Pairs:
         kind = type(value)
-        if (kind is float or kind is int) and -LARGEST <= value <= LARGEST:
-            if self.plain:
-                return [(self.at, value - self.book.centres[self.name])]
-        elif is_missing(value):
-            return self.note_missing()
+        if self.is_plain and (kind is float or kind is int) and -LARGEST <= value <= LARGEST:
+            return [(self.at, value - self.book.centres[self.name])]  # most numbers, quickly
+        return super().__call__(value)
+
+    def pairs_of(self, value: Any) -> Pairs:
         x = self.clipped(number_of(self.name, value), -LARGEST, LARGEST)
-        if self.turned is not None:
-            x = self.turned(x)
-        if self.fitted is not None:
-            x = (x - self.fitted["centre"]) / self.fitted["scale"]
-            if abs(x) > FAR:
-                self.warn_of(float(value), self.as_offered(-1.0), self.as_offered(1.0))
-            return [(self.at, self.clipped(x, -1.0, 1.0))]
-        return [(self.at, x - self.book.centres[self.name])]
+        x = signed_log(x) if self.is_log else x
+        if self.fitted is None:
+            return [(self.at, x - self.book.centres[self.name])]
+        x = (x - self.fitted["centre"]) / self.fitted["scale"]
+        if abs(x) > FAR:
+            self.warn_of(float(value), self.as_offered(-1.0), self.as_offered(1.0))
+        return [(self.at, self.clipped(x, -1.0, 1.0))]
 
     def as_offered(self, x: float) -> float:
         """The number whose coordinate is x."""
@@ -304,16 +285,14 @@ class Number(Column):
             x = self.fitted["centre"] + self.fitted["scale"] * x
         else:
             x += self.book.centres.get(self.name, 0.0)
-        if self.turned is not None:
-            return math.copysign(math.expm1(min(abs(x), _LARGEST_LOG)), x)
-        return x
+        return math.copysign(math.expm1(min(abs(x), _LARGEST_LOG)), x) if self.is_log else x
 
     @property
     def is_settled(self) -> bool:
         """True if the centre stays as it is."""
         return self.fitted is not None or self._seen()[0] >= SETTLED_AFTER
 
-    def _seen(self) -> tuple[int, tuple[float, ...]]:
+    def _seen(self) -> tuple[int, Sequence[float]]:
         """Offers, and the last numbers."""
         return self.book.seen.get(self.name, (0, ()))
 
@@ -324,7 +303,7 @@ class Number(Column):
         for value in values:
             if isinstance(value, (int, float, np.integer, np.floating)) and not is_missing(value):
                 x = float(min(max(value, -LARGEST), LARGEST))
-                new.append(x if self.turned is None else self.turned(x))
+                new.append(signed_log(x) if self.is_log else x)
         offers, seen = offers + 1, (*seen, *new)[-KEPT:]
         if offers & (offers - 1) == 0 or self.name not in self.book.centres:
             centre = math.fsum(limited(seen)) / len(seen) if seen else 0.0
@@ -335,7 +314,7 @@ class Number(Column):
 class Category(Column):
     """category: a coordinate for each level; fitted, one for all others."""
 
-    FITTED: ClassVar = {"levels": _are_levels}
+    FITTED: ClassVar = {"levels": _are(lambda level: isinstance(level, str))}
 
     @classmethod
     def fit(cls, name: str, kind: Kind, values: list[Any]) -> dict[str, Any]:
@@ -344,57 +323,46 @@ class Category(Column):
     def prepare(self) -> None:
         if self.fitted is not None:
             for level in self.fitted["levels"]:
-                self.place(f"={level}", f"{self.name}={level}")
-            self.place(OTHER, f"{self.name} {OTHER}")
-        self.known: dict[str, Pairs] = {}  # levels with coordinates of their own
+                self.place(f"={level}")
+            self.place(OTHER, f" {OTHER}")
 
     def __call__(self, value: Any) -> Pairs:
-        if type(value) is str:
-            pairs = self.known.get(value)
-            if pairs is not None:
-                return pairs
-        if is_missing(value):
-            return self.note_missing()
-        level = level_of(self.name, value)
-        pairs = self.known.get(level)
-        return self._otherwise(level) if pairs is None else pairs
+        if type(value) is str:  # most levels, quickly
+            at = self.book.of(self.name).get("=" + value)
+            if at is not None:
+                return [(at, 1.0)]
+        return super().__call__(value)
 
-    def _otherwise(self, level: str) -> Pairs:
-        key = f"={level}"
-        own = self.book.of(self.name)
+    def pairs_of(self, value: Any) -> Pairs:
+        level = level_of(self.name, value)
+        own, key = self.book.of(self.name), f"={level}"
         if self.fitted is not None and key not in own:
             self.book.count("shared", self.name)
             return [(own[OTHER], 1.0)]
-        pairs = [(self.place(key, f"{self.name}={level}"), 1.0)]
-        if key in own:
-            self.book.set(self.known, level, pairs)
-        return pairs
+        return [(self.place(key), 1.0)]
 
 
 class Tags(Category):
     """tags: the coordinates of all levels of a list, each once; fitted, of unit length in all."""
 
+    __call__ = Column.__call__  # a text is no list of levels
+
     @classmethod
     def fit(cls, name: str, kind: Kind, values: list[Any]) -> dict[str, Any]:
         return super().fit(name, kind, [tag for value in values for tag in value])
 
-    def __call__(self, value: Any) -> Pairs:
-        if is_missing(value):
-            return self.note_missing()
+    def pairs_of(self, value: Any) -> Pairs:
         if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
             raise _refusal(self.name, "a list of levels", value)
-        listed = list(value)
-        if len(listed) > MOST_TAGS:
+        tags = list(value)
+        if len(tags) > MOST_TAGS:
             raise ValueError(
-                f"column {self.name!r} must have at most {MOST_TAGS} tags; got {len(listed)}"
+                f"column {self.name!r} must have at most {MOST_TAGS} tags; got {len(tags)}"
             )
-        levels = dict.fromkeys(level_of(self.name, tag) for tag in listed)
+        levels = dict.fromkeys(level_of(self.name, tag) for tag in tags)
         if isinstance(value, (set, frozenset)):
             levels = dict.fromkeys(sorted(levels))  # sets have no order to go by
-        found: dict[int, float] = {}
-        for level in levels:
-            for at, x in self.known.get(level) or self._otherwise(level):
-                found[at] = x
+        found = dict(pair for level in levels for pair in super(Tags, self).pairs_of(level))
         shrink = 1.0 if self.fitted is None else 1.0 / math.sqrt(max(len(found), 1))
         return [(at, shrink * x) for at, x in found.items()]
 
@@ -403,16 +371,12 @@ class Flag(Column):
     """flag: 1 if true, 0 if false."""
 
     def prepare(self) -> None:
-        self.at = self.place("value", self.name)
-        self.pairs = [(self.at, 0.0)], [(self.at, 1.0)]
+        self.at = self.place("value", "")
 
-    def __call__(self, value: Any) -> Pairs:
-        if value is True or value is False:
-            return self.pairs[value]
-        if is_missing(value):
-            return self.note_missing()
-        if isinstance(value, (np.bool_, int, float, np.integer, np.floating)) and value in (0, 1):
-            return self.pairs[int(value)]
+    def pairs_of(self, value: Any) -> Pairs:
+        kinds = (bool, np.bool_, int, float, np.integer, np.floating)
+        if isinstance(value, kinds) and value in (0, 1):
+            return [(self.at, float(value))]
         raise _refusal(self.name, "true or false", value)
 
 
@@ -420,19 +384,18 @@ class Cycle(Column):
     """cycle:PERIOD: the sine and cosine of the time."""
 
     @staticmethod
-    def argument(rest: str | None) -> Any:
-        period = _number(rest)
-        return period if period > 0.0 and math.isfinite(period) else _WRONG
+    def argument(rest: str | None) -> float:
+        period = float(rest or "")
+        if not 0.0 < period < math.inf:
+            raise ValueError
+        return period
 
     def prepare(self) -> None:
-        self.pace = 2.0 * math.pi / self.kind.argument
-        self.sine = self.place("sin", f"{self.name} sin")
-        self.cosine = self.place("cos", f"{self.name} cos")
+        self.sine, self.cosine = self.place("sin", " sin"), self.place("cos", " cos")
 
-    def __call__(self, value: Any) -> Pairs:
-        if is_missing(value):
-            return self.note_missing()
-        angle = self.pace * math.fmod(number_of(self.name, value), self.kind.argument)
+    def pairs_of(self, value: Any) -> Pairs:
+        period = self.kind.argument
+        angle = 2.0 * math.pi / period * math.fmod(number_of(self.name, value), period)
         return [(self.sine, math.sin(angle)), (self.cosine, math.cos(angle))]
 
 
@@ -443,16 +406,17 @@ class Bins(Column):
     these are in each bin; before, all values share one coordinate.
     """
 
-    FITTED: ClassVar = {"edges": _are_edges}
+    FITTED: ClassVar = {"edges": _are(_is_number)}
 
     @staticmethod
-    def argument(rest: str | None) -> Any:
+    def argument(rest: str | None) -> int | tuple[float, ...]:
         if rest is None or "," not in rest:
             return _count(rest, least=2, most=MOST_BINS)
-        edges = tuple(_number(part) for part in rest.split(","))
-        rising = all(a < b for a, b in itertools.pairwise(edges))
-        finite = all(map(math.isfinite, edges))
-        return edges if finite and rising and len(edges) < MOST_BINS else _WRONG
+        edges = tuple(map(float, rest.split(",")))
+        rising = all(a < b for a, b in itertools.pairwise((-math.inf, *edges, math.inf)))
+        if not rising or len(edges) >= MOST_BINS:
+            raise ValueError
+        return edges
 
     @classmethod
     def fit(cls, name: str, kind: Kind, values: list[Any]) -> dict[str, Any]:
@@ -462,42 +426,28 @@ class Bins(Column):
         return {"edges": list(quantile_edges(numbers, kind.argument))}
 
     def prepare(self) -> None:
-        argument = self.kind.argument
-        edges = self.book.edges
-        if isinstance(argument, tuple):
-            edges[self.name] = argument
-        elif self.fitted is not None:
-            edges[self.name] = tuple(self.fitted["edges"])
+        edges = self.kind.argument if self.fitted is None else self.fitted["edges"]
+        if not isinstance(edges, int):
+            self.book.edges[self.name] = edges
         if self.fitted is not None:
-            for number in range(len(edges[self.name]) + 1):
+            for number in range(len(edges) + 1):
                 self._bin(number)
 
     def _bin(self, number: int) -> int:
-        key = f"#{number}"
-        known = self.book.of(self.name).get(key)
-        if known is not None:
-            return known
         ends = ["-inf", *(f"{edge:g}" for edge in self.book.edges[self.name]), "inf"]
-        return self.place(key, f"{self.name} {ends[number]}..{ends[number + 1]}")
+        return self.place(f"#{number}", f" {ends[number]}..{ends[number + 1]}")
 
-    def __call__(self, value: Any) -> Pairs:
-        if is_missing(value):
-            return self.note_missing()
-        x = number_of(self.name, value)
-        edges = self.book.edges.get(self.name)
-        if edges is None:
-            return [(self._before(x), 1.0)]
-        return [(self._bin(bisect_right(edges, x)), 1.0)]
-
-    def _before(self, x: float) -> int:
-        """Note a value; set the edges when there are enough."""
-        book, bins = self.book, self.kind.argument
+    def pairs_of(self, value: Any) -> Pairs:
+        x, book, bins = number_of(self.name, value), self.book, self.kind.argument
+        edges = book.edges.get(self.name)
+        if edges is not None:
+            return [(self._bin(bisect_right(edges, x)), 1.0)]
         seen = (*book.values.get(self.name, ()), x)
         enough = len(seen) >= VALUES_A_BIN * bins
         if enough:
             book.set(book.edges, self.name, quantile_edges(seen, bins))
         book.set(book.values, self.name, () if enough else seen)
-        return self.place("unset", f"{self.name} before its bins")
+        return [(self.place("unset", " before its bins"), 1.0)]
 
 
 def quantile_edges(values: Iterable[float], bins: int) -> tuple[float, ...]:
@@ -514,7 +464,7 @@ class Vector(Column):
     FITTED: ClassVar = {"length": _is_positive}
 
     @staticmethod
-    def argument(rest: str | None) -> Any:
+    def argument(rest: str | None) -> int:
         return _count(rest, least=1, most=MOST_BUCKETS)
 
     @classmethod
@@ -523,53 +473,45 @@ class Vector(Column):
         return {"length": max(_ordinary(name, lengths)) or 1.0}
 
     def prepare(self) -> None:
-        self.at = [self.place(f"[{i}]", f"{self.name}[{i}]") for i in range(self.kind.argument)]
+        self.at = [self.place(f"[{i}]") for i in range(self.kind.argument)]
 
-    def __call__(self, value: Any) -> Pairs:
-        if is_missing(value):
-            return self.note_missing()
+    def pairs_of(self, value: Any) -> Pairs:
         size = self.kind.argument
         if isinstance(value, np.ndarray):
             value = value.tolist()
         if not isinstance(value, (list, tuple)) or len(value) != size:
             raise _refusal(self.name, f"a list of {size} numbers", value)
         numbers = [number_of(self.name, x) for x in value]
-        if self.fitted is not None:
-            longest = self.fitted["length"]
-            length = math.hypot(*numbers)
+        if self.fitted is None:
+            numbers = [self.clipped(x, -LARGEST, LARGEST) for x in numbers]
+        else:
+            longest, length = self.fitted["length"], math.hypot(*numbers)
             if length > longest:
                 self.book.count("clipped", self.name)
             if length > FAR * longest:
                 self.warn_of(length, 0.0, longest)
             shrink = 1.0 / max(length, longest)
-            return [(at, shrink * x) for at, x in zip(self.at, numbers, strict=True)]
-        return [
-            (at, self.clipped(x, -LARGEST, LARGEST)) for at, x in zip(self.at, numbers, strict=True)
-        ]
+            numbers = [shrink * x for x in numbers]
+        return list(zip(self.at, numbers, strict=True))
 
 
 class Text(Column):
     """text: words hashed to a few coordinates, of unit length in all."""
 
     @staticmethod
-    def argument(rest: str | None) -> Any:
+    def argument(rest: str | None) -> int:
         return BUCKETS if rest is None else _count(rest, least=1, most=MOST_BUCKETS)
 
     def prepare(self) -> None:
         if self.fitted is not None:
             for number in range(self.kind.argument):
-                self.place(f"~{number}", f"{self.name}~{number}")
+                self.place(f"~{number}")
 
-    def __call__(self, value: Any) -> Pairs:
-        if is_missing(value):
-            return self.note_missing()
+    def pairs_of(self, value: Any) -> Pairs:
         if not isinstance(value, str) or len(value) > LONGEST_TEXT:
-            wanted = f"a text of at most {LONGEST_TEXT} characters"
-            raise _refusal(self.name, wanted, value)
-        found: dict[int, float] = {}
-        for word in dict.fromkeys(_WORD.findall(value.lower())):
-            at = self.book.bucket(self.name, word, self.kind.argument)
-            found[at] = found.get(at, 0.0) + 1.0
+            raise _refusal(self.name, f"a text of at most {LONGEST_TEXT} characters", value)
+        words = dict.fromkeys(_WORD.findall(value.lower()))
+        found = Counter(self.book.bucket(self.name, word, self.kind.argument) for word in words)
         length = math.sqrt(sum(x * x for x in found.values()))
         return [(at, x / length) for at, x in found.items()]
 

@@ -11,6 +11,7 @@ nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -23,6 +24,7 @@ MOST_SHARERS = 1000
 UNLIMITED = 2**40
 _ABSENT = object()
 _COMMON = ""
+_KEPT = ("counts", "sharers", "values", "edges", "centres", "seen")
 
 
 class Coordinates:
@@ -35,10 +37,10 @@ class Coordinates:
         self.places: dict[str, dict[Key, int]] = {}
         self.counts: dict[tuple[str, str], int] = {}  # (what, owner)
         self.sharers: dict[tuple[str, int], bool] = {}
-        self.values: dict[str, tuple[float, ...]] = {}  # seen by columns whose bins are not set
-        self.edges: dict[str, tuple[float, ...]] = {}  # of bins
+        self.values: dict[str, Sequence[float]] = {}  # seen by columns whose bins are not set
+        self.edges: dict[str, Sequence[float]] = {}  # of bins
         self.centres: dict[str, float] = {}  # of numbers, and what they are made of:
-        self.seen: dict[str, tuple[int, tuple[float, ...]]] = {}  # offers, the last numbers
+        self.seen: dict[str, tuple[int, Sequence[float]]] = {}  # offers, the last numbers
         self._unsaid: list[str] = []  # warnings
         # What comes when the book is full shares the coordinates from here on.
         self._common_from = limit - max(1, min(64, limit // 8))
@@ -95,8 +97,8 @@ class Coordinates:
 
     # -- counting --------------------------------------------------------------------------------
 
-    def count(self, what: str, owner: str) -> None:
-        self.set(self.counts, (what, owner), self.counts.get((what, owner), 0) + 1)
+    def count(self, what: str, owner: str, times: int = 1) -> None:
+        self.set(self.counts, (what, owner), self.counts.get((what, owner), 0) + times)
 
     def warn_once(self, owner: str, text: str) -> None:
         """Prepare a warning, unless there was one of this owner."""
@@ -132,31 +134,23 @@ class Coordinates:
     # -- keeping ---------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "coordinates": [
-                [owner, key if isinstance(key, str) else list(key), name]
-                for (owner, key), name in zip(self.keys, self.names, strict=True)
-            ],
-            "counts": [[*label, count] for label, count in self.counts.items()],
-            "sharers": [list(sharer) for sharer in self.sharers],
-            "values": {column: list(values) for column, values in self.values.items()},
-            "edges": {column: list(edges) for column, edges in self.edges.items()},
-            "centres": dict(self.centres),
-            "seen": {column: [n, list(seen)] for column, (n, seen) in self.seen.items()},
-        }
+        """Plain data, but for tuples."""
+        coordinates = [(*key, name) for key, name in zip(self.keys, self.names, strict=True)]
+        tables = {name: list(getattr(self, name).items()) for name in _KEPT}
+        return {"coordinates": coordinates, **tables}
 
-    def revive(self, kept: dict[str, Any]) -> None:
+    def revive(self, kept: Mapping[str, Any]) -> None:
         """Go on from what `to_dict` gave."""
         for owner, key, name in kept["coordinates"]:
-            self._new(owner, key if isinstance(key, str) else (key[0], key[1]), name)
-        self.counts = {(what, owner): count for what, owner, count in kept["counts"]}
-        self.sharers = dict.fromkeys(map(tuple, kept["sharers"]), True)
-        self.values = {column: tuple(values) for column, values in kept["values"].items()}
-        self.edges = {column: tuple(edges) for column, edges in kept["edges"].items()}
-        self.centres = dict(kept["centres"])
-        self.seen = {column: (n, tuple(seen)) for column, (n, seen) in kept["seen"].items()}
+            self._new(owner, _hashable(key), name)
+        for name in _KEPT:
+            getattr(self, name).update((_hashable(key), value) for key, value in kept[name])
         self.commit()
 
     def sharers_of(self, owner: str) -> int:
         """The number of levels of an owner that share coordinates, as far as they were counted."""
         return sum(1 for known, _ in self.sharers if known == owner)
+
+
+def _hashable(key: Any) -> Any:
+    return tuple(key) if isinstance(key, list) else key

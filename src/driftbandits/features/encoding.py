@@ -147,87 +147,71 @@ class Encoding:
         fitted = features.fitted
         limits = (features.limit, features.levels) if fitted is None else (UNLIMITED, UNLIMITED)
         self.book = Coordinates(limit=limits[0], levels=limits[1])
-        self.contexts = self.arms = 0
-        """The numbers that were encoded and committed."""
         if kept is not None:
-            self.book.revive(kept["book"])
-            self.contexts, self.arms = kept["contexts"], kept["arms"]
-        found: dict[str, Column] = {
-            name: COLUMNS[kind.name](
-                name, kind, self.book, None if fitted is None else fitted[name]
-            )
+            self.book.revive(kept)
+        self._columns: dict[str, Column] = {
+            name: COLUMNS[kind.name](name, kind, self.book, fitted and fitted[name])
             for name, kind in features.kinds().items()
         }
-        self._columns = found
-        self._of_context = [(name, found[name]) for name in features.context]
-        self._slots = {name: number for number, name in enumerate(found)}
-        self._of_arm = [
-            (self._slots[name], name, found[name]) for name in features.arm if name != ID
-        ]
-        self._arm_columns = [name for _, name, _ in self._of_arm]
-        self._id, self._id_slot = found.get(ARM), self._slots.get(ARM, -1)
-        self._known_context = {*features.context, *features.ignored}
-        self._known_arm = {*features.arm, *features.ignored} - {ID}
-        self._refuses = features.extra != IGNORE
-        self._first_of_arm = len(features.context)
+        self._names = list(self._columns)
+        count = len(features.context)
+        slots = [(slot, name, column) for slot, (name, column) in enumerate(self._columns.items())]
+        self._of_context, self._of_arm = slots[:count], slots[count:]
+        self._id = self._columns.get(ARM)
+        self._arm_columns = [name for name in features.arm if name != ID]
         self._shared_crosses: list[Cross] = []
         self._own_crosses: list[Cross] = []
         self._compile_crosses()
-        if fitted is not None:
-            self._take_all_crosses()
         self._shrink = 1.0
         if fitted is not None:
-            count = len(found) + len(self._shared_crosses) + len(self._own_crosses)
-            self._shrink = (1.0 - _ROUNDING) / math.sqrt(count)
+            crosses = (*self._shared_crosses, *self._own_crosses)
+            for cross in crosses:
+                self._take_all(cross)
+            self._shrink = (1.0 - _ROUNDING) / math.sqrt(len(slots) + len(crosses))
         self.book.commit()
-        self._pending = (0, 0)
-        self._numbers = [
-            (name, column, name in features.context)
-            for name, column in found.items()
-            if isinstance(column, Number)
-        ]
         self._find_unsettled()
 
+    @property
+    def contexts(self) -> int:
+        """The number of contexts that were encoded."""
+        return self.book.counts.get(("read", "contexts"), 0)
+
+    @property
+    def arms(self) -> int:
+        """The number of arms that were encoded."""
+        return self.book.counts.get(("read", "arms"), 0)
+
     def _find_unsettled(self) -> None:
-        self._unsettled = [one for one in self._numbers if not one[1].is_settled]
+        self._unsettled = [
+            (name, column)
+            for name, column in self._columns.items()
+            if isinstance(column, Number) and not column.is_settled
+        ]
 
     # -- crosses ---------------------------------------------------------------------------------
 
     def _compile_crosses(self) -> None:
-        for first, second in self._pairs():
-            a, b = self._slots[first], self._slots[second]
-            owner = f"{first} x {second}"
-            cross = Cross(owner, a, b, self.book.of(owner))
-            of_arm = max(a, b) >= self._first_of_arm
-            (self._own_crosses if of_arm else self._shared_crosses).append(cross)
-
-    def _pairs(self) -> list[tuple[str, str]]:
-        """The crosses with the star written out."""
         pairs: dict[tuple[str, str], None] = {}
         for first, second in self.features.cross:
             every = self.features.context if second == EVERY else (second,)
             pairs.update(dict.fromkeys((first, name) for name in every))
-        return list(pairs)
+        for first, second in pairs:
+            a, b = self._names.index(first), self._names.index(second)
+            owner = f"{first} x {second}"
+            of_arm = max(a, b) >= len(self._of_context)
+            crosses = self._own_crosses if of_arm else self._shared_crosses
+            crosses.append(Cross(owner, a, b, self.book.of(owner)))
 
-    def _take_all_crosses(self) -> None:
-        names = list(self._slots)
-        for cross in (*self._shared_crosses, *self._own_crosses):
-            first, second = (
-                self.book.of(names[slot]).values() for slot in (cross.first, cross.second)
-            )
-            for i, j in itertools.product(tuple(first), tuple(second)):
-                self._place(cross, i, j)
+    def _take_all(self, cross: Cross) -> None:
+        """Give a cross the coordinates of all its products."""
+        slots = (cross.first, cross.second)
+        first, second = (tuple(self.book.of(self._names[slot]).values()) for slot in slots)
+        for i, j in itertools.product(first, second):
+            self._place(cross, i, j)
 
     def _place(self, cross: Cross, i: int, j: int) -> int:
         names = self.book.names
         return self.book.place(cross.owner, (i, j), f"{names[i]} x {names[j]}")
-
-    def _multiply(self, cross: Cross, slots: list[Pairs], into: Pairs) -> None:
-        places, second = cross.places, slots[cross.second]
-        for i, x in slots[cross.first]:
-            for j, y in second:
-                at = places.get((i, j))
-                into.append((self._place(cross, i, j) if at is None else at, x * y))
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -274,70 +258,52 @@ class Encoding:
     # -- encoding --------------------------------------------------------------------------------
 
     def encode(self, context: Record | None, arms: Offered) -> Encoded:
-        """The rows of the arms in a context; a refusal changes nothing."""
-        before = len(self.book)
-        try:
-            return self._encode(context, arms)
-        except BaseException:
-            self.book.take_back(before)
-            raise
-
-    def _encode(self, context: Record | None, arms: Offered) -> Encoded:
+        """The rows of the arms in a context."""
         if self._unsettled:
             self._note(context, arms)
-        slots: list[Pairs] = [[]] * len(self._slots)
-        shared = self._encode_context(context, slots)
+        slots: list[Pairs] = [[]] * len(self._columns)
+        shared = self._encode_row("context", context or _NO_COLUMNS, slots)
         own, shrink = [], self._shrink
         for id, row in arms:
             try:
-                own.append(self._encode_arm(id, row, slots))
+                if row is None and self._arm_columns:
+                    wanted = ", ".join(self._arm_columns)
+                    raise ValueError(f"the columns {wanted} must be given; got an id alone")
+                own.append(self._encode_row("arm", row or _NO_COLUMNS, slots, id))
             except ValueError as error:
                 raise ValueError(f"arm {brief(id)}: {error}") from None
         if shrink != 1.0:
             shared = [(at, shrink * x) for at, x in shared]
             own = [[(at, shrink * x) for at, x in pairs] for pairs in own]
-        self._pending = (self._pending[0] + 1, self._pending[1] + len(arms))
+        self.book.count("read", "contexts")
+        self.book.count("read", "arms", len(arms))
         return Encoded(tuple([id for id, _ in arms]), shared, own, len(self.book))
 
     def _note(self, context: Record | None, arms: Offered) -> None:
         """Let numbers that have no lasting centre see what they are about to encode."""
-        for name, column, of_context in self._unsettled:
-            rows = [context] if of_context else [row for _, row in arms]
+        for name, column in self._unsettled:
+            rows = [context] if name in self.features.context else [row for _, row in arms]
             column.note(row.get(name) for row in rows if row is not None)
 
-    def _encode_context(self, context: Record | None, slots: list[Pairs]) -> Pairs:
-        if context is None:
-            context = _NO_COLUMNS
-        if self._refuses and not context.keys() <= self._known_context:
-            raise _unknown("context", context, self.features)
-        shared: Pairs = []
-        get = context.get
-        for slot, (name, column) in enumerate(self._of_context):
-            slots[slot] = pairs = column(get(name))
-            shared += pairs
-        for cross in self._shared_crosses:
-            self._multiply(cross, slots, shared)
-        return shared
-
-    def _encode_arm(self, id: ArmId, row: Record | None, slots: list[Pairs]) -> Pairs:
-        own: Pairs = []
-        if row is None:
-            if self._of_arm:
-                wanted = ", ".join(name for _, name, _ in self._of_arm)
-                raise ValueError(f"the columns {wanted} must be given; got an id alone")
-            row = _NO_COLUMNS
-        elif self._refuses and not row.keys() <= self._known_arm:
-            raise _unknown("arm", row, self.features)
-        get = row.get
-        for slot, name, column in self._of_arm:
-            slots[slot] = pairs = column(get(name))
-            own += pairs
-        if self._id is not None:
-            slots[self._id_slot] = pairs = self._id(id)
-            own += pairs
-        for cross in self._own_crosses:
-            self._multiply(cross, slots, own)
-        return own
+    def _encode_row(
+        self, where: str, row: Record, slots: list[Pairs], id: ArmId | None = None
+    ) -> Pairs:
+        """The coordinates of a context, or of an arm in the context that `slots` hold."""
+        features, of_context = self.features, where == "context"
+        known = features.context if of_context else features.arm
+        if features.extra != IGNORE and not row.keys() <= known.keys():
+            _refuse_unknown(where, row, features)
+        pairs: Pairs = []
+        for slot, name, column in self._of_context if of_context else self._of_arm:
+            slots[slot] = found = column(id if column is self._id else row.get(name))
+            pairs += found
+        for cross in self._shared_crosses if of_context else self._own_crosses:
+            places, second = cross.places, slots[cross.second]
+            for i, x in slots[cross.first]:
+                for j, y in second:
+                    at = places.get((i, j))
+                    pairs.append((self._place(cross, i, j) if at is None else at, x * y))
+        return pairs
 
     def as_offered(self, at: int, x: float) -> float:
         """A coordinate in the units of its column, where that is a number; to twelve digits."""
@@ -349,16 +315,12 @@ class Encoding:
 
     def commit(self) -> None:
         """Keep what was encoded since the last commit."""
-        self.contexts += self._pending[0]
-        self.arms += self._pending[1]
-        self._pending = (0, 0)
         self.book.commit()
         if self._unsettled:
             self._find_unsettled()
 
     def take_back(self, dimension: int) -> None:
         """Forget what was encoded since the last commit, when there were so many coordinates."""
-        self._pending = (0, 0)
         self.book.take_back(dimension)
 
     def __len__(self) -> int:
@@ -393,13 +355,10 @@ class Encoding:
                 places[at] = other.book.place(owner, (places[key[0]], places[key[1]]), name)
         for table in ("values", "edges", "centres", "seen"):
             mine, theirs = getattr(book, table), getattr(other.book, table)
-            theirs.update((name, kept) for name, kept in mine.items() if name in same)
+            theirs.update((name, value) for name, value in mine.items() if name in same)
         other._find_unsettled()
-        kept_counts = same | crosses
-        for label, count in book.counts.items():
-            if label[1] in kept_counts:
-                other.book.counts[label] = count
-        other.contexts, other.arms = self.contexts, self.arms
+        kept = {*same, *crosses, "contexts", "arms"}
+        other.book.counts.update((of, n) for of, n in book.counts.items() if of[1] in kept)
         other.book.commit()
         return other, places
 
@@ -414,7 +373,7 @@ class Encoding:
                 raise ValueError(f"{name} must be at least {least}, as it was; got {given}")
 
     def to_dict(self) -> dict[str, Any]:
-        return {"book": self.book.to_dict(), "contexts": self.contexts, "arms": self.arms}
+        return self.book.to_dict()
 
 
 def report_on(encoding: Encoding, *, room: int, limited: Mapping[int, int]) -> Report:
@@ -443,13 +402,14 @@ def report_on(encoding: Encoding, *, room: int, limited: Mapping[int, int]) -> R
 _COUNTED = ("missing", "clipped", "shared")
 
 
-def _unknown(where: str, given: Record, features: Features) -> ValueError:
-    known = features.context if where == "context" else features.arm
-    name = next(name for name in given if name not in known and name not in features.ignored)
-    other = features.arm if where == "context" else features.context
-    where_else = f", which is one of the {'arm' if where == 'context' else 'context'}'s"
-    hint = where_else if name in other else perhaps(str(name), known)
-    return ValueError(
-        f"column {brief(name)} of the {where} is not known{hint}; known are "
-        f"{', '.join(known) or 'none'}. extra='ignore' in the features leaves others out."
-    )
+def _refuse_unknown(where: str, given: Record, features: Features) -> None:
+    known, other, others = features.context, features.arm, "arm"
+    if where == "arm":
+        known, other, others = other, known, "context"
+    for name in given:
+        if name not in known and name not in features.ignored:
+            hint = f", which is one of the {others}'s" if name in other else perhaps(name, known)
+            raise ValueError(
+                f"column {brief(name)} of the {where} is not known{hint}; known are "
+                f"{', '.join(known) or 'none'}. extra='ignore' in the features leaves others out."
+            )

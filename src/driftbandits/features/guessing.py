@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from driftbandits import checks
 from driftbandits.checks import nearest, perhaps
 from driftbandits.features.columns import LONGEST_LEVEL, is_missing
 from driftbandits.features.inputs import ID, Record, arm_rows, is_frame, records_of
@@ -30,7 +31,6 @@ _OUTCOMES = {
     *("click", "clicks", "clicked", "conversion", "conversions", "converted"),
     *("purchase", "purchased", "bought", "sold"),
 }
-_NOT_KNOWN_YET = "named like an outcome or a propensity"
 _PREFIXES = ("is_", "was_", "has_", "did_")
 _LONG_TAILED = ("price", "amount", "cost", "basket", "income", "salary", "revenue", "spend")
 
@@ -49,21 +49,12 @@ def guess(frame: Any, arm: Any, *, leave_out: Iterable[str], keep: Iterable[str]
     if not rows:
         raise ValueError("frame must have at least one row; got none")
     names = _names(rows)
-    chosen_from: Sequence[Record] = rows
-    of_arm: list[str] = []
-    if hasattr(arm, "__iter__") and not isinstance(arm, (str, Mapping)) and not is_frame(arm):
-        may_name_columns, arm = isinstance(arm, (list, tuple)), list(arm)
-        if all(isinstance(one, (str, int, np.integer)) for one in arm):
-            ids = list(dict.fromkeys(arm))
-            if may_name_columns and _name_columns(ids, names, rows):
-                of_arm, arm = _known("arm", ids, names), None
-            else:
-                arm = [{ID: one} for one in ids]
-    if arm is not None:
-        chosen_from = arm_rows(arm)
-        of_arm = _names(chosen_from)
-    leave_out = _known("leave_out", leave_out, [*names, *of_arm])
-    keep = _known("keep", keep, [*names, *of_arm])
+    chosen_from, of_arm = _arms(arm, rows, names)
+    everything = list(dict.fromkeys([*names, *of_arm]))
+    leave_out, keep = (
+        _known("leave_out", leave_out, everything),
+        _known("keep", keep, everything),
+    )
     of_context = [name for name in names if chosen_from is not rows or name not in of_arm]
     has_ids = ID in of_arm
     found = {
@@ -73,22 +64,23 @@ def guess(frame: Any, arm: Any, *, leave_out: Iterable[str], keep: Iterable[str]
         if name != ID and name not in leave_out
     }
     ids_of_arms = {str(row[ID]) for row in chosen_from if ID in row} if has_ids else set()
-    unknown = {
-        name: _NOT_KNOWN_YET if is_outcome(name) else "its values are the ids of the arms"
-        for name, one in found.items()
-        if name not in keep and (is_outcome(name) or _shows_choice(name, one, rows, ids_of_arms))
-    }
+    unknown = {}
+    for name in found.keys() - {*keep}:
+        if is_outcome(name):
+            unknown[name] = "named like an outcome or a propensity"
+        elif _shows_choice(name, found[name], rows, ids_of_arms):
+            unknown[name] = "its values are the ids of the arms"
     if unknown:
+        left = [name for name in found if name in unknown]
         _warn(
-            f"{', '.join(unknown)} left out of the features: the names are those of outcomes or "
+            f"{', '.join(left)} left out of the features: the names are those of outcomes or "
             "propensities, or the values are the ids of the arms, which are not known before a "
-            "decision. "
-            f"keep={list(unknown)} takes them."
+            f"decision. keep={left} takes them."
         )
-    for name, reason in unknown.items():
-        found[name] = Guess("", f"{reason}; keep takes it", 0)
-    context = {name: found[name].kind for name in of_context if name in found and found[name].kind}
-    chosen = {name: found[name].kind for name in of_arm if name in found and found[name].kind}
+        found |= {name: Guess("", f"{unknown[name]}; keep takes it", 0) for name in left}
+    kinds = {name: one.kind for name, one in found.items() if one.kind}
+    context = {name: kinds[name] for name in of_context if name in kinds}
+    chosen = {name: kinds[name] for name in of_arm if name in kinds}
     cross, reasons = _crosses(context, chosen, found, has_ids)
     if context and not cross:
         _warn(
@@ -96,21 +88,33 @@ def guess(frame: Any, arm: Any, *, leave_out: Iterable[str], keep: Iterable[str]
             "which arm is chosen (except with arms='separate'): give guess the arms with their "
             "'id', or features a cross such as ('arm', '*')."
         )
-    for name, one in found.items():
-        reasons[name] = one.reason
-    left_out = tuple(
-        name for name in dict.fromkeys([*names, *of_arm]) if name not in {ID, *context, *chosen}
-    )
-    extra = left_out or REFUSE
-    return Features(context, chosen, tuple(cross), extra=extra, reasons=reasons)
+    reasons |= {name: one.reason for name, one in found.items()}
+    left_out = tuple(name for name in everything if name not in {ID, *context, *chosen})
+    return Features(context, chosen, tuple(cross), extra=left_out or REFUSE, reasons=reasons)
+
+
+def _arms(
+    arm: Any, rows: Sequence[Record], names: Sequence[str]
+) -> tuple[Sequence[Record], list[str]]:
+    """The rows that have the columns of the arm, and these columns."""
+    if arm is None:
+        return rows, []
+    if hasattr(arm, "__iter__") and not isinstance(arm, (str, Mapping)) and not is_frame(arm):
+        may_name_columns, arm = isinstance(arm, (list, tuple)), list(arm)
+        if all(isinstance(one, (str, int, np.integer)) for one in arm):
+            ids = list(dict.fromkeys(arm))
+            if may_name_columns and _name_columns(ids, names, rows):
+                return rows, _known("arm", ids, names)
+            arm = [{ID: one} for one in ids]
+    table = arm_rows(arm)
+    return table, _names(table)
 
 
 def _name_columns(listed: Sequence[Any], names: Sequence[str], rows: Sequence[Record]) -> bool:
     """True if a list holds names of columns; ids of arms are the values of a column, or unlike."""
     known = {str(one) for one in listed}
-    for name in names:
-        if len(known) > 1 and known <= {str(row.get(name)) for row in rows}:
-            return False
+    if len(known) > 1 and any(known <= {str(row.get(name)) for row in rows} for name in names):
+        return False
     return len(known) < 2 or any(nearest(one, names) for one in known)
 
 
@@ -133,9 +137,7 @@ def _warn(text: str) -> None:
 
 def _known(label: str, given: Iterable[str], names: Sequence[str]) -> list[str]:
     """The columns of a list, all of which there must be."""
-    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise ValueError(f"{label} must be a list of columns; got {given!r}")
-    listed = list(given)
+    listed = checks.listed(label, given)
     for name in listed:
         if name not in names:
             raise ValueError(
@@ -151,27 +153,27 @@ def _names(rows: Iterable[Record]) -> list[str]:
 
 def _guess(name: str, values: list[Any]) -> Guess:
     known = [value for value in values if not is_missing(value)]
-    lost = len(values) - len(known)
-    one = _of_known(name, known, len(values))
-    if one.kind and lost:
-        reason = f"{one.reason}; {lost / len(values):.0%} missing"
-        return Guess(one.kind, reason, one.coordinates + 1)
-    return one
+    one = _of_known(name, known)
+    if not one.kind or len(known) == len(values):
+        return one
+    missing = f"; {1 - len(known) / len(values):.0%} missing"
+    return Guess(one.kind, one.reason + missing, one.coordinates + 1)
 
 
-def _of_known(name: str, known: list[Any], rows: int) -> Guess:
+def _of_known(name: str, known: list[Any]) -> Guess:
+    def are(*types: type) -> bool:
+        return all(isinstance(value, types) for value in known)
+
     if not known:
         return Guess("", "has no values", 0)
-    if all(isinstance(x, (bool, np.bool_)) for x in known):
+    if are(bool, np.bool_):
         return Guess("flag", "true or false", 1)
-    if all(isinstance(x, (int, float, np.integer, np.floating)) for x in known):
+    if are(int, float, np.integer, np.floating):
         return _of_numbers(name, [float(x) for x in known])
-    if all(isinstance(x, str) for x in known):
-        return _of_texts(known)
-    if all(isinstance(x, (list, tuple, np.ndarray, set, frozenset)) for x in known):
-        return _of_lists([list(x) for x in known])
-    if all(isinstance(x, (str, int, np.integer, bool, np.bool_)) for x in known):
+    if are(str, int, np.integer, bool, np.bool_):
         return _of_texts([str(x) for x in known])
+    if are(list, tuple, np.ndarray, set, frozenset):
+        return _of_lists([list(x) for x in known])
     return Guess("", f"values of type {type(known[0]).__name__} have no kind", 0)
 
 
@@ -238,13 +240,10 @@ def _crosses(
 
     Levels of the arm are crossed with all of the context, numbers of the arm with its numbers.
     """
-    if not context:
+    if not context or not (arm or has_ids):
         return [], {}
     if not arm:
-        if not has_ids:
-            return [], {}
-        pair = (ARM, EVERY)
-        return [pair], {" x ".join(pair): "every arm has coefficients of its own"}
+        return [(ARM, EVERY)], {f"{ARM} x {EVERY}": "every arm has coefficients of its own"}
     pairs: list[tuple[str, str]] = []
     reasons = {}
     budget = MOST_CROSSED
@@ -254,12 +253,12 @@ def _crosses(
     )
     for first, second in wanted:
         size = found[first].coordinates * found[second].coordinates
-        if size <= budget:
+        fits = size <= budget
+        if fits:
             budget -= size
             pairs.append((first, second))
-            reasons[f"{first} x {second}"] = f"{size} coordinates"
-        else:
-            reasons[f"{first} x {second}"] = f"{size} coordinates would be too many"
+        too_many = "" if fits else " would be too many"
+        reasons[f"{first} x {second}"] = f"{size} coordinates{too_many}"
     return pairs, reasons
 
 

@@ -5,7 +5,7 @@ Frames of pandas, polars and Arrow are read by narwhals.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -36,10 +36,7 @@ def frame_of(columns: Mapping[str, list[Any]]) -> Any:
 def arm_rows(arms: Any) -> Sequence[Record]:
     """The rows of a table of arms, or of arms by id."""
     if isinstance(arms, Mapping):
-        for id, row in arms.items():
-            if row is not None and not isinstance(row, Mapping):
-                raise ValueError(f"arm must have a dict of columns for {id!r}; got {brief(row)}")
-        return [{ID: id, **(row or {})} for id, row in arms.items()]
+        return [{ID: id, **(row or {})} for id, row in arms_of(arms, ())]
     return records_of(arms, "arm")
 
 
@@ -61,11 +58,10 @@ def records_of(table: Any, label: str = "frame") -> list[Record]:
             f"{label} must be a frame of pandas, polars or Arrow, or a list of dicts; "
             f"got {brief(table)}"
         )
-    listed = list(table)
-    return [record_of(row, f"row {number} of {label}") for number, row in enumerate(listed)]
+    return [record_of(row, f"row {number} of {label}") for number, row in enumerate(table)]
 
 
-def check_columns(label: str, table: Any, wanted: Iterable[str]) -> None:
+def check_columns(label: str, table: Any, wanted: Collection[str]) -> None:
     """Refuse a frame that lacks a column, which a dict may."""
     if is_frame(table):
         given = table.column_names if hasattr(table, "column_names") else table.columns
@@ -95,7 +91,7 @@ def record_of(given: Any, label: str) -> Record:
     return row
 
 
-def offered(arms: Any, wanted: Iterable[str]) -> Offered:
+def offered(arms: Any, wanted: Collection[str]) -> Offered:
     """The arms that are offered: distinct ids, with the columns of each."""
     found = arms_of(arms, wanted)
     if not found:
@@ -111,18 +107,17 @@ def refuse_twice(ids: Sequence[ArmId]) -> None:
         raise ValueError(f"arms must differ; got {twice!r} twice")
 
 
-def offers_of(arms: Any, rows: int, wanted: Iterable[str]) -> list[Offered]:
+def offers_of(arms: Any, rows: int, wanted: Collection[str]) -> list[Offered]:
     """The arms of so many decisions: those of every one, or a list with those of each."""
-    columns = list(wanted)
     is_one = isinstance(arms, (str, bytes, Mapping)) or is_frame(arms)
     if not is_one and isinstance(arms, Iterable):
         first = next(iter(arms), None)
         is_one = isinstance(first, (str, int)) or (isinstance(first, Mapping) and ID in first)
         if not is_one:
-            found = [offered(one, columns) for one in arms]
+            found = [offered(one, wanted) for one in arms]
             check_count("offer", len(found), rows)
             return found
-    return [offered(arms, columns)] * rows
+    return [offered(arms, wanted)] * rows
 
 
 def check_count(what: str, given: int, wanted: int) -> None:
@@ -132,7 +127,7 @@ def check_count(what: str, given: int, wanted: int) -> None:
         )
 
 
-def arms_of(arms: Any, wanted: Iterable[str]) -> Offered:
+def arms_of(arms: Any, wanted: Collection[str]) -> Offered:
     """Arms by id, each with its columns; an arm may be named often."""
     if isinstance(arms, Mapping):
         return [

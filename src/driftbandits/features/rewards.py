@@ -29,6 +29,7 @@ OUTSIDE = CLIP, REFUSE = "clip", "refuse"
 LARGEST = 1e100
 """The largest value without a range: its square has to be a number."""
 _LARGEST_COUNT = 1e9
+_KINDS = ("click", "rating", "count", "amount", "cost")
 _FORMS = "click, rating:1..5, count, count:20, amount, amount:0..500, cost or cost:0..500"
 _RANGE = re.compile(r"(?P<low>[^.]*(?:\.\d+)?)\.\.(?P<high>.*)")
 
@@ -38,10 +39,6 @@ class Range(NamedTuple):
 
     low: float
     high: float
-
-    @property
-    def length(self) -> float:
-        return self.high - self.low
 
 
 @dataclass(frozen=True)
@@ -59,8 +56,7 @@ class Reward:
     @property
     def model_range(self) -> Range:
         """The range as the model sees it."""
-        ends = self._model_value(self.range.low), self._model_value(self.range.high)
-        return Range(min(ends), max(ends))
+        return Range(*sorted(map(self._model_value, self.range)))
 
     def _model_value(self, value: float) -> float:
         return (self.sign * value - self.level) / self.unit
@@ -119,7 +115,7 @@ def reward(
     if kind not in _KINDS or (rest == "" and ":" in text):
         meant = "" if kind in _KINDS else checks.perhaps(kind, _KINDS)
         raise ValueError(f"reward must be one of {_FORMS}; got {text!r}{meant}")
-    model, limits = _KINDS[kind](text, rest)
+    model, limits = _suggested(kind, text, rest)
     if not rest and kind != "click" and not any_number:
         example = "count:20" if kind == "count" else f"{kind}:0..500"
         raise ValueError(
@@ -131,25 +127,31 @@ def reward(
     if model.linear or linear:
         model = links.link("identity")
     if model.linear and math.isfinite(limits.high):
-        level, unit = min(sign * limits.low, sign * limits.high), limits.length
+        level, unit = min(sign * limits.low, sign * limits.high), limits.high - limits.low
     elif kind == "rating":
         level = limits.low
     return Reward(text, handling, model, limits, sign, level, unit)
 
 
-Suggested = tuple[links.Link, Range]
-"""The model that suits a kind of reward, and its range."""
-
-
-def _click(text: str, rest: str) -> Suggested:
-    if rest:
-        raise ValueError(
-            f"reward must be 'click' without a range, or as in 'rating:1..5'; got {text!r}"
-        )
-    return links.link("logistic"), Range(0.0, 1.0)
-
-
-def _rating(text: str, rest: str) -> Suggested:
+def _suggested(kind: str, text: str, rest: str) -> tuple[links.Link, Range]:
+    """The model that suits a kind of reward, and its range."""
+    if kind == "click":
+        if rest:
+            raise ValueError(
+                f"reward must be 'click' without a range, or as in 'rating:1..5'; got {text!r}"
+            )
+        return links.link("logistic"), Range(0.0, 1.0)
+    if kind == "count":
+        most = _number(text, rest) if rest else _LARGEST_COUNT
+        if not 0.0 < most <= _LARGEST_COUNT:
+            raise ValueError(
+                f"reward must be a count of at most {_LARGEST_COUNT:g}, as in 'count:20'; "
+                f"got {text!r}"
+            )
+        return links.link("poisson", m=most), Range(0.0, most)
+    if kind != "rating":
+        limits = _range(text, rest) if rest else Range(-math.inf, math.inf)
+        return links.link("identity"), limits
     low, high = _range(text, rest)
     if low != math.floor(low) or high != math.floor(high):
         raise ValueError(
@@ -157,31 +159,6 @@ def _rating(text: str, rest: str) -> Suggested:
             f"or count half grades; got {text!r}"
         )
     return links.link("binomial", m=high - low), Range(low, high)
-
-
-def _count(text: str, rest: str) -> Suggested:
-    if not rest:
-        return links.link("poisson", m=_LARGEST_COUNT), Range(0.0, _LARGEST_COUNT)
-    most = _number(text, rest)
-    if not 0.0 < most <= _LARGEST_COUNT:
-        raise ValueError(
-            f"reward must be a count of at most {_LARGEST_COUNT:g}, as in 'count:20'; got {text!r}"
-        )
-    return links.link("poisson", m=most), Range(0.0, most)
-
-
-def _amount(text: str, rest: str) -> Suggested:
-    limits = _range(text, rest) if rest else Range(-math.inf, math.inf)
-    return links.link("identity"), limits
-
-
-_KINDS = {
-    "click": _click,
-    "rating": _rating,
-    "count": _count,
-    "amount": _amount,
-    "cost": _amount,
-}
 
 
 def _range(text: str, rest: str) -> Range:

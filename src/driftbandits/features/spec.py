@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -57,22 +56,27 @@ class Features:
         hold("arm", _columns("arm", self.arm))
         if not self.context and not self.arm:
             raise ValueError("features must name at least one column of the context or of the arm")
-        for column in self.context:
-            if column in self.arm:
-                raise ValueError(
-                    f"the columns of context and arm must differ; got {column!r} in both"
-                )
-            if column == ARM:
-                raise ValueError(f"column {ARM!r} of the context must have another name")
+        if both := self.context.keys() & self.arm.keys():
+            raise ValueError(
+                f"the columns of context and arm must differ; got {min(both)!r} in both"
+            )
+        if ARM in self.context or ARM in self.arm:
+            raise ValueError(f"column {ARM!r} must have another name, as an arm's id has this one")
         if self.arm.get(ID, "category") != "category" or ID in self.context:
             raise ValueError("column 'id' is the id of the arm, which is a category of the arm")
-        hold("cross", tuple(self._checked_pair(pair) for pair in _listed("cross", self.cross)))
+        if isinstance(self.cross, (str, bytes, Mapping)) or not isinstance(self.cross, Iterable):
+            raise ValueError(f"cross must be a list of pairs of columns; got {self.cross!r}")
+        hold("cross", tuple(map(self._checked_pair, self.cross)))
         hold("extra", _extra(self.extra))
         hold("limit", checks.integer("limit", self.limit, least=_LEAST_LIMIT, most=_MOST_LIMIT))
         hold("levels", checks.integer("levels", self.levels, least=1, most=_MOST_LIMIT))
         if self.fitted is not None:
-            self._check_fitted()
-        self._check_room()
+            hold("fitted", self._checked_fitted())
+        elif 2 * self.least_dim > self.limit:
+            # Columns that need coordinates from the start leave half of the limit to levels.
+            raise ValueError(
+                f"limit must be at least {2 * self.least_dim} for these columns; got {self.limit}"
+            )
 
     def __hash__(self) -> int:
         return hash(self.to_json())
@@ -99,19 +103,13 @@ class Features:
                 )
         return names[0], names[1]
 
-    def _check_room(self) -> None:
-        """Columns that need coordinates from the start must leave half of the limit to levels."""
-        if self.fitted is None and 2 * self.least_dim > self.limit:
-            raise ValueError(
-                f"limit must be at least {2 * self.least_dim} for these columns; got {self.limit}"
-            )
-
-    def _check_fitted(self) -> None:
-        """Refuse what `fit` cannot have made, as a file or a request may hold it."""
+    def _checked_fitted(self) -> dict[str, dict[str, Any]]:
+        """What `fit` has found of each column, as a file or a request may hold it."""
         if not isinstance(self.fitted, Mapping):
             raise ValueError(
                 f"fitted must be what Features.fit has made; got {checks.brief(self.fitted)}"
             )
+        checked = {}
         for column, kind in self.kinds().items():
             found, wanted = self.fitted.get(column), COLUMNS[kind.name].FITTED
             if not isinstance(found, Mapping) or not all(
@@ -121,6 +119,8 @@ class Features:
                     f"fitted must have {', '.join(wanted) or 'a table'} for column {column!r}, as "
                     f"Features.fit makes it; got {checks.brief(found)}"
                 )
+            checked[column] = {name: found[name] for name in wanted}
+        return checked
 
     @property
     def least_dim(self) -> int:
@@ -157,18 +157,18 @@ class Features:
         return 1.0 if self.is_fitted else None
 
     def __str__(self) -> str:
-        lines = []
-        for where, columns in (("context", self.context), ("arm", self.arm)):
-            for column, kind in columns.items():
-                reason = self.reasons.get(column)
-                lines.append(f"{where:<8} {column:<16} {kind:<12} {reason or ''}".rstrip())
-        for pair in self.cross:
-            reason = self.reasons.get(" x ".join(pair))
-            lines.append(f"{'cross':<8} {' x '.join(pair):<29} {reason or ''}".rstrip())
-        lines += [f"left out {name:<29} {reason}" for name, reason in self.left_out.items()]
+        rows = [
+            (where, name, f"{name:<16} {kind:<12}")
+            for where, columns in (("context", self.context), ("arm", self.arm))
+            for name, kind in columns.items()
+        ]
+        crosses = [" x ".join(pair) for pair in self.cross]
+        rows += [("cross", name, f"{name:<29}") for name in crosses]
+        rows += [("left out", name, f"{name:<29}") for name in self.left_out]
+        lines = [f"{where:<8} {row} {self.reasons.get(name, '')}" for where, name, row in rows]
         if self.is_fitted:
             lines.append(f"fitted: {self.dim} coordinates, of length at most L = 1")
-        return "\n".join(lines)
+        return "\n".join(line.rstrip() for line in lines)
 
     @property
     def crossed(self) -> bool:
@@ -201,7 +201,7 @@ class Features:
                 value = getattr(self, name)
                 plain[name] = list(value) if isinstance(value, tuple) else value
         if self.fitted is not None:
-            plain["fitted"] = _plain(self.fitted)
+            plain["fitted"] = self.fitted
         return plain
 
     def to_json(self) -> str:
@@ -307,19 +307,3 @@ def _extra(given: Any) -> str | tuple[str, ...]:
     if isinstance(given, (list, tuple)) and all(isinstance(name, str) for name in given):
         return tuple(given)
     return checks.choice("extra", given, EXTRA)
-
-
-def _listed(label: str, given: Any) -> list[Any]:
-    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
-        raise ValueError(f"{label} must be a list of pairs of columns; got {given!r}")
-    return list(given)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"fitted must hold finite numbers; got {value!r}")
-    return value

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,24 +68,24 @@ def _compiled_array_of(kind: type) -> Any:
         array = numba.types.Array(element, shape.count, "C")
 
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            tools, fill = cast(Any, cgutils), cast(Any, populate_array)
             addresses = context.make_array(handle)(context, builder, args[0])
             line = builder.mul(args[1], args[1].type(LINE))
             address = builder.load(builder.gep(addresses.data, [line]))
             view = context.make_array(array)(context, builder)
-            lengths = tools.unpack_tuple(builder, args[2], shape.count)
+            lengths = cgutils.unpack_tuple(builder, args[2], shape.count)
             size = lengths[0].type(context.get_abi_sizeof(context.get_data_type(element)))
             strides = [size]
             for length in lengths[:0:-1]:
                 strides.insert(0, builder.mul(strides[0], length))
             data = builder.inttoptr(address, view.data.type)
-            fill(view, data=data, shape=lengths, strides=strides, itemsize=size, meminfo=None)
+            populate_array(
+                view, data=data, shape=lengths, strides=strides, itemsize=size, meminfo=None
+            )
             return view._getvalue()
 
         return array(handle, place, shape), codegen
 
-    made: Any = intrinsic(typed)
-    return made
+    return intrinsic(typed)
 
 
 _array_of: Callable[[type], Any] = _plain_array_of if PLAIN else _compiled_array_of

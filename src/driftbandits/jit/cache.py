@@ -8,7 +8,6 @@ the kernel's lock and compiles; others wait and load.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import tempfile
@@ -17,7 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from driftbandits.checks import write_whole
 from driftbandits.jit.native import source_hash
 
 try:
@@ -70,29 +68,9 @@ def say_that_it_compiles(kernel: str = "") -> None:
             "this takes a minute or two ..."
         )
     if kernel and sys.stderr.isatty():
-        before = _last_seconds().get(kernel)
-        took = f" (took {before:.0f} s last time)" if before else ""
-        lines.append(f"driftbandits: compiling {kernel}{took}")
+        lines.append(f"driftbandits: compiling {kernel}")
     sys.stderr.write("".join(f"{line}\n" for line in lines))
     sys.stderr.flush()
-
-
-def remember_seconds(kernel: str, seconds: float) -> None:
-    """Keep how long a kernel took, for whoever waits for it when the sources have changed."""
-    with contextlib.suppress(OSError):
-        found = _last_seconds() | {kernel: round(seconds, 1)}
-        write_whole(_seconds_file(), json.dumps(found, indent=1).encode())
-
-
-def _seconds_file() -> Path:
-    return cache_directory().parent / "seconds.json"
-
-
-def _last_seconds() -> dict[str, float]:
-    try:
-        return {str(name): float(s) for name, s in json.loads(_seconds_file().read_bytes()).items()}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}
 
 
 def locked(path: Path) -> Any:

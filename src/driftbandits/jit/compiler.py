@@ -15,39 +15,22 @@ all the sources.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numba
-from llvmlite.binding import Linkage  # type: ignore[import-untyped]
-from numba import _dynfunc, types  # type: ignore[attr-defined]
-from numba.core import caching, codegen, compiler, environment, typed_passes
+from llvmlite.binding import Linkage
+from numba import _dynfunc, types
+from numba.core import caching, environment
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import register_pass
 from numba.core.registry import CPUDispatcher
 from numba.core.runtime.nrt import rtsys
+from numba.core.typed_passes import NativeLowering
 
-from driftbandits.jit.cache import (
-    cache_directory,
-    locked,
-    remember_seconds,
-    say_that_it_compiles,
-)
+from driftbandits.jit.cache import cache_directory, locked, say_that_it_compiles
 from driftbandits.jit.native import source_hash
-
-# numba's classes carry no types
-_Library: Any = codegen.JITCodeLibrary
-_Compiler: Any = compiler.Compiler
-_Lowering: Any = typed_passes.NativeLowering
-_Dispatcher: Any = CPUDispatcher
-_CacheLocator: Any = caching._CacheLocator
-_CompileResultCacheImpl: Any = caching.CompileResultCacheImpl
-_FunctionCache: Any = caching.FunctionCache
-_environment_of: Any = environment.lookup_environment
-_make_function: Any = _dynfunc.make_function
-_register: Any = register_pass
-_registered = _register(mutates_CFG=True, analysis_only=False)
-_start_runtime: Any = rtsys.initialize
 
 KNOWN = ((0, 67), (0, 68))
 IS_KNOWN = numba.version_info.short in KNOWN
@@ -58,7 +41,7 @@ QUIET_SECONDS = 2.0
 _SHARED = (Linkage.linkonce_odr, Linkage.weak_odr)
 
 
-class _Part(_Library):  # type: ignore[misc]
+class _Part(JITCodeLibrary):
     """The code of one kernel, and the libraries that it needs."""
 
     def finalize(self) -> None:
@@ -70,7 +53,7 @@ class _Part(_Library):  # type: ignore[misc]
         self._finalized = True
 
 
-class _Entry(_Library):  # type: ignore[misc]
+class _Entry(JITCodeLibrary):
     """The code of a kernel and of all its parts."""
 
     def add_linking_library(self, library: Any) -> None:
@@ -91,13 +74,13 @@ class _Entry(_Library):  # type: ignore[misc]
     def _finalize_final_module(self) -> None:
         super()._finalize_final_module()
         for variable in self._final_module.global_variables:
-            found = _environment_of(variable.name)
+            found = environment.lookup_environment(variable.name)
             if found is not None:
                 self._codegen.set_env(variable.name, found)
 
 
-@_registered
-class _LowerPart(_Lowering):  # type: ignore[misc]
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _LowerPart(NativeLowering):
     _name = "driftbandits_lower_part"
 
     def run_pass(self, state: Any) -> bool:
@@ -108,14 +91,14 @@ class _LowerPart(_Lowering):  # type: ignore[misc]
         lowered = state["cr"]
         # numba looks a function up by the object that Python would call; here it has no address
         module, no_address = lowered.fndesc.lookup_module(), 0
-        handle = _make_function(module, name, "", no_address, lowered.env, (state.library,))
+        handle = _dynfunc.make_function(module, name, "", no_address, lowered.env, (state.library,))
         state.targetctx.insert_user_function(handle, lowered.fndesc, [state.library])
         state["cr"] = lowered._replace(cfunc=handle)
         return True
 
 
-@_registered
-class _LowerEntry(_Lowering):  # type: ignore[misc]
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _LowerEntry(NativeLowering):
     _name = "driftbandits_lower_entry"
 
     def run_pass(self, state: Any) -> bool:
@@ -124,12 +107,12 @@ class _LowerEntry(_Lowering):  # type: ignore[misc]
         return bool(super().run_pass(state))
 
 
-class _PartCompiler(_Compiler):  # type: ignore[misc]
+class _PartCompiler(Compiler):
     def define_pipelines(self) -> Any:
         return _with(_LowerPart, super().define_pipelines())
 
 
-class _EntryCompiler(_Compiler):  # type: ignore[misc]
+class _EntryCompiler(Compiler):
     def define_pipelines(self) -> Any:
         return _with(_LowerEntry, super().define_pipelines())
 
@@ -137,13 +120,13 @@ class _EntryCompiler(_Compiler):  # type: ignore[misc]
 def _with(lowering: Any, pipelines: Any) -> Any:
     for pipeline in pipelines:
         pipeline.passes = [
-            (lowering if step is _Lowering else step, text) for step, text in pipeline.passes
+            (lowering if step is NativeLowering else step, text) for step, text in pipeline.passes
         ]
         pipeline.finalize()
     return pipelines
 
 
-class Entry(_Dispatcher):  # type: ignore[misc]
+class Entry(CPUDispatcher):
     """A kernel for Python. Where another kernel names it, its part is meant.
 
     So a kernel never waits for machine code of what it calls, which only Python would use.
@@ -165,7 +148,7 @@ def entry_of(function: Callable[..., Any], part: Any, options: dict[str, Any]) -
     entry = Entry(
         function,
         targetoptions=options,
-        pipeline_class=_EntryCompiler if IS_KNOWN else compiler.Compiler,
+        pipeline_class=_EntryCompiler if IS_KNOWN else Compiler,
     )
     entry.part = part
     entry._cache = KernelCache(function)
@@ -175,9 +158,8 @@ def entry_of(function: Callable[..., Any], part: Any, options: dict[str, Any]) -
 
 def part_of(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Return a kernel that other kernels take in."""
-    make: Any = numba.jit
-    pipeline = _PartCompiler if IS_KNOWN else compiler.Compiler
-    return make(**options, pipeline_class=pipeline)(function)
+    pipeline = _PartCompiler if IS_KNOWN else Compiler
+    return numba.jit(**options, pipeline_class=pipeline)(function)
 
 
 class Choice:
@@ -192,8 +174,7 @@ class Choice:
     def __init__(self, record: type, then: Any, otherwise: Any) -> None:
         self._record, self._then, self._otherwise = record, then, otherwise
         self.__name__ = then.__name__
-        make: Any = types.Dispatcher
-        self._numba_type_ = make(self)
+        self._numba_type_ = types.Dispatcher(self)
 
     def _chosen(self, arguments: Any) -> Any:
         named = getattr(arguments[0], "instance_class", None)
@@ -206,9 +187,8 @@ class Choice:
         return self._chosen(arguments).get_overload(arguments)
 
 
-class _Locator(_CacheLocator):  # type: ignore[misc]
-    def __init__(self, file: str, line: int) -> None:
-        self._py_file = file
+class _Locator(caching._CacheLocator):
+    def __init__(self, line: int) -> None:
         self._line = line
 
     def get_cache_path(self) -> str:
@@ -222,14 +202,14 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> _Locator:
-        return cls(py_file, py_func.__code__.co_firstlineno)
+        return cls(py_func.__code__.co_firstlineno)
 
 
-class _Implementation(_CompileResultCacheImpl):  # type: ignore[misc]
+class _Implementation(caching.CompileResultCacheImpl):
     _locator_classes = (_Locator,)
 
 
-class KernelCache(_FunctionCache):  # type: ignore[misc]
+class KernelCache(caching.FunctionCache):
     """numba's cache of a function, keyed on all sources and shared between processes.
 
     Whoever misses a kernel takes its turn: it waits while another process compiles the same one,
@@ -240,8 +220,7 @@ class KernelCache(_FunctionCache):  # type: ignore[misc]
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
-        self._kernel: str = function.__qualname__
-        self._began = time.monotonic()
+        self._kernel = function.__qualname__
         self._lock: Any = None
         self._notice: threading.Timer | None = None
 
@@ -262,14 +241,11 @@ class KernelCache(_FunctionCache):  # type: ignore[misc]
         if not IS_KNOWN:
             return super().load_overload(sig, target_context)
         # numba would first load all that its compiler knows, which takes longer than the kernels
-        _start_runtime(target_context)
+        rtsys.initialize(target_context)
         return self._load_overload(sig, target_context)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         super().save_overload(sig, data)
-        seconds = time.monotonic() - self._began
-        if seconds > QUIET_SECONDS:
-            remember_seconds(self._kernel, seconds)
         self._end_turn()
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
@@ -277,7 +253,6 @@ class KernelCache(_FunctionCache):  # type: ignore[misc]
 
     def _begin_turn(self) -> None:
         self._end_turn()  # of a compilation that failed
-        self._began = time.monotonic()
         self._notice = threading.Timer(QUIET_SECONDS, say_that_it_compiles, [self._kernel])
         self._notice.daemon = True
         self._notice.start()

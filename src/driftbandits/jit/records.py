@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from driftbandits.jit.kernels import inlined, leaf
 
-R = TypeVar("R")
+T = TypeVar("T")
 
 
-def reader_of(record: type[R], *, first: int = 0, given: Sequence[str] = ()) -> Callable[..., R]:
+def reader_of(record: type[T], *, first: int = 0, given: Sequence[str] = ()) -> Callable[..., T]:
     """Make a kernel that reads a NamedTuple of ints and floats from numbers, from the `first` on.
 
     Fields that are `given` come from the caller instead, as further arguments: a constant that
@@ -90,12 +90,12 @@ def layout_of(record: type, *, after: Mapping[str, int] | None = None, **parts: 
     )
 
 
-def one_of(name: str, functions: Mapping[int, Callable[..., R]]) -> Callable[..., R]:
+def one_of(name: str, functions: Mapping[int, Callable[..., T]]) -> Callable[..., T]:
     """Make a function of that name whose first argument is the number of the one that is meant."""
     *others, last = functions
     lines = [f"    if number == {i}: return f{i}(*arguments)" for i in others]
     lines = [f"def {name}(number, *arguments):", *lines, f"    return f{last}(*arguments)"]
-    made: Callable[..., R] = _defined(
+    made: Callable[..., T] = _defined(
         name, "\n".join(lines), {f"f{i}": function for i, function in functions.items()}
     )
     return made

@@ -1,15 +1,9 @@
 """The policies: a catalogue of rows, their arguments, and the two engines that play them."""
 
-from driftbandits.policies.adaptations import (
-    Detection,
-    last_detection,
-    rows_of,
-)
+from driftbandits.policies.adaptations import Detection, last_detection, rows_of
 from driftbandits.policies.arguments import (
     ARGUMENTS,
     LIMITED,
-    PRODUCT,
-    THEORY,
     policy,
     policy_from,
     room_for,
@@ -18,15 +12,17 @@ from driftbandits.policies.arguments import (
     uses,
 )
 from driftbandits.policies.auto import SIZE_OF_CHANGE, Hypothesis
-from driftbandits.policies.auto.carrying import Move, carried_over, larger
-from driftbandits.policies.auto.limits import (
+from driftbandits.policies.auto.record import (
     Limit,
     LimitedColumn,
+    Move,
+    carried_over,
+    larger,
     limit_counter,
     limited_columns,
     limits_of,
 )
-from driftbandits.policies.catalogue import ALIASES, LARGE, ROWS, Policy, Row, policy_names
+from driftbandits.policies.catalogue import ALIASES, LARGE, ROWS, SOURCES, Policy, Row, policy_names
 from driftbandits.policies.engines import (
     ANY,
     BELIEVING,
@@ -47,7 +43,6 @@ from driftbandits.policies.scoring import (
     TABLE_ROWS,
     TOO_LONG,
     UCB,
-    Scoring,
     check_actions,
 )
 from driftbandits.policies.separate import (
@@ -74,13 +69,12 @@ __all__ = [
     "LIMITED",
     "NOT_FINITE",
     "PLAIN",
-    "PRODUCT",
     "ROWS",
     "SCALED",
     "SIZE_OF_CHANGE",
+    "SOURCES",
     "SPECIAL",
     "TABLE_ROWS",
-    "THEORY",
     "TOO_LONG",
     "UCB",
     "Detection",
@@ -90,7 +84,6 @@ __all__ = [
     "Move",
     "Policy",
     "Row",
-    "Scoring",
     "begin_as_new",
     "believes",
     "carried_over",

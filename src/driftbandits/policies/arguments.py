@@ -39,48 +39,39 @@ _LEAST_ROOM = 16  # from which on models of features are computed in the ways fo
 # -- which policy uses what ------------------------------------------------------------------------
 
 
-def _all(row: Row) -> bool:
-    return True
+_USES: Mapping[str, Callable[[Row], bool]] = {
+    "all": lambda row: True,
+    "bounded": lambda row: not row.believes,
+    "with a link": lambda row: not row.linear,
+    "informed": lambda row: row.score != CONSTANT,
+    "with a bonus": lambda row: row.score not in (CONSTANT, GREEDY),
+    # an index of counts or a posterior needs no bound on the parameter, and no confidence
+    "with a bound": lambda row: row.score != CONSTANT and _is_confident(row),
+    "with confidence": lambda row: row.score not in (CONSTANT, GREEDY) and _is_confident(row),
+    "projected": lambda row: row.projected,
+    "tuned": lambda row: row.memory in (WINDOW, DISCOUNT) or row.adaptation == "arm tests",
+    "tuned by changes": lambda row: (
+        row.adaptation in ("none", "mirror descent", "arm tests") and _USES["tuned"](row)
+    ),
+    "tuned by a path": lambda row: (
+        row.periodic
+        or (row.memory == DISCOUNT and row.radius == "mirror")
+        or (row.memory == DISCOUNT and row.radius != "count" and row.one_matrix)
+    ),
+    "with a window": lambda row: (
+        row.memory in (WINDOW, None) and row.adaptation != "bandit over windows"
+    ),
+    "with a discount": lambda row: row.memory in (DISCOUNT, None),
+    "looking for changes": lambda row: row.false_alarm_rate > 0.0,
+}
+"""What the policies are that use an argument."""
 
 
-def _bounded(row: Row) -> bool:
-    return not row.believes
-
-
-def _informed(row: Row) -> bool:
-    return row.score != CONSTANT
-
-
-def _with_bonus(row: Row) -> bool:
-    return row.score not in (CONSTANT, GREEDY)
-
-
-def _confident(row: Row) -> bool:
-    """An index of counts or a posterior needs no bound on the parameter, and no confidence."""
+def _is_confident(row: Row) -> bool:
     return not row.believes and row.radius not in ("count", "posterior")
 
 
-def _tests_arms(row: Row) -> bool:
-    return row.adaptation == "arm tests"
-
-
-def _tuned(row: Row) -> bool:
-    return row.memory in (WINDOW, DISCOUNT)
-
-
-def _window_given(row: Row) -> bool:
-    return row.memory in (WINDOW, None) and row.adaptation != "bandit over windows"
-
-
-def _path_given(row: Row) -> bool:
-    drifts = row.one_matrix and row.radius != "count"
-    return row.periodic or (row.memory == DISCOUNT and (drifts or row.radius == "mirror"))
-
-
 # -- the table -------------------------------------------------------------------------------------
-
-PRODUCT, THEORY = "product", "theory"
-"""The arguments that an application needs first, and those that the theory asks for."""
 
 
 def _checked_elsewhere(label: str, value: Any) -> Any:
@@ -100,216 +91,187 @@ class Argument(NamedTuple):
     says: str
     check: Callable[[str, Any], Any]
     default: Any = None  # None: it may be missing
-    used_by: Callable[[Row], bool] = _all
-    group: str = PRODUCT
+    used_by: str = "all"  # of `_USES`
 
 
-_theory = partial(Argument, group=THEORY)
+class Product(TypedDict, total=False):
+    """The arguments that an application needs first.
 
-
-class Given(TypedDict, total=False):
-    """The keyword arguments of `policy`."""
+    Each has its type, a sentence, its check, its default, and what the policies are that use it.
+    """
 
     features: Annotated[
         Features | Mapping[str, Any] | None,
-        Argument(
-            "how tables become vectors, see docs/features.md",
-            lambda label, value: features_from(value),
-        ),
+        "how tables become vectors, see docs/features.md",
+        lambda label, value: features_from(value),
     ]
     dim: Annotated[
         int | None,
-        Argument(
-            "instead of features: length of an action, or of a context of separate arms", _whole
-        ),
+        "instead of features: length of an action, or of a context of separate arms",
+        _whole,
     ]
     arms: Annotated[
         str,
-        Argument(
-            "shared: one model for all actions; separate: one for each arm, see "
-            "docs/separate-arms.md",
-            partial(checks.choice, allowed=ARMS),
-            SHARED,
-        ),
+        "shared: one model for all actions; separate: one for each arm, see docs/separate-arms.md",
+        partial(checks.choice, allowed=ARMS),
+        SHARED,
     ]
     reward: Annotated[
         str | None,
-        Argument(
-            "what a reward is: click, rating:1..5, count, count:20, amount, amount:0..500, cost or "
-            "cost:0..500, see docs/rewards.md",
-            _checked_elsewhere,
-        ),
+        "what a reward is: click, rating:1..5, count, count:20, amount, amount:0..500, cost or "
+        "cost:0..500, see docs/rewards.md",
+        _checked_elsewhere,
     ]
     outside: Annotated[
         str | None,
-        Argument(
-            "clip rewards outside that range, which is counted, or refuse them", _checked_elsewhere
-        ),
+        "clip rewards outside that range, which is counted, or refuse them",
+        _checked_elsewhere,
     ]
     link: Annotated[
         str,
-        Argument(
-            "instead of reward: the reward model, logistic, binomial, poisson or identity",
-            _checked_elsewhere,
-            "logistic",
-            lambda row: not row.linear,
-        ),
+        "instead of reward: the reward model, logistic, binomial, poisson or identity",
+        _checked_elsewhere,
+        "logistic",
+        "with a link",
     ]
     intercept: Annotated[
         bool | None,
-        Argument(
-            "append a constant 1 to every action; unless given: of auto, with features and with "
-            "separate arms",
-            checks.flag,
-            used_by=_informed,
-        ),
+        "append a constant 1 to every action; unless given: of auto, with features and with "
+        "separate arms",
+        checks.flag,
+        None,
+        "informed",
     ]
     epsilon: Annotated[
         float,
-        Argument(
-            "share of rounds in which the action is drawn uniformly",
-            partial(checks.number, at_least=0.0, at_most=1.0),
-            0.0,
-            _informed,
-        ),
+        "share of rounds in which the action is drawn uniformly",
+        partial(checks.number, at_least=0.0, at_most=1.0),
+        0.0,
+        "informed",
     ]
     horizon: Annotated[
         int | None,
-        Argument(
-            "number of rounds to come, from which a window or a discount follows by the rule of "
-            "the policy's source",
-            _whole,
-            used_by=lambda row: _tuned(row) or _tests_arms(row),
-        ),
+        "number of rounds to come, from which a window or a discount follows by the rule of "
+        "the policy's source",
+        _whole,
+        None,
+        "tuned",
     ]
     changes: Annotated[
         int | None,
-        Argument(
-            "number of changes within the horizon, if known",
-            partial(checks.integer, least=0),
-            used_by=lambda row: (
-                (_tuned(row) and row.adaptation in ("none", "mirror descent")) or _tests_arms(row)
-            ),
-        ),
+        "number of changes within the horizon, if known",
+        partial(checks.integer, least=0),
+        None,
+        "tuned by changes",
     ]
     window: Annotated[
         int | None,
-        Argument(
-            "instead of horizon: rounds that SW-* remember, and from restart to restart of "
-            "Restart-* and REXP3",
-            _whole,
-            used_by=_window_given,
-        ),
+        "instead of horizon: rounds that SW-* remember, and from restart to restart of "
+        "Restart-* and REXP3",
+        _whole,
+        None,
+        "with a window",
     ]
     discount: Annotated[
         float | None,
-        Argument(
-            "instead of horizon: weight that D-*, DOMD-GLB and *-Weight* keep from round to round",
-            _within_0_and_1,
-            used_by=lambda row: row.memory in (DISCOUNT, None),
-        ),
+        "instead of horizon: weight that D-*, DOMD-GLB and *-Weight* keep from round to round",
+        _within_0_and_1,
+        None,
+        "with a discount",
     ]
     false_alarm_rate: Annotated[
         float | None,
-        Argument(
-            "of CD-* and auto: about one false report of a change in 1/rate decisions; of dLinUCB: "
-            "with which a judgement may discard a sound model",
-            _within_0_and_1,
-            used_by=lambda row: row.false_alarm_rate > 0.0,
-        ),
+        "of CD-* and auto: about one false report of a change in 1/rate decisions; of dLinUCB: "
+        "with which a judgement may discard a sound model",
+        _within_0_and_1,
+        None,
+        "looking for changes",
     ]
     exact: Annotated[
         bool,
-        Argument(
-            "compute a model of 16 dimensions or more to 1e-8, as small ones always are; otherwise "
-            "its scores are within a ten-thousandth of their widths",
-            checks.flag,
-            False,
-        ),
+        "compute a model of 16 dimensions or more to 1e-8, as small ones always are; otherwise "
+        "its scores are within a ten-thousandth of their widths",
+        checks.flag,
+        False,
     ]
+
+
+class Given(Product, total=False):
+    """The keyword arguments of `policy`: those, and what the theory asks for."""
+
     S: Annotated[
         float,
-        _theory(
-            "bound of the length of theta, the intercept included",
-            _positive,
-            1.0,
-            lambda row: _informed(row) and _confident(row),
-        ),
+        "bound of the length of theta, the intercept included",
+        _positive,
+        1.0,
+        "with a bound",
     ]
-    L: Annotated[float, _theory("bound of the length of an action", _positive, 1.0, _bounded)]
+    L: Annotated[float, "bound of the length of an action", _positive, 1.0, "bounded"]
     too_long: Annotated[
         str,
-        _theory(
-            "refuse an action longer than L, or rescale it to L",
-            partial(checks.choice, allowed=("refuse", "rescale")),
-            "refuse",
-            _bounded,
-        ),
+        "refuse an action longer than L, or rescale it to L",
+        partial(checks.choice, allowed=("refuse", "rescale")),
+        "refuse",
+        "bounded",
     ]
     m: Annotated[
-        float | None,
-        _theory("largest reward; unless given what its link has, mostly 1", _checked_elsewhere),
+        float | None, "largest reward; unless given what its link has, mostly 1", _checked_elsewhere
     ]
     centre: Annotated[
         float,
-        _theory(
-            "rewards are centre + mu(a.theta) + noise: 1/2 lets a linear model fit 0/1 rewards",
-            checks.number,
-            0.0,
-            _informed,
-        ),
+        "rewards are centre + mu(a.theta) + noise: 1/2 lets a linear model fit 0/1 rewards",
+        checks.number,
+        0.0,
+        "informed",
     ]
     lam: Annotated[
         float | None,
-        _theory(
-            "penalty (lam/2)||theta||^2; unless given 1, or what the source asks for",
-            _positive,
-            used_by=_informed,
-        ),
+        "penalty (lam/2)||theta||^2; unless given 1, or what the source asks for",
+        _positive,
+        None,
+        "informed",
     ]
     delta: Annotated[
         float,
-        _theory(
-            "probability that a confidence bound fails; of dLinUCB also that of a bad reward",
-            _within_0_and_1,
-            0.01,
-            lambda row: _with_bonus(row) and _confident(row),
-        ),
+        "probability that a confidence bound fails; of dLinUCB also that of a bad reward",
+        _within_0_and_1,
+        0.01,
+        "with confidence",
     ]
     bonus_scale: Annotated[
         float,
-        _theory(
-            "factor of the bonus of the theory, which is several times too wide in practice",
-            _not_negative,
-            1.0,
-            _with_bonus,
-        ),
+        "factor of the bonus of the theory, which is several times too wide in practice",
+        _not_negative,
+        1.0,
+        "with a bonus",
     ]
     path_length: Annotated[
         float | None,
-        _theory(
-            "sum of ||theta_t - theta_{t-1}|| over the horizon, for *-Weight* and Restart-*, and "
-            "instead of changes for DOMD-GLB; unless given 2 S changes, or 1 where changes are "
-            "unknown too",
-            _not_negative,
-            used_by=_path_given,
-        ),
+        "sum of ||theta_t - theta_{t-1}|| over the horizon, for *-Weight* and Restart-*, and "
+        "instead of changes for DOMD-GLB; unless given 2 S changes, or 1 where changes are "
+        "unknown too",
+        _not_negative,
+        None,
+        "tuned by a path",
     ]
     projection: Annotated[
         str,
-        _theory(
-            "of theta-hat on the ball of S: exact, radial or none",
-            partial(checks.choice, allowed=PROJECTIONS),
-            "exact",
-            lambda row: row.projected,
-        ),
+        "of theta-hat on the ball of S: exact, radial or none",
+        partial(checks.choice, allowed=PROJECTIONS),
+        "exact",
+        "projected",
     ]
 
 
 _HINTS = get_type_hints(Given, include_extras=True)
-ARGUMENTS: Mapping[str, Argument] = {name: hint.__metadata__[0] for name, hint in _HINTS.items()}
+ARGUMENTS: Mapping[str, Argument] = {
+    name: Argument(*hint.__metadata__) for name, hint in _HINTS.items()
+}
 """The table by name."""
-LIMITED = tuple(name for name, argument in ARGUMENTS.items() if argument.used_by is not _all)
+PRODUCT = tuple(Product.__annotations__)
+THEORY = tuple(name for name in ARGUMENTS if name not in PRODUCT)
+"""The arguments that an application needs first, and those that the theory asks for."""
+LIMITED = tuple(name for name, argument in ARGUMENTS.items() if argument.used_by != "all")
 """The arguments that some policies have no use for."""
 OF_ANY_WORLD = ("horizon", "changes", "projection")
 """Accepted by every policy, whether or not it has a use for them."""
@@ -340,7 +302,7 @@ def uses(name: str, argument: str) -> bool:
     >>> uses("auto", "discount"), uses("D-GLUCB", "discount")
     (False, True)
     """
-    return argument not in ARGUMENTS or ARGUMENTS[argument].used_by(row_of(name))
+    return argument not in ARGUMENTS or _USES[ARGUMENTS[argument].used_by](row_of(name))
 
 
 def takes(name: str, argument: str) -> bool:
@@ -356,13 +318,20 @@ def takes(name: str, argument: str) -> bool:
 
 
 def policy(name: str, **given: Unpack[Given]) -> Policy:
-    arguments = _checked(name, given)
+    values = _checked(name, given)
     if given.get("features") is not None and given.get("dim") is not None:
         raise ValueError(
             f"dim must not be given beside features, from which it follows; got {given['dim']!r}"
         )
-    _refuse_without_effect(arguments)
-    return _made(arguments)
+    for label, argument in ARGUMENTS.items():
+        # a value that is the default is none that was given
+        ordinary = (argument.default, getattr(ROWS[values["name"]], label, argument.default))
+        if values[label] not in ordinary and not takes(name, label):
+            raise ValueError(
+                f"{label} has no effect on {values['name']} and must not be given; got "
+                f"{values[label]!r}. `driftbandits policies` shows what each policy uses."
+            )
+    return _made(values)
 
 
 def policy_from(arguments: Mapping[str, Any]) -> Policy:
@@ -371,58 +340,55 @@ def policy_from(arguments: Mapping[str, Any]) -> Policy:
     return _made(_checked(given.pop("name"), given))
 
 
-def _signature() -> inspect.Signature:
-    name = inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=str)
-    keywords = [
-        inspect.Parameter(
-            label,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=argument.default,
-            annotation=get_args(_HINTS[label])[0],
-        )
-        for label, argument in ARGUMENTS.items()
-    ]
-    return inspect.Signature([name, *keywords], return_annotation=Policy)
+def _lines(names: Iterable[str]) -> Iterable[str]:
+    for name in names:
+        text = f"{name:<18}{ARGUMENTS[name].says}"
+        yield textwrap.fill(text, width=98, subsequent_indent=" " * 18)
 
 
-def _help() -> str:
-    def group(label: str) -> Iterable[str]:
-        for name, argument in ARGUMENTS.items():
-            if argument.group == label:
-                yield textwrap.fill(
-                    f"{name:<18}{argument.says}", width=98, subsequent_indent=" " * 18
-                )
-
-    return "\n".join(
-        (
-            "A policy by its name, see `policy_names`.",
-            "",
-            *group(PRODUCT),
-            "",
-            "What the theory asks for:",
-            "",
-            *group(THEORY),
-            "",
-            "`driftbandits policies` lists which arguments a policy refuses or ignores.",
-            "",
-            '>>> policy("SW-GLUCB", dim=2, horizon=6000, changes=3).window',
-            "252",
-        )
+policy.__doc__ = "\n".join(
+    (
+        "A policy by its name, see `policy_names`.",
+        "",
+        *_lines(PRODUCT),
+        "",
+        "What the theory asks for:",
+        "",
+        *_lines(THEORY),
+        "",
+        "`driftbandits policies` lists which arguments a policy refuses or ignores.",
+        "",
+        '>>> policy("SW-GLUCB", dim=2, horizon=6000, changes=3).window',
+        "252",
     )
-
-
-_SIGNATURE = _signature()
-policy.__doc__ = _help()
-policy.__signature__ = _SIGNATURE  # type: ignore[attr-defined]
-policy.__annotations__ = {
-    **{name: parameter.annotation for name, parameter in _SIGNATURE.parameters.items()},
-    "return": Policy,
-}
+)
+_TYPES = {label: get_args(hint)[0] for label, hint in _HINTS.items()}
+policy.__annotations__ = {"name": str, **_TYPES, "return": Policy}
+policy.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [
+        inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=str),
+        *(
+            inspect.Parameter(
+                label,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=argument.default,
+                annotation=_TYPES[label],
+            )
+            for label, argument in ARGUMENTS.items()
+        ),
+    ],
+    return_annotation=Policy,
+)
 
 
 def _checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """All arguments, each as what it should be; the name of an alias is that of its row."""
-    _refuse_unknown(given)
+    for label in [label for label in given if label not in ARGUMENTS]:
+        if label == "seed":
+            raise TypeError("policy has no argument seed; give it to Agent(policy, seed=...)")
+        meant = _COMMON_WORDS.get(label.casefold()) or checks.nearest(label, ARGUMENTS)
+        known = f"perhaps {meant}: {ARGUMENTS[meant].says}" if meant else ", ".join(ARGUMENTS)
+        raise TypeError(f"policy has no argument {label}; {known}")
     name = checks.choice("name", name, policy_names())
     values: dict[str, Any] = {"name": ALIASES.get(name, name)}
     for label, argument in ARGUMENTS.items():
@@ -437,29 +403,6 @@ def _checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         values["intercept"] = by_itself or values["arms"] == SEPARATE
     values["dim"] = _dimension(values)
     return values
-
-
-def _refuse_unknown(given: Mapping[str, Any]) -> None:
-    for label in given:
-        if label in ARGUMENTS:
-            continue
-        if label == "seed":
-            raise TypeError("policy has no argument seed; give it to Agent(policy, seed=...)")
-        meant = _COMMON_WORDS.get(label.casefold()) or checks.nearest(label, ARGUMENTS)
-        known = f"perhaps {meant}: {ARGUMENTS[meant].says}" if meant else ", ".join(ARGUMENTS)
-        raise TypeError(f"policy has no argument {label}; {known}")
-
-
-def _refuse_without_effect(values: Mapping[str, Any]) -> None:
-    """Refuse what would be ignored; a value that is the default is none that was given."""
-    name = values["name"]
-    for label, argument in ARGUMENTS.items():
-        ordinary = (argument.default, getattr(ROWS[name], label, argument.default))
-        if values[label] not in ordinary and not takes(name, label):
-            raise ValueError(
-                f"{label} has no effect on {name} and must not be given; got {values[label]!r}. "
-                "`driftbandits policies` shows what each policy uses."
-            )
 
 
 def _dimension(values: Mapping[str, Any]) -> int:

@@ -75,7 +75,6 @@ class Row:
     memory: int | None  # None: what the caller gives
     linear: bool  # always the identity; otherwise the link that the caller gives
     score: int
-    citation: str
     radius: str = "deviation"  # see core/theory.py
     one_matrix: bool = False  # W alone, without W~ and without a term for the bias; for drift
     periodic: bool = False  # the window is emptied when it is full, instead of sliding
@@ -114,250 +113,124 @@ class Row:
         return not self.linear and deterministic and not without
 
 
-_PAPER = "Russac, Cappe, Garivier (2020), Algorithms for Non-Stationary Generalized Linear Bandits"
-_WEIGHTED = "Russac, Vernade, Cappe (2019), Weighted Linear Bandits for Non-Stationary Environments"
-_GLM_SAMPLING = (
-    "Kveton, Zaheer, Szepesvari, Li, Ghavamzadeh, Boutilier (2020), Randomized Exploration in "
-    "Generalized Linear Bandits"
-)
-_LINEAR_SAMPLING = (
-    "Kim, Tewari (2020), Randomized Exploration for Non-Stationary Stochastic Linear Bandits"
-)
-_DRIFT = (
-    "Wang, Zhao, Zhou (2023), Revisiting Weighted Strategy for Non-stationary Parametric Bandits"
-)
-_FORGETTING = (
-    "Russac, Faury, Cappe, Garivier (2021), Self-Concordant Analysis of Generalized Linear Bandits "
-    "with Forgetting"
-)
-_RESTART = "Zhao, Zhang, Jiang, Zhou (2020), A Simple Approach for Non-stationary Linear Bandits"
-_FIXED_ARMS = (
-    "Garivier, Moulines (2011), On Upper-Confidence Bound Policies for Switching Bandit Problems"
-)
-_CHANGE_TEST = "forgets what is before a detected change, docs/decisions/07"
-
 _VOTES = 64
 _REFITTED_VOTES = 8  # each costs a fit, or a pass over all rows
 
 ROWS: Mapping[str, Row] = {
-    "SW-GLUCB": Row(WINDOW, False, UCB, f"{_PAPER}, Algorithm 1"),
-    "D-GLUCB": Row(DISCOUNT, False, UCB, f"{_PAPER}, Algorithm 2"),
-    "LogisticUCB": Row(
-        EVERYTHING,
-        False,
-        UCB,
-        "Filippi, Cappe, Garivier, Szepesvari (2010), Parametric Bandits: The Generalized Linear "
-        "Case; penalised as in " + _PAPER,
-    ),
-    "LinUCB": Row(
-        EVERYTHING,
-        True,
-        UCB,
-        "Abbasi-Yadkori, Pal, Szepesvari (2011), Improved Algorithms for Linear Stochastic Bandits",
-    ),
-    "SW-LinUCB": Row(
-        WINDOW,
-        True,
-        UCB,
-        "Cheung, Simchi-Levi, Zhu (2019), Learning to Optimize under Non-Stationarity",
-    ),
-    "D-LinUCB": Row(DISCOUNT, True, UCB, _WEIGHTED),
-    "GLB-WeightUCB": Row(DISCOUNT, False, UCB, _DRIFT, one_matrix=True),
-    "LB-WeightUCB": Row(DISCOUNT, True, UCB, _DRIFT, one_matrix=True),
-    "SCB-WeightUCB": Row(DISCOUNT, False, UCB, _DRIFT, "local", one_matrix=True),
-    "SC-SW-GLUCB": Row(WINDOW, False, UCB, _FORGETTING, "self-concordant"),
-    "SC-D-GLUCB": Row(DISCOUNT, False, UCB, _FORGETTING, "self-concordant"),
-    "UCB-GLM": Row(
-        EVERYTHING,
-        False,
-        OPTIMISTIC,
-        "Li, Lu, Zhou (2017), Provably Optimal Algorithms for Generalized Linear Contextual "
-        "Bandits; penalised, instead of a start at random",
-        "predictor",
-    ),
-    "LogUCB": Row(
-        EVERYTHING,
-        False,
-        UCB,
-        "Faury, Abeille, Calauzenes, Fercoq (2020), Improved Optimistic Algorithms for Logistic "
-        "Bandits: Logistic-UCB-1, whose projection is by the local curvature",
-        "local",
-    ),
-    "GLOC": Row(
-        EVERYTHING,
-        False,
-        UCB,
-        "Jun, Bhargava, Nowak, Willett (2017), Scalable Generalized Linear Bandits: Online "
-        "Computation and Hashing; one pass, and memory that does not grow",
-        adaptation="online Newton",
-    ),
-    "GLB-OMD": Row(
-        EVERYTHING,
-        False,
-        UCB,
-        "Zhang, Xu, Zhao, Sugiyama (2025), Generalized Linear Bandits: Almost Optimal Regret with "
-        "One-Pass Update; arXiv 2507.11847",
-        "mirror",
-        adaptation="mirror descent",
-    ),
-    "DOMD-GLB": Row(
-        DISCOUNT,
-        False,
-        UCB,
-        "Lee, Oh (2026), Nonstationary Generalized Linear Bandits with Discounted Online Mirror "
-        "Descent; arXiv 2605.25590, from its abstract: recursion, radius and tuning are derived, "
-        "see core/theory.py",
-        "mirror",
-        adaptation="mirror descent",
-    ),
-    "UCB1": Row(
-        EVERYTHING,
-        True,
-        UCB,
-        "Auer, Cesa-Bianchi, Fischer (2002), Finite-time Analysis of the Multiarmed Bandit "
-        "Problem; for fixed arms, one-hot actions",
-        "count",
-    ),
-    "SW-UCB": Row(WINDOW, True, UCB, f"{_FIXED_ARMS}; for fixed arms, one-hot actions", "count"),
-    "D-UCB": Row(
-        DISCOUNT,
-        True,
-        UCB,
-        f"{_FIXED_ARMS}; for fixed arms, one-hot actions",
-        "count",
-        one_matrix=True,
-    ),
-    "klUCB": Row(
-        EVERYTHING,
-        True,
-        UCB,
-        "Garivier, Cappe (2011), The KL-UCB Algorithm for Bounded Stochastic Bandits and Beyond; "
-        "for fixed arms, one-hot actions",
-        "count",
-        kl=True,
-    ),
-    "CUSUM-UCB": Row(
-        EVERYTHING,
-        True,
-        UCB,
-        "Liu, Lee, Shroff (2018), A Change-Detection based Framework for Piecewise-stationary "
-        "Multi-Armed Bandit Problem; for fixed arms, one-hot actions",
-        "count",
-        adaptation="arm tests",
-        test="sums",
-    ),
-    "M-UCB": Row(
-        EVERYTHING,
-        True,
-        UCB,
-        "Cao, Wen, Kveton, Xie (2019), Nearly Optimal Adaptive Procedure with Change Detection for "
-        "Piecewise-Stationary Bandit; for fixed arms, one-hot actions",
-        "count",
-        adaptation="arm tests",
-        test="halves",
-    ),
+    # the six of the paper, and their kin for drift and without 1/c
+    "SW-GLUCB": Row(WINDOW, False, UCB),
+    "D-GLUCB": Row(DISCOUNT, False, UCB),
+    "LogisticUCB": Row(EVERYTHING, False, UCB),
+    "LinUCB": Row(EVERYTHING, True, UCB),
+    "SW-LinUCB": Row(WINDOW, True, UCB),
+    "D-LinUCB": Row(DISCOUNT, True, UCB),
+    "GLB-WeightUCB": Row(DISCOUNT, False, UCB, one_matrix=True),
+    "LB-WeightUCB": Row(DISCOUNT, True, UCB, one_matrix=True),
+    "SCB-WeightUCB": Row(DISCOUNT, False, UCB, "local", one_matrix=True),
+    "SC-SW-GLUCB": Row(WINDOW, False, UCB, "self-concordant"),
+    "SC-D-GLUCB": Row(DISCOUNT, False, UCB, "self-concordant"),
+    # other sources for worlds that stay, and one pass over the rewards
+    "UCB-GLM": Row(EVERYTHING, False, OPTIMISTIC, "predictor"),
+    "LogUCB": Row(EVERYTHING, False, UCB, "local"),
+    "GLOC": Row(EVERYTHING, False, UCB, adaptation="online Newton"),
+    "GLB-OMD": Row(EVERYTHING, False, UCB, "mirror", adaptation="mirror descent"),
+    "DOMD-GLB": Row(DISCOUNT, False, UCB, "mirror", adaptation="mirror descent"),
+    # for fixed arms, one-hot actions
+    "UCB1": Row(EVERYTHING, True, UCB, "count"),
+    "SW-UCB": Row(WINDOW, True, UCB, "count"),
+    "D-UCB": Row(DISCOUNT, True, UCB, "count", one_matrix=True),
+    "klUCB": Row(EVERYTHING, True, UCB, "count", kl=True),
+    "CUSUM-UCB": Row(EVERYTHING, True, UCB, "count", adaptation="arm tests", test="sums"),
+    "M-UCB": Row(EVERYTHING, True, UCB, "count", adaptation="arm tests", test="halves"),
     "GLR-klUCB": Row(
-        EVERYTHING,
-        True,
-        UCB,
-        "Besson, Kaufmann, Maillard, Seznec (2022), Efficient Change-Point Detection for Tackling "
-        "Piecewise-Stationary Bandits; for fixed arms, one-hot actions",
-        "count",
-        adaptation="arm tests",
-        test="likelihood ratio",
-        kl=True,
+        EVERYTHING, True, UCB, "count", adaptation="arm tests", test="likelihood ratio", kl=True
     ),
-    "REXP3": Row(
-        WINDOW,
-        True,
-        WEIGHTED,
-        "Besbes, Gur, Zeevi (2014), Stochastic Multi-Armed-Bandit Problem with Non-stationary "
-        "Rewards; for fixed arms, one-hot actions",
-        "count",
-        periodic=True,
-        adaptation="exponential weights",
-    ),
-    "Restart-GLUCB": Row(
-        WINDOW, False, UCB, f"{_RESTART}; restarts the estimate of {_PAPER}", periodic=True
-    ),
-    "GLM-TSL": Row(EVERYTHING, False, POSTERIOR, _GLM_SAMPLING, votes=_VOTES),
-    "SW-GLM-TSL": Row(
-        WINDOW, False, POSTERIOR, f"{_GLM_SAMPLING}; in a window, a heuristic", votes=_VOTES
-    ),
-    "D-GLM-TSL": Row(
-        DISCOUNT, False, POSTERIOR, f"{_GLM_SAMPLING}; discounted, a heuristic", votes=_VOTES
-    ),
-    "PG-TS": Row(
-        EVERYTHING,
-        False,
-        AUGMENTED,
-        "Dumitrascu, Feng, Engelhardt (2018), PG-TS: Improved Thompson Sampling for Logistic "
-        "Contextual Bandits; sweeps begin at a draw from Laplace's approximation",
-        "posterior",
-        votes=_REFITTED_VOTES,
-    ),
-    "GLM-FPL": Row(EVERYTHING, False, PERTURBED, _GLM_SAMPLING, votes=_REFITTED_VOTES),
-    "SW-GLM-FPL": Row(
-        WINDOW,
-        False,
-        PERTURBED,
-        f"{_GLM_SAMPLING}; in a window, a heuristic",
-        votes=_REFITTED_VOTES,
-    ),
-    "D-GLM-FPL": Row(
-        DISCOUNT,
-        False,
-        PERTURBED,
-        f"{_GLM_SAMPLING}; discounted, a heuristic",
-        votes=_REFITTED_VOTES,
-    ),
-    "D-RandLinUCB": Row(DISCOUNT, True, SCALED, _LINEAR_SAMPLING),
-    "D-LinTS": Row(DISCOUNT, True, PERTURBED, _LINEAR_SAMPLING, votes=_VOTES),
-    "CD-GLUCB": Row(
-        SINCE_RESTART,
-        False,
-        UCB,
-        f"{_CHANGE_TEST}; base of Filippi et al. (2010)",
-        adaptation="change test",
-        false_alarm_rate=5e-4,
-    ),
-    "CD-LinUCB": Row(
-        SINCE_RESTART,
-        True,
-        UCB,
-        f"{_CHANGE_TEST}; base of Abbasi-Yadkori et al. (2011)",
-        adaptation="change test",
-        false_alarm_rate=5e-4,
-    ),
-    "dLinUCB": Row(
-        EVERYTHING,
-        True,
-        UCB,
-        "Wu, Iyer, Wang (2018), Learning Contextual Bandits in a Non-stationary Environment",
-        adaptation="judged models",
-        false_alarm_rate=0.1,
-    ),
-    "BOB-GLUCB": Row(
-        WINDOW,
-        False,
-        UCB,
-        "Cheung, Simchi-Levi, Zhu (2019), Learning to Optimize under Non-Stationarity: "
-        f"bandit over bandit; base of {_PAPER}, Algorithm 1",
-        adaptation="bandit over windows",
-    ),
-    "auto": Row(
-        BELIEF,
-        False,
-        OPTIMISTIC,
-        "a belief over segments and drifts, docs/auto.md; after Adams, MacKay (2007), Bayesian "
-        "Online Changepoint Detection, and Hartikainen, Sarkka (2010), Kalman Filtering and "
-        "Smoothing Solutions to Temporal Gaussian Process Regression Models",
-        adaptation="belief",
-        false_alarm_rate=3e-4,
-    ),
-    "greedy": Row(None, False, GREEDY, "the mean alone, without a bonus"),
-    "random": Row(EVERYTHING, True, CONSTANT, "uniform over the actions"),
+    "REXP3": Row(WINDOW, True, WEIGHTED, "count", periodic=True, adaptation="exponential weights"),
+    # restarts, and draws at random
+    "Restart-GLUCB": Row(WINDOW, False, UCB, periodic=True),
+    "GLM-TSL": Row(EVERYTHING, False, POSTERIOR, votes=_VOTES),
+    "SW-GLM-TSL": Row(WINDOW, False, POSTERIOR, votes=_VOTES),
+    "D-GLM-TSL": Row(DISCOUNT, False, POSTERIOR, votes=_VOTES),
+    "PG-TS": Row(EVERYTHING, False, AUGMENTED, "posterior", votes=_REFITTED_VOTES),
+    "GLM-FPL": Row(EVERYTHING, False, PERTURBED, votes=_REFITTED_VOTES),
+    "SW-GLM-FPL": Row(WINDOW, False, PERTURBED, votes=_REFITTED_VOTES),
+    "D-GLM-FPL": Row(DISCOUNT, False, PERTURBED, votes=_REFITTED_VOTES),
+    "D-RandLinUCB": Row(DISCOUNT, True, SCALED),
+    "D-LinTS": Row(DISCOUNT, True, PERTURBED, votes=_VOTES),
+    # what adapts to changes
+    "CD-GLUCB": Row(SINCE_RESTART, False, UCB, adaptation="change test", false_alarm_rate=5e-4),
+    "CD-LinUCB": Row(SINCE_RESTART, True, UCB, adaptation="change test", false_alarm_rate=5e-4),
+    "dLinUCB": Row(EVERYTHING, True, UCB, adaptation="judged models", false_alarm_rate=0.1),
+    "BOB-GLUCB": Row(WINDOW, False, UCB, adaptation="bandit over windows"),
+    "auto": Row(BELIEF, False, OPTIMISTIC, adaptation="belief", false_alarm_rate=3e-4),
+    "greedy": Row(None, False, GREEDY),
+    "random": Row(EVERYTHING, True, CONSTANT),
 }
+_CITED = {
+    "SW-GLUCB D-GLUCB": "Russac, Cappe, Garivier (2020), Algorithms for Non-Stationary Generalized "
+    "Linear Bandits, Algorithms 1 and 2",
+    "LogisticUCB": "Filippi, Cappe, Garivier, Szepesvari (2010), Parametric Bandits: The "
+    "Generalized Linear Case; penalised as D-GLUCB is",
+    "LinUCB": "Abbasi-Yadkori, Pal, Szepesvari (2011), Improved Algorithms for Linear Stochastic "
+    "Bandits",
+    "SW-LinUCB": "Cheung, Simchi-Levi, Zhu (2019), Learning to Optimize under Non-Stationarity",
+    "D-LinUCB": "Russac, Vernade, Cappe (2019), Weighted Linear Bandits for Non-Stationary "
+    "Environments",
+    "GLB-WeightUCB LB-WeightUCB SCB-WeightUCB": "Wang, Zhao, Zhou (2023), Revisiting Weighted "
+    "Strategy for Non-stationary Parametric Bandits",
+    "SC-SW-GLUCB SC-D-GLUCB": "Russac, Faury, Cappe, Garivier (2021), Self-Concordant Analysis of "
+    "Generalized Linear Bandits with Forgetting",
+    "UCB-GLM": "Li, Lu, Zhou (2017), Provably Optimal Algorithms for Generalized Linear Contextual "
+    "Bandits; penalised, instead of a start at random",
+    "LogUCB": "Faury, Abeille, Calauzenes, Fercoq (2020), Improved Optimistic Algorithms for "
+    "Logistic Bandits: Logistic-UCB-1, whose projection is by the local curvature",
+    "GLOC": "Jun, Bhargava, Nowak, Willett (2017), Scalable Generalized Linear Bandits: Online "
+    "Computation and Hashing; one pass, and memory that does not grow",
+    "GLB-OMD": "Zhang, Xu, Zhao, Sugiyama (2025), Generalized Linear Bandits: Almost Optimal "
+    "Regret with One-Pass Update; arXiv 2507.11847",
+    "DOMD-GLB": "Lee, Oh (2026), Nonstationary Generalized Linear Bandits with Discounted Online "
+    "Mirror Descent; arXiv 2605.25590, from its abstract: recursion, radius and tuning are "
+    "derived, see core/theory.py",
+    "UCB1": "Auer, Cesa-Bianchi, Fischer (2002), Finite-time Analysis of the Multiarmed Bandit "
+    "Problem; for fixed arms, one-hot actions",
+    "SW-UCB D-UCB": "Garivier, Moulines (2011), On Upper-Confidence Bound Policies for Switching "
+    "Bandit Problems; for fixed arms, one-hot actions",
+    "klUCB": "Garivier, Cappe (2011), The KL-UCB Algorithm for Bounded Stochastic Bandits and "
+    "Beyond; for fixed arms, one-hot actions",
+    "CUSUM-UCB": "Liu, Lee, Shroff (2018), A Change-Detection based Framework for "
+    "Piecewise-stationary Multi-Armed Bandit Problem; for fixed arms, one-hot actions",
+    "M-UCB": "Cao, Wen, Kveton, Xie (2019), Nearly Optimal Adaptive Procedure with Change "
+    "Detection for Piecewise-Stationary Bandit; for fixed arms, one-hot actions",
+    "GLR-klUCB": "Besson, Kaufmann, Maillard, Seznec (2022), Efficient Change-Point Detection for "
+    "Tackling Piecewise-Stationary Bandits; for fixed arms, one-hot actions",
+    "REXP3": "Besbes, Gur, Zeevi (2014), Stochastic Multi-Armed-Bandit Problem with Non-stationary "
+    "Rewards; for fixed arms, one-hot actions",
+    "Restart-GLUCB": "Zhao, Zhang, Jiang, Zhou (2020), A Simple Approach for Non-stationary Linear "
+    "Bandits; restarts the estimate of SW-GLUCB",
+    "GLM-TSL GLM-FPL": "Kveton, Zaheer, Szepesvari, Li, Ghavamzadeh, Boutilier (2020), Randomized "
+    "Exploration in Generalized Linear Bandits",
+    "SW-GLM-TSL D-GLM-TSL SW-GLM-FPL D-GLM-FPL": "Kveton, Zaheer, Szepesvari, Li, Ghavamzadeh, "
+    "Boutilier (2020), Randomized Exploration in Generalized Linear Bandits; in a window or "
+    "discounted, a heuristic",
+    "PG-TS": "Dumitrascu, Feng, Engelhardt (2018), PG-TS: Improved Thompson Sampling for Logistic "
+    "Contextual Bandits; sweeps begin at a draw from Laplace's approximation",
+    "D-RandLinUCB D-LinTS": "Kim, Tewari (2020), Randomized Exploration for Non-Stationary "
+    "Stochastic Linear Bandits",
+    "CD-GLUCB CD-LinUCB": "forgets what is before a detected change, docs/decisions/07; base of "
+    "LogisticUCB or LinUCB",
+    "dLinUCB": "Wu, Iyer, Wang (2018), Learning Contextual Bandits in a Non-stationary Environment",
+    "BOB-GLUCB": "Cheung, Simchi-Levi, Zhu (2019), Learning to Optimize under Non-Stationarity: "
+    "bandit over bandit; base of SW-GLUCB",
+    "auto": "a belief over segments and drifts, docs/auto.md; after Adams, MacKay (2007), Bayesian "
+    "Online Changepoint Detection, and Hartikainen, Sarkka (2010), Kalman Filtering and Smoothing "
+    "Solutions to Temporal Gaussian Process Regression Models",
+    "greedy": "the mean alone, without a bonus",
+    "random": "uniform over the actions",
+}
+SOURCES: Mapping[str, str] = {
+    name: source for names, source in _CITED.items() for name in names.split()
+}
+"""Where each policy comes from."""
 ALIASES: Mapping[str, str] = {"GLM-UCB": "LogisticUCB"}
 
 
@@ -398,14 +271,10 @@ class Setting(NamedTuple):
         return 1.0 if self.changes is None else 2.0 * self.problem.S * self.changes
 
 
-FIXED_ARMS_PENALTY = 1e-3
-"""Sources of fixed arms have none. This one is a thousandth of a reward."""
-
-
 def tuned_penalty(row: Row, setting: Setting) -> float:
     """The penalty that the source of a row asks for; 1 where it does not, or not without T."""
     if row.radius == "count":
-        return FIXED_ARMS_PENALTY
+        return 1e-3  # the sources of fixed arms have none: a thousandth of a reward
     p = setting.problem
     if row.radius == "mirror":
         return theory.mirror_penalty(p)
@@ -419,50 +288,44 @@ def tuned_memory(
     name: str, row: Row, setting: Setting, window: int | None, discount: float | None
 ) -> tuple[int | None, float | None]:
     """The window or discount that a row works with; the rule of its source where none is given."""
+    if row.memory is None:
+        if window is not None and discount is not None:
+            raise ValueError(f"give window or discount, not both; got {window!r} and {discount!r}")
+        return window, discount
     if row.adaptation == "bandit over windows":
         if setting.horizon is None:
             raise ValueError(f"{name} needs horizon=...: it is what its windows follow from")
         return None, None
     if row.memory == WINDOW:
-        return (_window(name, row, setting) if window is None else int(window)), None
+        return _window(name, row, setting) if window is None else window, None
     if row.memory == DISCOUNT:
-        return None, (_discount(name, row, setting) if discount is None else float(discount))
-    if row.memory in (EVERYTHING, SINCE_RESTART, BELIEF):
-        return None, None
-    if window is not None and discount is not None:
-        raise ValueError(f"give window or discount, not both; got {window!r} and {discount!r}")
-    return (
-        None if window is None else int(window),
-        None if discount is None else float(discount),
-    )
+        return None, _discount(name, row, setting) if discount is None else discount
+    return None, None
 
 
 def _window(name: str, row: Row, setting: Setting) -> int:
-    p = setting.problem
-    T = _horizon(name, "window", row, setting)
+    p, changes, T = setting.problem, setting.changes, _horizon(name, "window", row, setting)
     if row.score == WEIGHTED:
-        known = setting.changes if setting.path_length is None else setting.path_length
+        known = changes if setting.path_length is None else setting.path_length
         variation = 1.0 if known is None else float(known)
         return theory.restart_batch(arms=p.d, horizon=T, variation=variation)
     if row.radius == "count":
-        return theory.fixed_arms_window(horizon=T, changes=setting.changes)
+        return theory.fixed_arms_window(horizon=T, changes=changes)
     if row.periodic:
         return theory.restart_period(dim=p.d, horizon=T, path_length=setting.drift)
     slope = p.c if row.radius == "self-concordant" else 1.0
-    return theory.tuned_window(dim=p.d, horizon=T, changes=setting.changes, slope=slope)
+    return theory.tuned_window(dim=p.d, horizon=T, changes=changes, slope=slope)
 
 
 def _discount(name: str, row: Row, setting: Setting) -> float:
-    p = setting.problem
-    T = _horizon(name, "discount", row, setting)
+    p, changes, T = setting.problem, setting.changes, _horizon(name, "discount", row, setting)
     if row.radius == "count":
-        return theory.fixed_arms_discount(horizon=T, changes=setting.changes)
-    drifts = row.one_matrix or (row.radius == "mirror" and setting.path_length is not None)
-    if drifts:
+        return theory.fixed_arms_discount(horizon=T, changes=changes)
+    if row.one_matrix or (row.radius == "mirror" and setting.path_length is not None):
         slope = {"local": p.k, "mirror": 1.0}.get(row.radius, p.k * p.c)
         return theory.drift_discount(dim=p.d, horizon=T, path_length=setting.drift, slope=slope)
     slope = p.c if row.radius in ("self-concordant", "mirror") else 1.0
-    return theory.tuned_discount(dim=p.d, horizon=T, changes=setting.changes, slope=slope)
+    return theory.tuned_discount(dim=p.d, horizon=T, changes=changes, slope=slope)
 
 
 def _horizon(name: str, label: str, row: Row, setting: Setting) -> int:
@@ -472,7 +335,7 @@ def _horizon(name: str, label: str, row: Row, setting: Setting) -> int:
         raise ValueError(
             f"{name} needs {label}=..., or horizon=... (and {helpful}=... if known) to tune it"
         )
-    return int(setting.horizon)
+    return setting.horizon
 
 
 # -- a policy --------------------------------------------------------------------------------------
@@ -611,11 +474,6 @@ class Policy:
             scale=scales.get(row.score),
         )
 
-    @property
-    def _exploration(self) -> float:
-        """Epsilon, or where it is 0 what the source of a row explores by."""
-        return self.epsilon or float(self._adapted("exploration_for", self))
-
     @cached_property
     def scoring(self) -> Scoring:
         row = self.row
@@ -624,7 +482,7 @@ class Policy:
             adaptation=list(ADAPTATIONS).index(row.adaptation),
             score=row.score,
             bonus_scale=self.bonus_scale,
-            epsilon=self._exploration,
+            epsilon=self.epsilon or self._adapted("exploration_for", self),
             centre=self.centre,
             longest=self.longest,
             longest_square=(self.longest * (1.0 + LENGTH_TOLERANCE)) ** 2,
@@ -642,7 +500,7 @@ class Policy:
     @cached_property
     def numbers(self) -> Floats:
         """Everything that the kernels read, packed for them."""
-        own = self.adaptation.numbers_for(self)
+        own = self._adapted("numbers_for", self)
         return as_numbers(self.model, self.scoring, self.confidence, own)
 
     def new_buffers(self, capacity: int) -> Buffers:

@@ -16,22 +16,8 @@ import math
 
 import numpy as np
 
-from driftbandits.core import (
-    Model,
-    State,
-    add_outer,
-    add_scaled,
-    cholesky,
-    copy,
-    distance,
-    dot,
-    inverse,
-    links,
-    multiply,
-    norm,
-    sandwich,
-    set_to_identity,
-)
+from driftbandits.core import Model, State, links
+from driftbandits.core import linalg as la
 from driftbandits.core.estimator.expansion import weight_of_age
 from driftbandits.core.estimator.memory import load_row
 from driftbandits.core.estimator.model import Floats
@@ -64,13 +50,13 @@ def sum_at(model: Model, state: State, point: Floats) -> None:
     g, J, row = state.scratch.g, state.scratch.J, state.scratch.row
     for i in range(d):
         g[i] = model.lam * point[i]
-    set_to_identity(J, model.lam)
+    la.set_to_identity(J, model.lam)
     for s in range(state.counters[HEAD], state.counters[TAIL]):
         load_row(model, state, s)
-        z = dot(row, point)
+        z = la.dot(row, point)
         weight = weight_of_age(model, state.counters[N] - rows[d + 1, s])
-        add_scaled(g, weight * links.mean(model.link, model.m, z), row)
-        add_outer(J, weight * links.slope(model.link, model.m, z), row)
+        la.add_scaled(g, weight * links.mean(model.link, model.m, z), row)
+        la.add_outer(J, weight * links.slope(model.link, model.m, z), row)
     state.counters[PASSES] += 1
 
 
@@ -83,7 +69,7 @@ def project_in_curvature(model: Model, state: State) -> None:
     the distance falls. Every step pays for two exact passes over the memory.
     """
     counters, scratch, theta = state.counters, state.scratch, state.theta
-    length = norm(state.theta_hat)
+    length = la.norm(state.theta_hat)
     if length <= model.S or counters[PROJECTED]:
         return
     counters[PROJECTED] = 1
@@ -93,7 +79,13 @@ def project_in_curvature(model: Model, state: State) -> None:
     shorten = 1.0
     best = math.inf
     for _ in range(_MOST_STEPS):
-        reached = _look_from_theta(model, state)
+        sum_at(model, state, theta)
+        la.cholesky(scratch.J, scratch.factor)
+        for j in range(model.d):
+            scratch.residual[j] = state.b[j] - scratch.g[j]
+        la.inverse(scratch.factor, scratch.inverse)
+        la.multiply(scratch.inverse, scratch.residual, scratch.step)
+        reached = la.dot(scratch.residual, scratch.step)  # ||b - g(theta)||^2 in the norm of H^-1
         counters[DESCENT_STEPS] += 1
         if reached > best * (1.0 + 1e-10) and shorten > 1e-6:
             shorten *= 0.5
@@ -101,7 +93,7 @@ def project_in_curvature(model: Model, state: State) -> None:
             continue
         best = reached
         _sum_along(model, state)
-        multiply(scratch.bend, scratch.step, scratch.pull)
+        la.multiply(scratch.bend, scratch.step, scratch.pull)
         for j in range(model.d):
             scratch.pull[j] = scratch.residual[j] + 0.5 * scratch.pull[j]
         nu, residual = measure_pull(model, state)
@@ -109,24 +101,11 @@ def project_in_curvature(model: Model, state: State) -> None:
         if residual <= KKT_TOLERANCE:
             break
         _step_in_ball(model, state, nu)
-        if distance(scratch.point, theta) <= 1e-14 * model.S:
+        if la.distance(scratch.point, theta) <= 1e-14 * model.S:
             break
-        copy(theta, scratch.start)
-        copy(scratch.point, theta)
+        la.copy(theta, scratch.start)
+        la.copy(scratch.point, theta)
         shorten = 1.0
-
-
-@inlined
-def _look_from_theta(model: Model, state: State) -> float:
-    """||b - g(theta)||^2 in the norm of H^-1; sets residual, step and inverse of scratch."""
-    scratch = state.scratch
-    sum_at(model, state, state.theta)
-    cholesky(scratch.J, scratch.factor)
-    for j in range(model.d):
-        scratch.residual[j] = state.b[j] - scratch.g[j]
-    inverse(scratch.factor, scratch.inverse)
-    multiply(scratch.inverse, scratch.residual, scratch.step)
-    return dot(scratch.residual, scratch.step)
 
 
 @inlined
@@ -134,7 +113,7 @@ def _step_in_ball(model: Model, state: State, nu: float) -> None:
     """scratch.point := the minimiser over the ball of Newton's model, twisted where it may be."""
     scratch = state.scratch
     quadratic, twist = scratch.quadratic, scratch.curvature
-    sandwich(scratch.bend, scratch.inverse, scratch.other_matrix, quadratic)
+    la.sandwich(scratch.bend, scratch.inverse, scratch.other_matrix, quadratic)
     twisted = 1.0
     while twisted >= 0.0:
         for i in range(model.d):
@@ -157,13 +136,13 @@ def _sum_along(model: Model, state: State) -> None:
     rows, row, d = state.rows, state.scratch.row, model.d
     bend, twist, u = state.scratch.bend, state.scratch.curvature, state.scratch.step
     derivatives = np.empty(4)
-    set_to_identity(bend, 0.0)
-    set_to_identity(twist, 0.0)
+    la.set_to_identity(bend, 0.0)
+    la.set_to_identity(twist, 0.0)
     for s in range(state.counters[HEAD], state.counters[TAIL]):
         load_row(model, state, s)
-        z, along = dot(row, state.theta), dot(row, u)
+        z, along = la.dot(row, state.theta), la.dot(row, u)
         weight = along * weight_of_age(model, state.counters[N] - rows[d + 1, s])
         links.derivatives(model.link, model.m, z, 3, derivatives)
-        add_outer(bend, weight * derivatives[2], row)
-        add_outer(twist, weight * along * derivatives[3], row)
+        la.add_outer(bend, weight * derivatives[2], row)
+        la.add_outer(twist, weight * along * derivatives[3], row)
     state.counters[PASSES] += 1

@@ -14,8 +14,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from driftbandits.core import Model, State, large_model_of, model_of, state_of
-from driftbandits.core.estimator.model import Floats, for_large
+from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import NUMBERS, N
 from driftbandits.jit import (
     Handle,
@@ -28,32 +30,13 @@ from driftbandits.jit import (
     place,
 )
 from driftbandits.policies import auto
+from driftbandits.policies import scoring as scores
 from driftbandits.policies.adaptations.fixed import own_or_fixed
 from driftbandits.policies.catalogue import ADAPTATIONS
 from driftbandits.policies.curvature import project_in_curvature
 from driftbandits.policies.randomness import TAKEN, choose
 from driftbandits.policies.sampling import draw, make_sampling_matrices
-from driftbandits.policies.scoring import (
-    ACCEPTED,
-    CONSTANT,
-    GREEDY,
-    SAMPLED,
-    SCALED,
-    WEIGHTED,
-    Opened,
-    Scoring,
-    bonus_factor,
-    confidence_of,
-    estimate_and_measure,
-    features_of,
-    make_bonus_matrix,
-    measure,
-    score,
-    score_measured,
-    scoring_of,
-    set_row,
-    validity,
-)
+from driftbandits.policies.scoring import Opened, Scoring
 
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
@@ -66,13 +49,14 @@ ANY = place(0)
 """In place of a dimension: the kernels are for all of them."""
 
 
-class Engine(NamedTuple):
-    """Three functions that play a policy by its opened handle."""
+class Kernels(NamedTuple):
+    """The kernels of a family, which play a policy by its handle."""
 
+    label: str
     decide: Callable[..., int]
     """Choose distinct actions, best first, as the decisions of rounds N+1, N+2, ...
 
-    decide(opened, seed, number, actions, table, picks) computes everything at the clock as it
+    decide(handle, seed, number, actions, table, picks) computes everything at the clock as it
     stands, which then counts the decisions; with a number above 0 it does not, and the decisions
     are number, number + 1, ... A set of actions that cannot be used changes nothing, and the answer
     says why. table (TABLE_ROWS, K) receives means, widths and scores, and its last rows are
@@ -80,16 +64,16 @@ class Engine(NamedTuple):
     estimate and its radius are brought up to date.
     """
     update: Callable[..., None]
-    """Learn the reward of an action of round s: update(opened, actions, index, reward, s).
+    """Learn the reward of an action of round s: update(handle, actions, index, reward, s).
 
     `rows` must have room and s be young enough.
     """
     tick: Callable[..., None]
-    """Let time pass without a decision: tick(opened, rounds)."""
+    """Let time pass without a decision: tick(handle, rounds)."""
 
 
 class Parts(NamedTuple):
-    """The engine of a family, and what opens a handle for it.
+    """The same for other kernels, by an opened handle, and what opens one.
 
     A loop that opens a handle once spares each round the reading of some sixty numbers.
     """
@@ -101,22 +85,14 @@ class Parts(NamedTuple):
     tick: Callable[..., None]
 
 
-class Kernels(NamedTuple):
-    """The kernels of a family, which take a handle: otherwise as `Engine`."""
-
-    label: str
-    decide: Callable[..., int]
-    update: Callable[..., None]
-    tick: Callable[..., None]
-
-
 def family_of(policy: Policy) -> str:
     """The name of the kernels that play a policy."""
-    family: str = policy.adaptation.FAMILY
-    scoring = policy.scoring
-    samples = scoring.score >= SCALED
-    if family == PLAIN and (samples or scoring.project_in_curvature):
+    if policy.row.believes:
+        family = BELIEVING
+    elif policy.row.adaptation != "none" or policy.scoring.score >= scores.SCALED:
         family = SPECIAL
+    else:
+        family = SPECIAL if policy.scoring.project_in_curvature else PLAIN
     return LARGE_FAMILY + family if policy.fast else family
 
 
@@ -124,60 +100,19 @@ def family_of(policy: Policy) -> str:
 
 
 @inlined
-def _prepare_large(model: Model, scoring: Scoring, state: State) -> None:
-    pass  # norms are measured by the inverse that is kept
-
-
-@inlined
-def _prepare_small(model: Model, scoring: Scoring, state: State) -> None:
-    if scoring.score not in (GREEDY, CONSTANT, WEIGHTED):
-        make_bonus_matrix(scoring, state)
-
-
-_prepare = for_large(_prepare_large, _prepare_small)
+def _prepare(model: Model, scoring: Scoring, state: State) -> None:
+    if scoring.score not in (scores.GREEDY, scores.CONSTANT, scores.WEIGHTED):
+        scores.make_bonus_matrix(model, scoring, state)
 
 
 @inlined
 def _prepare_special(model: Model, scoring: Scoring, state: State) -> None:
     if scoring.project_in_curvature:
         project_in_curvature(model, state)
-    if scoring.score in SAMPLED:
+    if scoring.score in scores.SAMPLED:
         make_sampling_matrices(model, scoring, state)
     else:
         _prepare(model, scoring, state)
-
-
-@inlined
-def _score_large(
-    model: Model,
-    scoring: Scoring,
-    state: State,
-    wide: float,
-    measured: int,
-    actions: Floats,
-    table: Floats,
-) -> None:
-    if scoring.score == CONSTANT:
-        score(model, scoring, state, wide, actions, table)
-    else:
-        measure(model, scoring, state, scoring.score in SAMPLED, measured, actions, table)
-        score_measured(model, scoring, state, wide, actions, table)
-
-
-@inlined
-def _score_small(
-    model: Model,
-    scoring: Scoring,
-    state: State,
-    wide: float,
-    measured: int,
-    actions: Floats,
-    table: Floats,
-) -> None:
-    score(model, scoring, state, wide, actions, table)
-
-
-_score = for_large(_score_large, _score_small)
 
 
 @inlined
@@ -193,12 +128,14 @@ def _choose_special(
 ) -> None:
     """Choose as `choose` does, or draw where the score of a row is random."""
     _, model, scoring, confidence, state = opened
-    if scoring.score < SCALED:
+    if scoring.score < scores.SCALED:
         choose(scoring.epsilon, seed, first, table, picks)
         return
     for i in range(table.shape[1]):
         table[3, i] = table[2, i]
-    features = features_of(model, scoring, actions)
+    features = np.empty((actions.shape[0], model.d))
+    for i in range(actions.shape[0]):
+        scores.write_row(scoring, actions, i, features[i])
     for rank in range(picks.shape[1]):
         index, propensity = draw(
             model, scoring, state, features, table, seed, first + rank, confidence.k
@@ -210,16 +147,15 @@ def _choose_special(
 
 def _step(name: str, family: str) -> Callable[..., Any]:
     """A step of the adaptations that a family plays, by the number of the adaptation."""
-    played = (PLAIN, SPECIAL) if family == SPECIAL else (family,)
     steps = {
         number: own_or_fixed(adaptation, name)
-        for number, adaptation in enumerate(ADAPTATIONS.values())
-        if adaptation.FAMILY in played
+        for number, (label, adaptation) in enumerate(ADAPTATIONS.items())
+        if label == "none" or (family == SPECIAL and adaptation is not auto)
     }
     return inlined(one_of(name, steps))
 
 
-def _estimator_engine(family: str) -> Engine:
+def _estimator_engine(family: str) -> tuple[Callable[..., Any], ...]:
     """The engine of one memory and a bonus, or that of all which does more than this."""
     advance, estimate, learn = (_step(name, family) for name in ("advance", "estimate", "learn"))
     special = family == SPECIAL
@@ -229,38 +165,33 @@ def _estimator_engine(family: str) -> Engine:
 
     @part
     def decide(
-        opened: Opened,
-        seed: int,
-        number: int,
-        actions: Floats,
-        table: Floats,
-        picks: Floats,
+        opened: Opened, seed: int, number: int, actions: Floats, table: Floats, picks: Floats
     ) -> int:
         _, model, scoring, confidence, state = opened
-        found = validity(scoring, actions)
-        if found != ACCEPTED:
+        found = scores.validity(scoring, actions)
+        if found != scores.ACCEPTED:
             return found
-        measured = estimate_and_measure(model, scoring, state, actions, table)
+        measured = scores.estimate_and_measure(model, scoring, state, actions, table)
         estimate(scoring.adaptation, opened, seed, actions)
         prepare(model, scoring, state)
-        wide = bonus_factor(model, scoring, confidence, state, number)
-        _score(model, scoring, state, wide, measured, actions, table)
+        scores.set_radius(model, scoring, confidence, state, number)
+        scores.score(model, scoring, state, measured, actions, table)
         first = state.counters[N] + 1 if number == 0 else number
         choose_actions(opened, seed, first, actions, table, picks)
         if number == 0:
             advance(scoring.adaptation, model, state, picks.shape[1])
-        return ACCEPTED
+        return scores.ACCEPTED
 
     @part
     def update(opened: Opened, actions: Floats, index: int, reward: float, s: int) -> None:
-        set_row(opened.scoring, actions, index, opened.state)
+        scores.write_row(opened.scoring, actions, index, opened.state.scratch.row)
         learn(opened.scoring.adaptation, opened, reward, s)
 
     @part
     def tick(opened: Opened, rounds: int) -> None:
         advance(opened.scoring.adaptation, opened.model, opened.state, rounds)
 
-    return Engine(decide, update, tick)
+    return decide, update, tick
 
 
 # -- families --------------------------------------------------------------------------------------
@@ -288,8 +219,8 @@ def parts_of(family: str, known_d: int = ANY) -> Parts:
         return Opened(
             numbers,
             read_model(numbers, d, large),
-            scoring_of(numbers),
-            confidence_of(numbers),
+            scores.scoring_of(numbers),
+            scores.confidence_of(numbers),
             state_of(handle, d),
         )
 
@@ -306,30 +237,16 @@ def kernels_of(family: str) -> Kernels:
 
     @compiled_for(label, lets_others_run=lets_others_run)
     def decide(
-        handle: Handle,
-        seed: int,
-        number: int,
-        actions: Floats,
-        table: Floats,
-        picks: Floats,
+        handle: Handle, seed: int, number: int, actions: Floats, table: Floats, picks: Floats
     ) -> int:
         return decide_opened(opened(handle), seed, number, actions, table, picks)
 
     @compiled_for(label, lets_others_run=lets_others_run)
-    def update(
-        handle: Handle,
-        actions: Floats,
-        index: int,
-        reward: float,
-        s: int,
-    ) -> None:
+    def update(handle: Handle, actions: Floats, index: int, reward: float, s: int) -> None:
         update_opened(opened(handle), actions, index, reward, s)
 
     @compiled_for(label, lets_others_run=lets_others_run)
-    def tick(
-        handle: Handle,
-        rounds: int,
-    ) -> None:
+    def tick(handle: Handle, rounds: int) -> None:
         tick_opened(opened(handle), rounds)
 
     return Kernels(label, decide, update, tick)

@@ -30,28 +30,8 @@ from __future__ import annotations
 
 import math
 
-from driftbandits.core import (
-    Model,
-    State,
-    add_outer,
-    add_scaled,
-    backward_solve,
-    backward_solve_large,
-    cholesky,
-    cholesky_large,
-    copy,
-    dot,
-    forward_solve,
-    forward_solve_large,
-    inverse,
-    inverse_large,
-    link,
-    multiply_by_factor,
-    multiply_by_factor_large,
-    norm,
-    sandwich,
-    set_to_identity,
-)
+from driftbandits.core import Model, State, link
+from driftbandits.core import linalg as la
 from driftbandits.core.estimator.expansion import evaluate, reach_of, remainder
 from driftbandits.core.estimator.memory import load_row
 from driftbandits.core.estimator.model import DISCOUNT, Floats
@@ -61,7 +41,12 @@ from driftbandits.jit import inlined, internal, place
 from driftbandits.policies.adaptations.exponential import draw_arm
 from driftbandits.policies.curvature import sum_at
 from driftbandits.policies.randomness import MIXTURE, TAKEN, TIES, key_of, normal, pick, uniform
-from driftbandits.policies.scoring import AUGMENTED, PERTURBED, SCALED, WEIGHTED, Scoring
+from driftbandits.policies.scoring import AUGMENTED, PERTURBED, SCALED, WEIGHTED, Scoring, by_size
+
+_factorise, _invert = by_size(la.cholesky_large, la.cholesky), by_size(la.inverse_large, la.inverse)
+_forward = by_size(la.forward_solve_large, la.forward_solve)
+_backward = by_size(la.backward_solve_large, la.backward_solve)
+_multiply_by_factor = by_size(la.multiply_by_factor_large, la.multiply_by_factor)
 
 _SMALLEST_SHARE = 2.0**-53
 _MOST_STEPS = 1000
@@ -82,24 +67,8 @@ def make_sampling_matrices(model: Model, scoring: Scoring, state: State) -> None
     else:
         C = state.V2 if model.memory == DISCOUNT else state.V
         _invert(model, scratch.factor, scratch.inverse)
-        sandwich(scratch.inverse, C, scratch.other_matrix, scratch.bonus)
+        la.sandwich(scratch.inverse, C, scratch.other_matrix, scratch.bonus)
         _factorise(model, C, scratch.noise_factor)
-
-
-@inlined
-def _factorise(model: Model, A: Floats, C: Floats) -> None:
-    if model.fast:
-        cholesky_large(A, C)
-    else:
-        cholesky(A, C)
-
-
-@inlined
-def _invert(model: Model, C: Floats, out: Floats) -> None:
-    if model.fast:
-        inverse_large(C, out)
-    else:
-        inverse(C, out)
 
 
 @internal
@@ -123,7 +92,10 @@ def draw(
         free += table[3, i] > TAKEN
     chosen = -1
     if scoring.epsilon > 0.0 and uniform(seed, t, MIXTURE) < scoring.epsilon:
-        chosen = _free_action(table, int(uniform(seed, t, TIES) * free))
+        left, chosen = int(uniform(seed, t, TIES) * free), 0
+        while left > 0 or table[3, chosen] == TAKEN:
+            left -= table[3, chosen] > TAKEN
+            chosen += 1
     if scoring.score == SCALED:
         possible = 0.0
         if chosen < 0:
@@ -136,15 +108,6 @@ def draw(
     else:
         chosen, share = _vote(model, scoring, state, features, table, seed, t, steepest, chosen)
     return chosen, (1.0 - scoring.epsilon) * share + scoring.epsilon / free
-
-
-@internal
-def _free_action(table: Floats, place: int) -> int:
-    i = 0
-    while place > 0 or table[3, i] == TAKEN:
-        place -= table[3, i] > TAKEN
-        i += 1
-    return i
 
 
 @internal
@@ -238,21 +201,12 @@ def _sample(model: Model, score: int, state: State) -> None:
     scratch = state.scratch
     noise = scratch.noise
     if score == PERTURBED:
-        if model.fast:
-            multiply_by_factor_large(scratch.noise_factor, noise)
-        else:
-            multiply_by_factor(scratch.noise_factor, noise)
+        _multiply_by_factor(model, scratch.noise_factor, noise)
         if not model.linear:
             _solve_perturbed(model, state)
             return
-    if model.fast:
-        if score == PERTURBED:
-            forward_solve_large(scratch.factor, noise)
-        backward_solve_large(scratch.factor, noise)
-    else:
-        if score == PERTURBED:
-            forward_solve(scratch.factor, noise)
-        backward_solve(scratch.factor, noise)
+        _forward(model, scratch.factor, noise)
+    _backward(model, scratch.factor, noise)
     for j in range(model.d):
         scratch.point[j] = state.theta_hat[j] + noise[j]
 
@@ -266,7 +220,7 @@ def _solve_perturbed(model: Model, state: State) -> None:
     """
     scratch = state.scratch
     point, step = scratch.point, scratch.step
-    copy(state.theta_hat, point)
+    la.copy(state.theta_hat, point)
     for _ in range(_MOST_STEPS):
         reach = reach_of(state, FOR_THETA_HAT, point)
         lost = remainder(model, state, FOR_THETA_HAT, reach, model.order)
@@ -274,13 +228,13 @@ def _solve_perturbed(model: Model, state: State) -> None:
             evaluate(model, state, FOR_THETA_HAT, point, model.order)
         else:
             sum_at(model, state, point)
-        cholesky(scratch.J, scratch.factor)
+        la.cholesky(scratch.J, scratch.factor)
         for j in range(model.d):
             step[j] = state.b[j] + scratch.noise[j] - scratch.g[j]
-        forward_solve(scratch.factor, step)
-        backward_solve(scratch.factor, step)
-        length = state.gauges[LONGEST] * norm(step)
-        add_scaled(point, damping(length), step)
+        la.forward_solve(scratch.factor, step)
+        la.backward_solve(scratch.factor, step)
+        length = state.gauges[LONGEST] * la.norm(step)
+        la.add_scaled(point, damping(length), step)
         if length <= _LAST_STEP:
             break
 
@@ -335,27 +289,21 @@ def sweep(model: Model, state: State, wide: float, key: int) -> None:
 def _sweep_once(model: Model, state: State, key: int) -> None:
     scratch = state.scratch
     row, point, mean, Q = scratch.row, scratch.point, scratch.step, scratch.other_matrix
-    set_to_identity(Q, model.lam)
-    copy(state.b, mean)
+    la.set_to_identity(Q, model.lam)
+    la.copy(state.b, mean)
     for s in range(state.counters[HEAD], state.counters[TAIL]):
         load_row(model, state, s)
-        omega = polya_gamma(int(model.m), dot(row, point), key, int(state.rows[model.d + 1, s]))
-        add_outer(Q, omega, row)
-        add_scaled(mean, -0.5 * model.m, row)
+        omega = polya_gamma(int(model.m), la.dot(row, point), key, int(state.rows[model.d + 1, s]))
+        la.add_outer(Q, omega, row)
+        la.add_scaled(mean, -0.5 * model.m, row)
     for j in range(model.d):
         point[j] = normal(key, _NO_ROW, j)
     # Q = C C': the mean is C'^-1 C^-1 kappa, and C'^-1 z has covariance Q^-1
     C = scratch.noise_factor
-    if model.fast:
-        cholesky_large(Q, C)
-        forward_solve_large(C, mean)
-        add_scaled(point, 1.0, mean)
-        backward_solve_large(C, point)
-    else:
-        cholesky(Q, C)
-        forward_solve(C, mean)
-        add_scaled(point, 1.0, mean)
-        backward_solve(C, point)
+    _factorise(model, Q, C)
+    _forward(model, C, mean)
+    la.add_scaled(point, 1.0, mean)
+    _backward(model, C, point)
 
 
 @internal

@@ -12,26 +12,18 @@ table      (TABLE_ROWS, K)   means = centre + mu(a . theta), widths = bonus_scal
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
-
-import numpy as np
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 from driftbandits.core import (
     Confidence,
     Model,
     bonus_radius,
-    cholesky,
-    confidence_reader,
-    copy,
     depends_on_inside,
-    dot_large,
-    inverse,
     links,
-    multiply_rows,
-    norm,
     rows_that_count,
-    sandwich,
 )
+from driftbandits.core import linalg as la
 from driftbandits.core.estimator.inverse import (
     BLOCK,
     FOR_DIRECTIONS,
@@ -44,7 +36,9 @@ from driftbandits.core.estimator.inverse import (
 from driftbandits.core.estimator.model import DISCOUNT, MODEL_SIZE, Floats, for_large
 from driftbandits.core.estimator.solve import take_ridge
 from driftbandits.core.estimator.state import BEGUN, FITTED, RADIUS, SPAN, N, State
-from driftbandits.jit import allocating, compiled, inlined, internal, place, reader_of
+from driftbandits.jit import compiled, inlined, internal, place, reader_of
+
+R = TypeVar("R")
 
 UCB, GREEDY, CONSTANT, OPTIMISTIC = 0, 1, 2, 3
 SCALED, POSTERIOR, PERTURBED, WEIGHTED, AUGMENTED = 4, 5, 6, 7, 8
@@ -84,6 +78,16 @@ class Scoring(NamedTuple):
     radius_given: int  # by the adaptation, in the gauge RADIUS
 
 
+def by_size(large: Callable[..., R], small: Callable[..., R]) -> Callable[..., R]:
+    """Make a kernel of a model and arguments, which it hands to one of two by the model's size."""
+
+    @inlined
+    def either(model: Model, *arguments: Any) -> R:
+        return large(*arguments) if model.fast else small(*arguments)
+
+    return either
+
+
 class Opened(NamedTuple):
     """The numbers and arrays behind a handle, by name."""
 
@@ -96,24 +100,31 @@ class Opened(NamedTuple):
 
 scoring_of = reader_of(Scoring, first=MODEL_SIZE)
 _BEFORE_CONFIDENCE = MODEL_SIZE + len(Scoring._fields)
-confidence_of = confidence_reader(_BEFORE_CONFIDENCE)
+confidence_of = reader_of(Confidence, first=_BEFORE_CONFIDENCE)
 OWN_NUMBERS = _BEFORE_CONFIDENCE + len(Confidence._fields)
 """The place of the first number of what adapts the memory."""
 
 
 @inlined
-def bonus_factor(
+def set_radius(
     model: Model, scoring: Scoring, confidence: Confidence, state: State, number: int
-) -> float:
-    """Return the factor of the norm in the next decision's widths; `number` as in `decide`.
+) -> None:
+    """Set the factor of the norm in the next decision's widths; `number` as in `decide`.
 
     Where the clock counts no decisions it cannot say how many rows count. Their squared weights
     are then measured: the deviation needs them only to bound a determinant by the trace.
     """
+    state.gauges[RADIUS] = scoring.bonus_scale * _radius(model, scoring, confidence, state, number)
+
+
+@inlined
+def _radius(
+    model: Model, scoring: Scoring, confidence: Confidence, state: State, number: int
+) -> float:
     if scoring.score in (GREEDY, CONSTANT, WEIGHTED):
         return 0.0
     if scoring.radius_given:
-        return scoring.bonus_scale * float(state.gauges[RADIUS])
+        return float(state.gauges[RADIUS])
     counters = state.counters
     t = float(number)
     if number == 0 and not scoring.measured:
@@ -121,8 +132,8 @@ def bonus_factor(
         n = rows_that_count(confidence, t, counters[SPAN])
     else:
         n = measured_rows(model, confidence, state.V2 if model.memory == DISCOUNT else state.V)
-    inside = depends_on_inside(confidence) and norm(state.theta_hat) <= model.S
-    return scoring.bonus_scale * bonus_radius(confidence, t, n, inside)
+    inside = depends_on_inside(confidence) and la.norm(state.theta_hat) <= model.S
+    return bonus_radius(confidence, t, n, inside)
 
 
 @inlined
@@ -165,14 +176,22 @@ def measured_rows(model: Model, confidence: Confidence, design: Floats) -> float
 
 
 @inlined
-def make_bonus_matrix(scoring: Scoring, state: State) -> None:
+def _no_bonus_matrix(model: Model, scoring: Scoring, state: State) -> None:
+    pass  # norms are measured by the inverse that is kept
+
+
+@inlined
+def _make_bonus_matrix(model: Model, scoring: Scoring, state: State) -> None:
     scratch = state.scratch
-    cholesky(state.V, scratch.factor)
+    la.cholesky(state.V, scratch.factor)
     if scoring.sandwiched:
-        inverse(scratch.factor, scratch.inverse)
-        sandwich(scratch.inverse, state.V2, scratch.other_matrix, scratch.bonus)
+        la.inverse(scratch.factor, scratch.inverse)
+        la.sandwich(scratch.inverse, state.V2, scratch.other_matrix, scratch.bonus)
     else:
-        inverse(scratch.factor, scratch.bonus)
+        la.inverse(scratch.factor, scratch.bonus)
+
+
+make_bonus_matrix = for_large(_no_bonus_matrix, _make_bonus_matrix)
 
 
 @inlined
@@ -216,34 +235,11 @@ def feature(scoring: Scoring, actions: Floats, i: int, j: int, factor: float) ->
 
 
 @inlined
-def set_row(scoring: Scoring, actions: Floats, i: int, state: State) -> None:
-    """scratch.row := action i as the model sees it."""
+def write_row(scoring: Scoring, actions: Floats, i: int, row: Floats) -> None:
+    """row := action i as the model sees it."""
     factor = scale_factor(scoring, actions, i)
-    for j in range(state.scratch.row.shape[0]):
-        state.scratch.row[j] = feature(scoring, actions, i, j, factor)
-
-
-@inlined
-def score(
-    model: Model, scoring: Scoring, state: State, wide: float, actions: Floats, table: Floats
-) -> None:
-    """Rows of `table`: means, widths and scores of usable actions, by what `bonus_factor` gave."""
-    theta, bonus = state.theta, state.scratch.bonus
-    state.gauges[RADIUS] = wide
-    for i in range(actions.shape[0]):
-        if scoring.score == CONSTANT:
-            table[0, i] = table[1, i] = table[2, i] = 0.0
-        else:
-            factor = scale_factor(scoring, actions, i)
-            z, square = 0.0, 0.0
-            for j in range(model.d):
-                a = feature(scoring, actions, i, j, factor)
-                z += a * theta[j]
-                along = 0.5 * a * bonus[j, j]
-                for k in range(j):
-                    along += feature(scoring, actions, i, k, factor) * bonus[j, k]
-                square += 2.0 * a * along
-            set_score(model, scoring, wide, z, square, table, i)
+    for j in range(row.shape[0]):
+        row[j] = feature(scoring, actions, i, j, factor)
 
 
 @inlined
@@ -261,8 +257,8 @@ def _estimate_and_measure(
     if not (together and settled and scoring.score in (UCB, SCALED)):
         return 0
     room = room_in(state)
-    n = load_block(scoring, actions[: BLOCK - 1], 0, room.rows)
-    copy(state.b, room.rows[n])
+    n = _load_block(scoring, actions[: BLOCK - 1], 0, room.rows)
+    la.copy(state.b, room.rows[n])
     solve_design_and_last(state, n + 1, _enough_for(scoring), FOR_SOLUTIONS)
     take_ridge(model, state, room.solutions[n])
     _set_squares(scoring, state, 0, n, table)
@@ -280,26 +276,20 @@ estimate_and_measure = for_large(_estimate_and_measure, _measure_nothing)
 
 
 @internal
-def measure(
-    model: Model,
-    scoring: Scoring,
-    state: State,
-    has_matrix: bool,
-    first: int,
-    actions: Floats,
-    table: Floats,
+def _measure(
+    model: Model, scoring: Scoring, state: State, first: int, actions: Floats, table: Floats
 ) -> None:
     """Row 3 of `table`: squared norms of the actions of a large model from one on, in blocks.
 
-    By the matrix in scratch.bonus where there is one, else by the inverse that is kept.
+    By the matrix in scratch.bonus where samples have made one, else by the inverse that is kept.
     """
     room = room_in(state)
     for start in range(first, actions.shape[0], BLOCK):
-        n = load_block(scoring, actions, start, room.rows)
-        if has_matrix:
-            multiply_rows(room.rows[:n], state.scratch.bonus, room.steps[:n])
+        n = _load_block(scoring, actions, start, room.rows)
+        if scoring.score in SAMPLED:
+            la.multiply_rows(room.rows[:n], state.scratch.bonus, room.steps[:n])
             for i in range(n):
-                table[3, start + i] = dot_large(room.rows[i], room.steps[i])
+                table[3, start + i] = la.dot_large(room.rows[i], room.steps[i])
         elif scoring.score in (GREEDY, WEIGHTED):
             for i in range(n):
                 table[3, start + i] = 0.0
@@ -318,45 +308,71 @@ def _set_squares(scoring: Scoring, state: State, start: int, n: int, table: Floa
     """Row 3 of `table` from `start` on: squared norms of the n actions that were solved for."""
     room = room_in(state)
     if scoring.sandwiched:
-        multiply_rows(room.solutions[:n], state.V2, room.steps[:n])
+        la.multiply_rows(room.solutions[:n], state.V2, room.steps[:n])
     for i in range(n):
         square = room.squares[i]
         if scoring.sandwiched:
-            square = dot_large(room.solutions[i], room.steps[i])
+            square = la.dot_large(room.solutions[i], room.steps[i])
         table[3, start + i] = square
 
 
 @inlined
-def load_block(scoring: Scoring, actions: Floats, start: int, rows: Floats) -> int:
+def _load_block(scoring: Scoring, actions: Floats, start: int, rows: Floats) -> int:
     """rows := the next actions as the model sees them; says how many."""
     n = int(min(BLOCK, actions.shape[0] - start))
     for i in range(n):
-        factor = scale_factor(scoring, actions, start + i)
-        for j in range(rows.shape[1]):
-            rows[i, j] = feature(scoring, actions, start + i, j, factor)
+        write_row(scoring, actions, start + i, rows[i])
     return n
 
 
 @inlined
-def score_measured(
-    model: Model, scoring: Scoring, state: State, wide: float, actions: Floats, table: Floats
+def _score_small(
+    model: Model, scoring: Scoring, state: State, measured: int, actions: Floats, table: Floats
 ) -> None:
-    """Score as `score` does, from the squared norms in row 3 of `table`."""
-    state.gauges[RADIUS] = wide
+    """Rows of `table`: means, widths and scores of usable actions, after `set_radius`."""
+    theta, bonus = state.theta, state.scratch.bonus
     for i in range(actions.shape[0]):
-        factor = scale_factor(scoring, actions, i)
-        z = 0.0
-        for j in range(model.d):
-            z += feature(scoring, actions, i, j, factor) * state.theta[j]
-        set_score(model, scoring, wide, z, table[3, i], table, i)
+        if scoring.score == CONSTANT:
+            table[0, i] = table[1, i] = table[2, i] = 0.0
+        else:
+            factor = scale_factor(scoring, actions, i)
+            z, square = 0.0, 0.0
+            for j in range(model.d):
+                a = feature(scoring, actions, i, j, factor)
+                z += a * theta[j]
+                along = 0.5 * a * bonus[j, j]
+                for k in range(j):
+                    along += feature(scoring, actions, i, k, factor) * bonus[j, k]
+                square += 2.0 * a * along
+            _set_score(model, scoring, state, z, square, table, i)
 
 
 @inlined
-def set_score(
-    model: Model, scoring: Scoring, wide: float, z: float, square: float, table: Floats, i: int
+def _score_large(
+    model: Model, scoring: Scoring, state: State, measured: int, actions: Floats, table: Floats
+) -> None:
+    """The same, where norms of so many actions are measured already."""
+    if scoring.score == CONSTANT:
+        table[:3] = 0.0
+    else:
+        _measure(model, scoring, state, measured, actions, table)
+        for i in range(actions.shape[0]):
+            factor = scale_factor(scoring, actions, i)
+            z = 0.0
+            for j in range(model.d):
+                z += feature(scoring, actions, i, j, factor) * state.theta[j]
+            _set_score(model, scoring, state, z, table[3, i], table, i)
+
+
+score = for_large(_score_large, _score_small)
+
+
+@inlined
+def _set_score(
+    model: Model, scoring: Scoring, state: State, z: float, square: float, table: Floats, i: int
 ) -> None:
     """The mean, width and score of action i, from a . theta and its squared norm."""
-    mean = scoring.centre + links.mean(model.link, model.m, z)
+    mean, wide = scoring.centre + links.mean(model.link, model.m, z), state.gauges[RADIUS]
     if scoring.kl:
         width = divergence_width(mean / model.m, 0.5 * (wide / model.m) ** 2 * square) * model.m
     elif scoring.score != OPTIMISTIC:
@@ -394,17 +410,6 @@ def divergence_width(p: float, level: float) -> float:
         else:
             low = middle
     return high - p
-
-
-@allocating
-def features_of(model: Model, scoring: Scoring, actions: Floats) -> Floats:
-    """The actions as the model sees them, (K, d)."""
-    features = np.empty((actions.shape[0], model.d))
-    for i in range(actions.shape[0]):
-        factor = scale_factor(scoring, actions, i)
-        for j in range(model.d):
-            features[i, j] = feature(scoring, actions, i, j, factor)
-    return features
 
 
 @inlined

@@ -30,10 +30,11 @@ from driftbandits.jit import (
     place,
 )
 from driftbandits.policies import auto
-from driftbandits.policies.auto import optimism
+from driftbandits.policies.adaptations import fixed
+from driftbandits.policies.auto import weighing
+from driftbandits.policies.auto.gaussians import align, begin_arm, hold
 from driftbandits.policies.auto.priors import take_prior
-from driftbandits.policies.auto.record import CHAINS, HYPOTHESES, PLACES, POPULATION, Belief
-from driftbandits.policies.auto.segments import align, begin_arm, hold
+from driftbandits.policies.auto.record import CHAINS, HYPOTHESES, POPULATION, Belief
 from driftbandits.policies.engines import BELIEVING, LARGE_FAMILY, kernels_of
 from driftbandits.policies.randomness import choose
 from driftbandits.policies.scoring import TABLE_ROWS, Scoring, scoring_of
@@ -45,22 +46,12 @@ _belief_of = auto.LAYOUT.of
 _BUFFERS = len(Buffers._fields)
 
 
-def _places_in_common() -> dict[str, slice]:
-    """Where in their stores that lies which all arms share: from the first to the last of it."""
-    found = {}
-    for store, names in auto.IN_COMMON.items():
-        taken = np.concatenate([getattr(PLACES, name) for name in names])
-        assert (np.diff(taken) == 1).all(), "what is held in common must lie in a row"
-        found[store] = slice(int(taken[0]), int(taken[-1]) + 1)
-    return found
+def _limits(store: str) -> tuple[int, int]:
+    return place(auto.IN_COMMON[store].start), place(auto.IN_COMMON[store].stop)
 
 
-_IN_COMMON = _places_in_common()
-_FIRST_COUNTER, _LAST_COUNTER = (
-    place(_IN_COMMON["counters"].start),
-    place(_IN_COMMON["counters"].stop),
-)
-_FIRST_GAUGE, _LAST_GAUGE = place(_IN_COMMON["gauges"].start), place(_IN_COMMON["gauges"].stop)
+_FIRST_COUNTER, _LAST_COUNTER = _limits("counters")
+_FIRST_GAUGE, _LAST_GAUGE = _limits("gauges")
 
 
 def believes(policy: Policy) -> bool:
@@ -70,9 +61,9 @@ def believes(policy: Policy) -> bool:
 
 def numbers_of_arms(policy: Policy, count: int) -> Floats:
     """The numbers of the model of one of so many arms."""
-    own, model = policy.adaptation.numbers_for(policy), policy.model
+    model, own = policy.model, fixed.numbers_for(policy)
     if believes(policy):
-        own = auto.numbers_for_arms(policy, count)
+        own = auto.numbers_for(policy, arms=count)
         # to be the best of K, a . theta must be able to move by log K
         model = model._replace(lam=model.lam / (1.0 + math.log(count) ** 2))
     problem = policy.problem._replace(d=count * policy.model_dim)
@@ -83,13 +74,12 @@ def held_in_common(policy: Policy, buffers: Buffers) -> list[Any]:
     """The arrays among the buffers of an arm that are to be the same for all arms."""
     if not believes(policy):
         return []
-    return [getattr(buffers, store)[place] for store, place in _IN_COMMON.items()]
+    return [getattr(buffers, store)[place] for store, place in auto.IN_COMMON.items()]
 
 
 class _Arm(NamedTuple):
     """The model of an arm of `auto`, by name."""
 
-    numbers: Floats
     model: Model
     scoring: Scoring
     state: State
@@ -99,11 +89,9 @@ class _Arm(NamedTuple):
 @inlined
 def _arm(handle: Handle) -> _Arm:
     numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
-    d, fast = int(numbers[0]), int(numbers[FAST])
-    state = state_of(handle, d)
-    return _Arm(
-        numbers, model_of(numbers, d, fast), scoring_of(numbers), state, _belief_of(state.stores)
-    )
+    d = int(numbers[0])
+    model, state = model_of(numbers, d, int(numbers[FAST])), state_of(handle, d)
+    return _Arm(model, scoring_of(numbers), state, _belief_of(state.stores))
 
 
 @compiled
@@ -140,15 +128,9 @@ def show_rows(handle: Handle, rows: Floats) -> None:
         hold(shared)
 
 
-class _Steps(NamedTuple):
-    """The steps of a decision among separate arms."""
-
-    see: Callable[..., Floats]
-    """Return the rows as the models are given them."""
-    measure: Callable[..., None]
-    """Let one arm write what it knows of its row (1, p) into a column of the table."""
-    score: Callable[..., None]
-    """Make means, widths and scores of what the arms have written."""
+# The steps of a decision among separate arms: `see` returns the rows as the models are given them,
+# `measure` lets one arm write what it knows of its row (1, p) into a column of the table, and
+# `score` makes means, widths and scores of what the arms have written.
 
 
 @allocating
@@ -159,18 +141,12 @@ def _see(common: Handle, rows: Floats) -> Floats:
 
 @inlined
 def _measure(
-    handle: Handle,
-    common: Handle,
-    seed: int,
-    number: int,
-    row: Floats,
-    table: Floats,
-    picks: Floats,
+    handle: Handle, common: Handle, seed: int, number: int, row: Floats, table: Floats
 ) -> None:
     follow_common(handle, common)
     arm = _arm(handle)
     auto.estimate(arm.model, arm.state)
-    optimism.measure(arm.model, arm.scoring, arm.state, arm.belief, row, table)
+    weighing.measure(arm.model, arm.scoring, arm.state, arm.belief, row, table)
     if number == 0:
         auto.advance(arm.model, arm.state, 1)
 
@@ -178,36 +154,27 @@ def _measure(
 @inlined
 def _score(common: Handle, table: Floats) -> None:
     arm = _arm(common)
-    optimism.score(arm.model, arm.scoring, arm.belief.offset[0], table)
+    weighing.score(arm.model, arm.scoring, arm.belief.offset[0], table)
 
 
-_STEPS_OF_AUTO = _Steps(_see, _measure, _score)
-
-
-def _steps_of_the_estimator(decide: Callable[..., int]) -> _Steps:
+def _steps_of_the_estimator(decide: Callable[..., int]) -> tuple[Callable[..., Any], ...]:
     """Every arm decides alone, among its own row."""
 
     @allocating  # so that the array that is handed back is counted
     def see(common: Handle, rows: Floats) -> Floats:
         return rows
 
-    @inlined
+    @allocating
     def measure(
-        handle: Handle,
-        common: Handle,
-        seed: int,
-        number: int,
-        row: Floats,
-        table: Floats,
-        picks: Floats,
+        handle: Handle, common: Handle, seed: int, number: int, row: Floats, table: Floats
     ) -> None:
-        decide(handle, seed, number, row, table, picks)
+        decide(handle, seed, number, row, table, np.empty((2, 1)))
 
     @inlined
     def score(common: Handle, table: Floats) -> None:
         pass
 
-    return _Steps(see, measure, score)
+    return see, measure, score
 
 
 @cache
@@ -215,7 +182,8 @@ def decider_of(family: str) -> Callable[..., None]:
     """The kernel that decides among arms that have a model each, in one call."""
     label, decide, _, tick = kernels_of(family)
     is_auto = family.removeprefix(LARGE_FAMILY) == BELIEVING
-    see, measure, score = _STEPS_OF_AUTO if is_auto else _steps_of_the_estimator(decide)
+    steps = (_see, _measure, _score) if is_auto else _steps_of_the_estimator(decide)
+    see, measure, score = steps
 
     @compiled_for(f"arms-{label}", lets_others_run=family.startswith(LARGE_FAMILY))
     def decide_among(
@@ -236,14 +204,14 @@ def decider_of(family: str) -> Callable[..., None]:
         """
         d = int(floats_of(common, NUMBERS, (length_of(common, NUMBERS, 0),))[0])
         clock = state_of(common, d).counters[N]
-        one, alone = np.empty((TABLE_ROWS, 1)), np.empty((2, 1))
+        one = np.empty((TABLE_ROWS, 1))
         features = see(common, rows)
         for i in range(rows.shape[0]):
             handle = ints_of(handles, i, (_BUFFERS, LINE))
             state = state_of(handle, d)
             if state.counters[N] < clock:
                 tick(handle, clock - state.counters[N])
-            measure(handle, common, seed, number, features[i : i + 1], one, alone)
+            measure(handle, common, seed, number, features[i : i + 1], one)
             for k in range(TABLE_ROWS):
                 table[k, i] = one[k, 0]
             for j in range(d):

@@ -5,8 +5,9 @@ write_report(Path("results"))    # reads results/<experiment>/, writes results/r
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
+
+from driftbandits.checks import needed
 
 __all__ = ["write_report"]
 
@@ -16,13 +17,7 @@ def write_report(directory: str | Path, *, title: str | None = None) -> Path:
 
     Beside the page it writes `figures/` (PNG and SVG) and `tables/` (CSV).
     """
-    for package in ("polars", "jinja2", "matplotlib", "plotly"):
-        try:
-            importlib.import_module(package)
-        except ImportError:
-            raise ImportError(
-                f"A report needs {package}: pip install 'driftbandits[all]'"
-            ) from None
+    needed("Reports", "polars", "jinja2", "matplotlib", "plotly", extra="all")
     from driftbandits.report.page import write_page
 
-    return write_page(Path(directory), title=title)
+    return write_page(Path(directory), title)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -19,8 +18,7 @@ MOST_POINTS = 240
 """More points of a curve than this are not seen, and make the page heavy."""
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A policy's curve; low and high are a band, or whiskers on logarithmic axes."""
 
     label: str
@@ -31,8 +29,7 @@ class Line:
     high: Floats
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(NamedTuple):
     """A thin line to compare with; only one with a label is in the legend."""
 
     label: str
@@ -40,14 +37,13 @@ class Reference:
     y: Floats
 
 
-@dataclass(frozen=True)
-class Chart:
+class Chart(NamedTuple):
     """Curves over rounds, or a growth on logarithmic axes."""
 
-    title: str
-    x_title: str
     y_title: str
     lines: Sequence[Line]
+    title: str = ""
+    x_title: str = "round"
     changes: Sequence[int] = ()
     references: Sequence[Reference] = ()
     logarithmic: bool = False
@@ -59,19 +55,15 @@ class Chart:
         return max((float(line.x[-1]) for line in self.lines if len(line.x)), default=1.0)
 
     @property
-    def x_ticks(self) -> list[float]:
-        """The points of a growth."""
-        return sorted({float(x) for line in self.lines for x in line.x})
-
-    @property
-    def y_ticks(self) -> list[float]:
-        """Round numbers of a logarithmic axis."""
-        assert self.y_range is not None
-        return nice_logarithmic_ticks(*self.y_range)
+    def ticks(self) -> tuple[list[float], list[float]]:
+        """The points of a growth, and round numbers for its other axis."""
+        round_numbers = [step * 10.0**power for power in range(-9, 10) for step in (1, 2, 5)]
+        low, high = self.y_range or (0.0, np.inf)
+        x_ticks = sorted({float(x) for line in self.lines for x in line.x})
+        return x_ticks, [tick for tick in round_numbers if low <= tick <= high]
 
 
-@dataclass(frozen=True)
-class Path:
+class Path(NamedTuple):
     """Where one policy's estimate was, round by round, and where the truth was."""
 
     title: str
@@ -91,8 +83,7 @@ class Path:
         return list(zip(right.tolist(), (away[:, 1] >= 0).tolist(), strict=True))
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """Charts that belong together. `columns` is how many stand side by side where there is room."""
 
     name: str
@@ -105,120 +96,16 @@ class Figure:
 
 
 def lines(recording: Recording, curve: pl.DataFrame) -> list[Line]:
-    """Curves of `statistics.over_time`."""
+    """Curves of `statistics.over_time`, with at most MOST_POINTS of their points."""
     made = []
     for label, look in looks(recording.policies).items():
-        mine = curve.filter(pl.col("policy") == label).drop_nulls().sort("round")
-        keep = thinned(mine.height)
-        x, y, low, high = (
-            mine[name].cast(pl.Float64).to_numpy()[keep] for name in ("round", "mean", "q05", "q95")
+        mine = curve.filter(policy=label).drop_nulls().sort("round").cast({"round": pl.Float64})
+        spread = np.linspace(0, mine.height - 1, min(mine.height, MOST_POINTS))
+        kept = mine[np.unique(spread.round().astype(np.int64))]
+        made.append(
+            Line(label, look, *(kept[c].to_numpy() for c in ("round", "mean", "q05", "q95")))
         )
-        made.append(Line(label, look, x, y, low, high))
     return made
-
-
-def thinned(count: int) -> NDArray[np.int64]:
-    """Indices of at most MOST_POINTS of `count` points, the first and the last among them."""
-    if count <= MOST_POINTS:
-        return np.arange(count)
-    return np.unique(np.linspace(0, count - 1, MOST_POINTS).round().astype(np.int64))
-
-
-def regret_chart(recording: Recording, curve: pl.DataFrame) -> Chart:
-    known = bool(recording.spec["world"]["means_known"])
-    return Chart(
-        title="",
-        x_title="round",
-        y_title="cumulative dynamic regret" if known else "cumulative realised regret",
-        lines=lines(recording, curve),
-        changes=recording.changes,
-    )
-
-
-def share_charts(recording: Recording, curves: Mapping[str, pl.DataFrame]) -> list[Chart]:
-    """One chart for each title, with the y axis that fits them all.
-
-    A share of few rounds may be anything, so the first rounds have no say in that.
-    """
-    drawn = {title: lines(recording, curve) for title, curve in curves.items()}
-    late = [
-        end[line.x >= 0.03 * recording.horizon]
-        for line in (line for group in drawn.values() for line in group)
-        for end in (line.low, line.high)
-    ]
-    low, high = float(np.concatenate(late).min()), float(np.concatenate(late).max())
-    room = 0.05 * (high - low)
-    half = Reference("", np.array([1.0, recording.horizon]), np.array([0.5, 0.5]))
-    return [
-        Chart(
-            title=title,
-            x_title="round",
-            y_title="share of positives found",
-            lines=group,
-            changes=recording.changes,
-            references=[half],
-            share=True,
-            y_range=(low - room, high + room),
-        )
-        for title, group in drawn.items()
-    ]
-
-
-def growth_chart(
-    recording: Recording,
-    points: pl.DataFrame,
-    *,
-    by: str,
-    x_title: str,
-    power: float,
-    rate: str,
-    forgetting: Iterable[str],
-) -> Chart:
-    """Mean final regret against the horizon or the number of changes.
-
-    The whiskers are two standard errors. Policies that forget have a line with the rate of the
-    theory through their first point.
-    """
-    drawn: list[Line] = []
-    references: list[Reference] = []
-    for label, look in looks(recording.policies).items():
-        group = points.filter(pl.col("policy") == label)
-        x, y, se = (group[name].cast(pl.Float64).to_numpy() for name in (by, "mean", "se"))
-        drawn.append(Line(label, look, x, y, y - 2.0 * se, y + 2.0 * se))
-        if label in forgetting and len(x):
-            name = "" if references else rate
-            references.append(Reference(name, x, y[0] * (x / x[0]) ** power))
-    # Few runs have whiskers that would make the rest of the chart too small to read.
-    heights = np.concatenate(
-        [reference.y for reference in references]
-        + [end for line in drawn for end in (np.fmax(line.low, line.y / 2), line.y)]
-        + [np.fmin(line.high, line.y * 2) for line in drawn]
-    )
-    return Chart(
-        title="",
-        x_title=x_title,
-        y_title="mean final regret",
-        lines=drawn,
-        references=references,
-        logarithmic=True,
-        y_range=(float(np.nanmin(heights)) / 1.1, float(np.nanmax(heights)) * 1.1),
-    )
-
-
-def nice_logarithmic_ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten, from just below `low` to just above `high`.
-
-    >>> nice_logarithmic_ticks(130, 900)
-    [100.0, 200.0, 500.0, 1000.0]
-    """
-    candidates = [
-        step * 10.0**power
-        for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        for step in (1, 2, 5)
-    ]
-    first = max((tick for tick in candidates if tick <= low), default=candidates[0])
-    last = min((tick for tick in candidates if tick >= high), default=candidates[-1])
-    return [tick for tick in candidates if first <= tick <= last]
 
 
 def paths(recording: Recording, means: pl.DataFrame) -> list[Path]:

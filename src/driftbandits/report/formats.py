@@ -10,18 +10,11 @@ NONE = "–"
 
 
 def number(value: float | None, form: str = ",.1f") -> str:
-    """Written as the form says, a percent sign set off by a space that does not break."""
+    """Write a number in a form, with a true minus and a space before % that does not break."""
     if value is None or not math.isfinite(value):
         return NONE
-    return _with_true_minus(format(value, form).replace("%", "\N{NO-BREAK SPACE}%"))
-
-
-def _with_true_minus(text: str) -> str:
+    text = format(value, form).replace("%", "\N{NO-BREAK SPACE}%")
     return f"\N{MINUS SIGN}{text[1:]}" if text.startswith("-") else text
-
-
-def whole(value: int) -> str:
-    return f"{value:,}"
 
 
 def plus_minus(mean: float, se: float) -> str:
@@ -42,12 +35,6 @@ def plus_minus(mean: float, se: float) -> str:
     return f"{own}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{se:,.{digits}f}"
 
 
-def rounds(stretch: tuple[int, int]) -> str:
-    """Format a range from first to last that does not break at the dash."""
-    first, last = stretch
-    return f"rounds {first:,}–\N{WORD JOINER}{last:,}"
-
-
 def counted(count: int, noun: str) -> str:
     """
     >>> counted(1, "run"), counted(1200, "run")
@@ -59,9 +46,7 @@ def counted(count: int, noun: str) -> str:
 def joined(words: Sequence[str]) -> str:
     """A list in a sentence.
 
-    >>> joined(["one", "two", "three"])
-    'one, two and three'
+    >>> joined(["one", "two", "three"]), joined(["one"])
+    ('one, two and three', 'one')
     """
-    if len(words) < 2:
-        return "".join(words)
-    return f"{', '.join(words[:-1])} and {words[-1]}"
+    return " and ".join([", ".join(words[:-1]), *words[-1:]] if len(words) > 1 else words)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from driftbandits.report.charts import Chart, Floats, Line, Path, Reference
+from driftbandits.report.charts import Chart, Floats, Line, Path
 from driftbandits.report.style import FAINT, INK, QUIET, Look
 
 Json = dict[str, Any]
@@ -32,7 +32,11 @@ _LAYOUT: Json = {
     "hoverlabel": {"bgcolor": "white", "bordercolor": QUIET, "font": {"size": 12, "color": INK}},
     "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": QUIET, "activecolor": INK},
 }
-_LEGEND: Json = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "itemwidth": 40}
+_DOTTED: Json = {
+    "line": {"color": QUIET, "dash": "dot", "width": 1.2},
+    "hoverinfo": "skip",
+    "legendgroup": "reference",
+}
 
 
 def drawing(chart: Chart | Path) -> Json:
@@ -46,42 +50,46 @@ def rounded(values: Floats) -> list[float | None]:
 
 
 def _chart(chart: Chart) -> Json:
-    x_axis: Json = {"title": {"text": escape(chart.x_title), "standoff": 8}}
-    y_axis: Json = {"automargin": True}
+    x_axis: Json = {**_AXIS, "title": {"text": escape(chart.x_title), "standoff": 8}}
+    y_axis: Json = {**_AXIS, "automargin": True}
+    if chart.y_range is not None:
+        ends = np.log10(chart.y_range) if chart.logarithmic else np.array(chart.y_range)
+        y_axis["range"] = rounded(ends)
     if chart.logarithmic:
-        assert chart.y_range is not None
-        x_axis |= {"type": "log", **_ticks(chart.x_ticks)}
-        y_axis |= {"type": "log", **_ticks(chart.y_ticks)}
-        y_axis["range"] = rounded(np.log10(chart.y_range))
+        for axis, marks in zip((x_axis, y_axis), chart.ticks, strict=True):
+            axis |= {"type": "log", "tickvals": marks, "ticktext": [f"{x:,g}" for x in marks]}
         curves = [_whiskers(line) for line in chart.lines]
     else:
         x_axis |= {"range": [0, chart.end], "tickformat": ",d", "showgrid": False}
         x_axis["unifiedhovertitle"] = {"text": "round %{x:,d}"}
-        if chart.y_range is not None:
-            y_axis["range"] = rounded(np.array(chart.y_range))
         if not chart.share:
             y_axis |= {"rangemode": "tozero", "tickformat": ",d"}
         # The bands lie below all lines, so they come first.
         digits = ".3f" if chart.share else ",.1f"
         curves = [*map(_band, chart.lines), *(_curve(line, digits) for line in chart.lines)]
+    curves += [
+        _trace(one.x, one.y, one.label, **_DOTTED, showlegend=bool(one.label))
+        for one in chart.references
+    ]
+    stroke = {"color": QUIET, "dash": "dash", "width": 1.1}
     return {
-        "data": [*curves, *map(_reference, chart.references)],
+        "data": curves,
         "layout": {
             **_LAYOUT,
             "hovermode": "closest" if chart.logarithmic else "x unified",
-            "legend": _LEGEND,
-            "shapes": [_change(at) for at in chart.changes],
-            "xaxis": {**_AXIS, **x_axis},
-            "yaxis": {**_AXIS, **y_axis},
+            "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "itemwidth": 40},
+            "shapes": [
+                {"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper"}
+                | {"layer": "below", "line": stroke}
+                for at in chart.changes
+            ],
+            "xaxis": x_axis,
+            "yaxis": y_axis,
         },
     }
 
 
-def _ticks(marks: list[float]) -> Json:
-    return {"tickvals": marks, "ticktext": [f"{mark:,g}" for mark in marks]}
-
-
-def _trace(x: Floats, y: Floats, *, name: str, **how: Any) -> Json:
+def _trace(x: Floats, y: Floats, name: str = "", **how: Any) -> Json:
     text = escape(name)
     points = {"x": rounded(x), "y": rounded(y)}
     return {"type": "scatter", "mode": "lines", **points, "name": text, "legendgroup": text, **how}
@@ -101,7 +109,7 @@ def _band(line: Line) -> Json:
     return _trace(
         np.concatenate([line.x, line.x[::-1]]),
         np.concatenate([line.high, line.low[::-1]]),
-        name=line.label,
+        line.label,
         fill="toself",
         fillcolor=f"rgba({red},{green},{blue},0.13)",
         line={"width": 0},
@@ -111,7 +119,7 @@ def _band(line: Line) -> Json:
 
 
 def _curve(line: Line, digits: str) -> Json:
-    curve = _trace(line.x, line.y, name=line.label, **_drawn_as(line.look))
+    curve = _trace(line.x, line.y, line.label, **_drawn_as(line.look))
     curve["marker"]["maxdisplayed"] = 8
     curve["customdata"] = list(zip(rounded(line.low), rounded(line.high), strict=True))
     low, high = (f"%{{customdata[{i}]:{digits}}}" for i in (0, 1))
@@ -119,34 +127,9 @@ def _curve(line: Line, digits: str) -> Json:
 
 
 def _whiskers(line: Line) -> Json:
-    curve = _trace(line.x, line.y, name=line.label, **_drawn_as(line.look))
+    curve = _trace(line.x, line.y, line.label, **_drawn_as(line.look))
     curve["error_y"] = {"type": "data", "array": rounded(line.high - line.y), "width": 3}
     return {**curve, "hovertemplate": "%{x:,d}: %{y:,.1f}"}
-
-
-def _reference(reference: Reference) -> Json:
-    return _trace(
-        reference.x,
-        reference.y,
-        name=reference.label,
-        line={"color": QUIET, "dash": "dot", "width": 1.4},
-        hoverinfo="skip",
-        legendgroup="reference",
-        showlegend=bool(reference.label),
-    )
-
-
-def _change(at: int) -> Json:
-    return {
-        "type": "line",
-        "x0": at,
-        "x1": at,
-        "y0": 0,
-        "y1": 1,
-        "yref": "paper",
-        "layer": "below",
-        "line": {"color": QUIET, "dash": "dash", "width": 1.1},
-    }
 
 
 def _path(path: Path) -> Json:
@@ -161,22 +144,14 @@ def _path(path: Path) -> Json:
     # From each estimate to the truth of its round; a gap after each.
     gap = np.full_like(path.estimates, np.nan)
     legs = np.stack([path.estimates, path.targets, gap], axis=1).reshape(-1, 2)
-    links = _trace(
-        *legs.T, name="", line={"color": QUIET, "dash": "dot", "width": 1}, hoverinfo="skip"
-    )
+    outline = {"color": INK, "width": 1.3}
     truth = _trace(
         *path.targets.T,
-        name="",
         mode="markers",
-        marker={
-            "symbol": "triangle-up",
-            "size": 14,
-            "color": "white",
-            "line": {"color": INK, "width": 1.3},
-        },
+        marker={"symbol": "triangle-up", "size": 14, "color": "white", "line": outline},
         hovertemplate="truth (%{x:.2f}, %{y:.2f})<extra></extra>",
     )
-    estimates = _trace(*path.estimates.T, name="", **_drawn_as(path.look)) | {
+    estimates = _trace(*path.estimates.T, **_drawn_as(path.look)) | {
         "mode": "lines+markers+text",
         "line": {"color": path.look.colour, "width": 1.4},
         "text": list(path.labels),
@@ -190,7 +165,7 @@ def _path(path: Path) -> Json:
         "hovertemplate": "round %{customdata:,d} (%{x:.2f}, %{y:.2f})<extra></extra>",
     }
     return {
-        "data": [links, truth, estimates],
+        "data": [_trace(*legs.T, **_DOTTED), truth, estimates],
         "layout": {
             **_LAYOUT,
             "margin": {"l": 30, "r": 8, "t": 8, "b": 28},

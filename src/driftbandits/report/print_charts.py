@@ -8,7 +8,6 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
@@ -47,6 +46,7 @@ SETTINGS: Any = {
     "ytick.labelcolor": INK,
 }
 _THOUSANDS = FuncFormatter(lambda value, _: f"{value:,g}")
+_DOTTED: Any = {"color": QUIET, "linewidth": 0.8, "linestyle": ":"}
 
 
 def save(figure: Figure, directory: File) -> File:
@@ -65,7 +65,6 @@ def _draw(figure: Figure) -> Canvas:
     rows = math.ceil(len(figure.charts) / columns)
     height = WIDTH / columns + 0.1 if figure.of_paths else 3.5 if columns == 1 else 2.9
     canvas = Canvas(figsize=(WIDTH, rows * height), layout="constrained")
-    FigureCanvasAgg(canvas)
     grid = canvas.subplots(rows, columns, squeeze=False).flat
     for axes in grid[len(figure.charts) :]:
         axes.set_visible(False)
@@ -98,17 +97,22 @@ def _draw_chart(axes: Axes, chart: Chart, *, ticks: int) -> None:
     for change in chart.changes:
         axes.axvline(change, color=QUIET, linewidth=0.9, dashes=(3, 3), zorder=1)
     for reference in chart.references:
-        label = reference.label or None
-        axes.plot(reference.x, reference.y, color=QUIET, linewidth=0.9, linestyle=":", label=label)
+        axes.plot(reference.x, reference.y, label=reference.label or None, **_DOTTED)
     for number, line in enumerate(chart.lines):
+        how: Any = {
+            "label": line.label,
+            "linestyle": MATPLOTLIB_DASH[line.look.dash],
+            **_drawn_as(line.look),
+        }
         if chart.logarithmic:
-            _draw_whiskers(axes, line)
+            error = line.y - line.low, line.high - line.y
+            axes.errorbar(line.x, line.y, yerr=error, capsize=2, elinewidth=0.8, **how)
         elif len(line.x):
-            # Markers are shifted, so that those of two lines do not coincide.
-            _draw_curve(axes, line, first_marker=number / len(chart.lines))
+            _draw_curve(axes, line, number / len(chart.lines), how)
     axes.xaxis.set_major_formatter(_THOUSANDS)
     if chart.logarithmic:
-        axes.set(xscale="log", yscale="log", xticks=chart.x_ticks, yticks=chart.y_ticks)
+        x_ticks, y_ticks = chart.ticks
+        axes.set(xscale="log", yscale="log", xticks=x_ticks, yticks=y_ticks)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_minor_locator(NullLocator())
             axis.set_major_formatter(_THOUSANDS)
@@ -122,30 +126,11 @@ def _draw_chart(axes: Axes, chart: Chart, *, ticks: int) -> None:
         axes.set_ylim(chart.y_range)
 
 
-def _draw_whiskers(axes: Axes, line: Line) -> None:
-    axes.errorbar(
-        line.x,
-        line.y,
-        yerr=(line.y - line.low, line.high - line.y),
-        linestyle=MATPLOTLIB_DASH[line.look.dash],
-        label=line.label,
-        capsize=2,
-        elinewidth=0.8,
-        **_drawn_as(line.look),
-    )
-
-
-def _draw_curve(axes: Axes, line: Line, *, first_marker: float) -> None:
+def _draw_curve(axes: Axes, line: Line, shift: float, how: Any) -> None:
+    """Draw a band and its line, whose markers are shifted: those of two lines do not coincide."""
     axes.fill_between(line.x, line.low, line.high, color=line.look.colour, alpha=0.14, linewidth=0)
     step = max(1, len(line.x) // 8)
-    axes.plot(
-        line.x,
-        line.y,
-        linestyle=MATPLOTLIB_DASH[line.look.dash],
-        label=line.label,
-        markevery=(int(first_marker * step), step),
-        **_drawn_as(line.look),
-    )
+    axes.plot(line.x, line.y, markevery=(int(shift * step), step), **how)
 
 
 def _drawn_as(look: Look) -> dict[str, Any]:
@@ -160,15 +145,14 @@ def _drawn_as(look: Look) -> dict[str, Any]:
 
 
 def _draw_path(axes: Axes, path: Path) -> None:
-    axes.set_title(path.title)
-    axes.set_aspect("equal")
-    axes.set(xlim=(-path.reach, path.reach), ylim=(-path.reach, path.reach))
+    span = (-path.reach, path.reach)
+    axes.set(title=path.title, aspect="equal", xlim=span, ylim=span)
     if path.reach < 2:
         axes.set(xticks=[-1, 0, 1], yticks=[-1, 0, 1])
-    axes.axhline(0, color=FAINT, linewidth=0.6, zorder=0)
-    axes.axvline(0, color=FAINT, linewidth=0.6, zorder=0)
+    for draw_axis in (axes.axhline, axes.axvline):
+        draw_axis(0, color=FAINT, linewidth=0.6, zorder=0)
     for estimate, target in zip(path.estimates, path.targets, strict=True):
-        axes.plot(*zip(estimate, target, strict=True), color=QUIET, linewidth=0.7, linestyle=":")
+        axes.plot(*zip(estimate, target, strict=True), **_DOTTED)
     axes.plot(*path.targets.T, "^", color="white", markeredgecolor=INK, markersize=8)
     axes.plot(*path.estimates.T, linewidth=1.0, **_drawn_as(path.look))
     for label, point, (right, above) in zip(path.labels, path.estimates, path.corners, strict=True):

@@ -3,76 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from driftbandits.experiments import REPRODUCED, Results, load
-from driftbandits.policies import ALIASES
 
 REGRET, SHARE, REWARD = "final regret", "share found", "reward a round"
 """The measures that policies are compared by."""
 
 
-@dataclass(frozen=True, eq=False)
 class Recording:
-    """One experiment and what it recorded."""
+    """One experiment and what it recorded.
 
-    results: Results
+    file      the name that the variants of one experiment share
+    policies  the lines of the policies that have results, by label, in the order of the file
+    changes   the rounds at which every run changes; empty if they differ or nobody knows them
+    measure   what policies are compared by: regret wherever it is known
+    """
 
-    @property
-    def spec(self) -> Mapping[str, Any]:
-        return self.results.spec
-
-    @property
-    def name(self) -> str:
-        return str(self.spec["name"])
-
-    @property
-    def title(self) -> str:
-        return str(self.spec["title"])
-
-    @property
-    def section(self) -> str:
-        return str(self.spec["section"])
-
-    @cached_property
-    def runs(self) -> pl.DataFrame:
-        return self.results.runs
-
-    @cached_property
-    def policies(self) -> dict[str, Mapping[str, Any]]:
-        """The lines of the policies that have results, by label, in the order of the file."""
+    def __init__(self, results: Results) -> None:
+        self.results, self.spec, self.runs = results, results.spec, results.runs
+        world = self.spec["world"]
+        self.name, self.title = str(self.spec["name"]), str(self.spec["title"])
+        self.section, self.file = str(self.spec["section"]), str(self.spec["sweep"] or self.name)
+        self.horizon, self.changes = int(world["horizon"]), tuple(world["changes"] or ())
+        self.replicates = self.runs["replicate"].n_unique()
         played = set(self.runs["policy"].unique())
-        return {p["label"]: p for p in self.spec["policies"] if p["label"] in played}
-
-    @cached_property
-    def measure(self) -> str:
-        """Return the quantity that policies are compared by: regret wherever it is known."""
-        if self.section == "share":
-            return SHARE
-        known = self.section != "worlds" or bool(self.spec["world"]["means_known"])
-        return REGRET if known and not self.runs["final_regret"].is_nan().any() else REWARD
+        self.policies: dict[str, Mapping[str, Any]] = {
+            p["label"]: p for p in self.spec["policies"] if p["label"] in played
+        }
+        known = self.section != "worlds" or bool(world["means_known"])
+        by_regret = known and not self.runs["final_regret"].is_nan().any()
+        self.measure = SHARE if self.section == "share" else REGRET if by_regret else REWARD
 
     @property
-    def replicates(self) -> int:
-        return self.runs["replicate"].n_unique()
-
-    @property
-    def horizon(self) -> int:
-        return int(self.spec["world"]["horizon"])
-
-    @property
-    def changes(self) -> tuple[int, ...]:
-        """The rounds at which every run changes; empty if they differ or nobody knows them."""
-        return tuple(self.spec["world"]["changes"] or ())
-
-    @cached_property
     def true_theta(self) -> NDArray[np.float64] | None:
         """The parameter of each round (T, d), where it is the same in every run."""
         parameters = self.spec["world"]["parameters"]
@@ -80,12 +47,6 @@ class Recording:
             return None
         lengths = np.diff([1, *self.changes, self.horizon + 1])
         return np.repeat(np.array(parameters, dtype=np.float64), lengths, axis=0)
-
-
-def policy_kind(policy: Mapping[str, Any]) -> str:
-    """The policy's own name, whatever its label says; one that restarts is of a kind of its own."""
-    name = ALIASES.get(policy["name"], str(policy["name"]))
-    return f"{name}, restarted" if policy.get("restart") else name
 
 
 def find_recordings(directory: Path) -> list[Recording]:
@@ -101,8 +62,7 @@ def find_recordings(directory: Path) -> list[Recording]:
 
 def _place(recording: Recording) -> tuple[int, str, int, bool]:
     """The paper's experiments come first, in their order."""
-    spec = recording.spec
-    file = str(spec["sweep"] or recording.name).removesuffix("-grid")
+    spec, file = recording.spec, recording.file.removesuffix("-grid")
     order = REPRODUCED.index(file) if file in REPRODUCED else len(REPRODUCED)
     return order, file, int(spec["position"]), bool(spec["is_grid"])
 
@@ -111,5 +71,5 @@ def grouped(recordings: Iterable[Recording]) -> dict[str, list[Recording]]:
     """Variants of one experiment by the name that they share; any other experiment alone."""
     groups: dict[str, list[Recording]] = {}
     for recording in recordings:
-        groups.setdefault(str(recording.spec["sweep"] or recording.name), []).append(recording)
+        groups.setdefault(recording.file, []).append(recording)
     return groups

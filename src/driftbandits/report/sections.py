@@ -8,16 +8,17 @@ worlds  one table for the variants of a sweep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from driftbandits.experiments import REPRODUCED, published
-from driftbandits.report import charts, statistics
-from driftbandits.report.formats import counted, joined, number, plus_minus, whole
+from driftbandits.report import statistics
+from driftbandits.report.charts import Chart, Figure, Line, Reference, lines, paths
+from driftbandits.report.formats import counted, joined, number, plus_minus
 from driftbandits.report.recordings import REGRET, SHARE, Recording, grouped
 from driftbandits.report.style import Look, looks
 
@@ -31,8 +32,7 @@ TITLES = {
 BANDS = "bands are the 5\u00a0% and 95\u00a0% quantiles"
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """A column of a table on the page."""
 
     heading: str
@@ -40,28 +40,25 @@ class Column:
     kind: str = "number"  # or text
 
 
-@dataclass(frozen=True)
-class Table:
-    """A data frame for a CSV file, and how the page shows it. `looks` are those of its rows."""
+class Table(NamedTuple):
+    """A data frame for a CSV file, and how the page shows it. `looks` are those of its labels."""
 
     name: str
     caption: str
     frame: pl.DataFrame
     columns: Sequence[Column]
-    looks: Sequence[Look | None] = ()
+    looks: Mapping[str, Look] | None = None
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(NamedTuple):
     """A figure with its caption, and the numbers behind it by the name of their CSV file."""
 
-    figure: charts.Figure
+    figure: Figure
     caption: str
     frames: Mapping[str, pl.DataFrame]
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One experiment or sweep on the page; `value` and `what` stand on the first screen."""
 
     id: str
@@ -73,8 +70,7 @@ class Entry:
     what: str = ""
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """A heading of the page with the experiments below it."""
 
     id: str
@@ -89,7 +85,8 @@ def sections(recordings: Sequence[Recording]) -> list[Section]:
     for kind, title in TITLES.items():
         mine = [recording for recording in shown if recording.section == kind]
         if kind in ("growth", "worlds"):
-            entries = [_OF_A_SWEEP[kind](group) for group in grouped(mine).values()]
+            sweep = _growth if kind == "growth" else _worlds
+            entries = [sweep(group) for group in grouped(mine).values()]
         else:
             entries = [_entry(recording) for recording in mine]
         if entries:
@@ -97,32 +94,49 @@ def sections(recordings: Sequence[Recording]) -> list[Section]:
     return found
 
 
+# -- columns ---------------------------------------------------------------------------------------
+
+
+def numbers(heading: str, values: pl.Series, form: str) -> Column:
+    return Column(heading, [number(value, form) for value in values])
+
+
+def means(heading: str, frame: pl.DataFrame, mean: str = "mean", se: str = "se") -> Column:
+    return Column(heading, [plus_minus(*row) for row in frame.select(mean, se).iter_rows()])
+
+
+def _policies(frame: pl.DataFrame) -> Column:
+    return Column("policy", frame["policy"].to_list(), "text")
+
+
 # -- one experiment --------------------------------------------------------------------------------
 
 
 def _entry(recording: Recording) -> Entry:
-    by_share = recording.measure == SHARE
-    if by_share:
-        parts = _share(recording)
-    elif recording.measure == REGRET:
+    measure = recording.measure
+    parts: list[Picture | Table]
+    if measure == SHARE:
+        parts, more, less = _share(recording), "largest share", "smallest"
+    elif measure == REGRET:
         parts = [_regret(recording), _summary(recording), *_estimates(recording)]
+        more, less = "least regret", "most"
     else:
-        parts = [_summary(recording)]
+        parts, more, less = [_summary(recording)], "most reward a round", "least"
     ranked = statistics.ranked(recording)
     (best, reached), (worst, most) = ranked[0], ranked[-1]
-    value = plus_minus(reached.mean, reached.se)
-    more, less = ("largest share", "smallest") if by_share else ("most reward a round", "least")
-    if recording.measure == REGRET:
-        more, less = "least regret", "most"
-    finding = f"{best} has the {more}, {value}"
+    finding = f"{best} has the {more}, {plus_minus(reached.mean, reached.se)}"
     if len(ranked) > 1:
         finding += f"; {worst} has the {less}, {plus_minus(most.mean, most.se)}"
-    if recording.measure not in (REGRET, SHARE):
+    if measure not in (REGRET, SHARE):
         finding = f"Regret is unknown, because some rewards were never observed. {finding}"
-    text = str(recording.spec["description"])
-    shown = number(reached.mean, ",.0f" if reached.mean >= 100 else ".3g")
     return Entry(
-        recording.name, recording.title, text, f"{finding}.", parts, shown, f"{more}, {best}"
+        recording.name,
+        recording.title,
+        str(recording.spec["description"]),
+        f"{finding}.",
+        parts,
+        value=number(reached.mean, ",.0f" if reached.mean >= 100 else ".3g"),
+        what=f"{more}, {best}",
     )
 
 
@@ -131,75 +145,95 @@ def _summary(recording: Recording, more: pl.DataFrame | None = None) -> Table:
     frame = statistics.summary(recording)
     decimals = ",.1f" if recording.measure == REGRET else ".3f"
     columns = [
-        _policies(frame["policy"]),
-        _means(recording.measure, frame["mean"], frame["se"]),
-        _means("behind the best", frame["behind"], frame["behind_se"]),
-        _numbers("5\u00a0%", frame["q05"], decimals),
-        _numbers("95\u00a0%", frame["q95"], decimals),
+        _policies(frame),
+        means(recording.measure, frame),
+        means("behind the best", frame, "behind", "behind_se"),
+        numbers("5\u00a0%", frame["q05"], decimals),
+        numbers("95\u00a0%", frame["q95"], decimals),
     ]
     if more is not None and more.height:
         frame = frame.join(more, on="policy", how="left", maintain_order="left")
         columns += [
-            _numbers("before the change", frame["before_the_change"], ".3f"),
-            _numbers("last eighth", frame["end_of_run"], ".3f"),
-            _numbers("last ÷ before", frame["end_over_before"], ".2f"),
+            numbers("before the change", frame["before_the_change"], ".3f"),
+            numbers("last eighth", frame["end_of_run"], ".3f"),
+            numbers("last ÷ before", frame["end_over_before"], ".2f"),
         ]
-    if frame["intervals_held"].is_not_null().any():
-        columns.append(_numbers("intervals valid", frame["intervals_held"], ".1%"))
-    columns += [
-        _numbers("rounds projected", frame["projections_per_round"], ".1%"),
-        _numbers("µs a round", frame["microseconds_per_round"], ",.1f"),
-    ]
     caption = (
-        f"{counted(recording.replicates, 'run')} of {whole(recording.horizon)} rounds: mean ± "
+        f"{counted(recording.replicates, 'run')} of {recording.horizon:,} rounds: mean ± "
         "standard error, by how much a policy is behind the best one in the same runs, and "
         "quantiles over runs."
     )
     if frame["intervals_held"].is_not_null().any():
+        columns.append(numbers("intervals valid", frame["intervals_held"], ".1%"))
         caption += (
             " Intervals are valid in a run if each of them held, for every arm in every round of "
             "which the theory speaks."
         )
-    own = looks(recording.policies)
-    return Table(
-        f"{recording.name}-summary", caption, frame, columns, [own[p] for p in frame["policy"]]
-    )
+    columns += [
+        numbers("rounds projected", frame["projections_per_round"], ".1%"),
+        numbers("µs a round", frame["microseconds_per_round"], ",.1f"),
+    ]
+    return Table(f"{recording.name}-summary", caption, frame, columns, looks(recording.policies))
 
 
 def _regret(recording: Recording) -> Picture:
     name = f"{recording.name}-regret"
     curve = statistics.over_time(recording.results.curves, "regret")
-    chart = charts.regret_chart(recording, curve)
+    what = "dynamic" if recording.spec["world"]["means_known"] else "realised"
+    chart = Chart(
+        y_title=f"cumulative {what} regret",
+        lines=lines(recording, curve),
+        changes=recording.changes,
+    )
     runs = counted(recording.replicates, "run")
-    caption = f"{_sentence(chart.y_title)}, mean over {runs}; {BANDS}."
+    caption = f"Cumulative {what} regret, mean over {runs}; {BANDS}."
     if recording.changes:
         caption += " Dashed: the changes."
-    return Picture(charts.Figure(name, [chart]), caption, {name: curve})
+    return Picture(Figure(name, [chart]), caption, {name: curve})
 
 
 def _estimates(recording: Recording) -> list[Picture]:
     """A picture of the estimates, where there is a truth to compare them with."""
-    means = statistics.mean_theta(recording)
-    drawn = charts.paths(recording, means)
+    theta = statistics.mean_theta(recording)
+    drawn = paths(recording, theta)
     name = f"{recording.name}-theta"
     caption = (
         "Where the estimate stands, on average over the runs. Numbers are rounds, triangles the "
         "true parameters; a dotted line leads from each estimate to the truth of its round."
     )
-    return [Picture(charts.Figure(name, drawn, columns=3), caption, {name: means})] if drawn else []
+    return [Picture(Figure(name, drawn, columns=3), caption, {name: theta})] if drawn else []
 
 
 def _share(recording: Recording) -> list[Picture | Table]:
     window = max(1, recording.horizon // 8)
     shares = statistics.shares(recording.results.curves, window)
-    curves = {
-        column: statistics.over_time(shares.drop_nulls(column), column)
-        for column in ("so_far", "recent")
-    }
-    titles = {"so_far": "so far", "recent": f"in the last {whole(window)} rounds"}
-    drawn = charts.share_charts(recording, {titles[key]: curve for key, curve in curves.items()})
+    titles = {"so_far": "so far", "recent": f"in the last {window:,} rounds"}
+    curves = {column: statistics.over_time(shares.drop_nulls(column), column) for column in titles}
+    drawn = {column: lines(recording, curve) for column, curve in curves.items()}
+    # A share of few rounds may be anything, so the first rounds have no say in the axis of both.
+    late = np.concatenate(
+        [
+            end[line.x >= 0.03 * recording.horizon]
+            for line in (*drawn["so_far"], *drawn["recent"])
+            for end in (line.low, line.high)
+        ]
+    )
+    low, high = float(late.min()), float(late.max())
+    room = 0.05 * (high - low)
+    charts = [
+        Chart(
+            title=titles[column],
+            y_title="share of positives found",
+            lines=group,
+            changes=recording.changes,
+            references=[Reference("", np.array([1.0, recording.horizon]), np.full(2, 0.5))],
+            share=True,
+            y_range=(low - room, high + room),
+        )
+        for column, group in drawn.items()
+    ]
     caption = (
-        f"Share of rewarded rounds, so far and in the last {whole(window)}, mean over "
+        f"Share of rewarded rounds, so far and in the last {window:,}, mean over "
         f"{counted(recording.replicates, 'run')}; {BANDS}. Dotted: one half."
     )
     if recording.changes:
@@ -207,7 +241,7 @@ def _share(recording: Recording) -> list[Picture | Table]:
     name = f"{recording.name}-share"
     frames = {f"{name}-{key.replace('_', '-')}": curve for key, curve in curves.items()}
     return [
-        Picture(charts.Figure(name, drawn, columns=2), caption, frames),
+        Picture(Figure(name, charts, columns=2), caption, frames),
         _summary(recording, statistics.recovery(recording, window)),
     ]
 
@@ -216,108 +250,105 @@ def _share(recording: Recording) -> list[Picture | Table]:
 
 
 def _growth(group: Sequence[Recording]) -> Entry:
+    """Mean final regret against the horizon or the number of changes.
+
+    Policies that forget have a line with the rate of the theory through their first point.
+    """
     first = group[0]
-    name, title = _name_and_title(group)
-    by = statistics.swept_by(group)
+    own, by = looks(first.policies), statistics.swept_by(group)
     axis, symbol, power = {
         "horizon": ("horizon T", "T", Fraction(2, 3)),
         "changes": ("number of changes Γ", "Γ", Fraction(1, 3)),
     }[by]
     points = statistics.growth(group, by)
-    fitted = statistics.slopes(points, by)
-    chart = charts.growth_chart(
-        first,
-        points,
-        by=by,
+    drawn: list[Line] = []
+    references: list[Reference] = []
+    heights = []
+    for label, policy in first.policies.items():
+        mine = points.filter(policy=label)
+        x, y, se = (mine[name].cast(pl.Float64).to_numpy() for name in (by, "mean", "se"))
+        drawn.append(Line(label, own[label], x, y, y - 2.0 * se, y + 2.0 * se))
+        # Few runs have whiskers that would make the rest of the chart too small to read.
+        heights += [y, np.fmax(y - 2.0 * se, y / 2.0), np.fmin(y + 2.0 * se, y * 2.0)]
+        if (policy.get("window") or policy.get("discount")) and len(x):
+            name = "" if references else f"growth as {symbol}^({power})"
+            heights.append(y[0] * (x / x[0]) ** float(power))
+            references.append(Reference(name, x, heights[-1]))
+    chart = Chart(
         x_title=axis,
-        power=float(power),
-        rate=f"growth as {symbol}^({power})",
-        forgetting=[
-            label
-            for label, policy in first.policies.items()
-            if policy.get("window") or policy.get("discount")
-        ],
+        y_title="mean final regret",
+        lines=drawn,
+        references=references,
+        logarithmic=True,
+        y_range=(
+            float(np.nanmin(np.concatenate(heights))) / 1.1,
+            float(np.nanmax(np.concatenate(heights))) * 1.1,
+        ),
     )
     caption = (
         f"Mean final regret against the {axis}, both axes logarithmic; whiskers are two standard "
         f"errors. Dotted: growth as {symbol}^({power}) from the first point of each policy that "
         "forgets, which is the rate of the theory up to logarithms."
     )
-    parts: list[Picture | Table] = [Picture(charts.Figure(name, [chart]), caption, {name: points})]
-    finding = ""
+    name, finding = first.file, ""
+    parts: list[Picture | Table] = [Picture(Figure(name, [chart]), caption, {name: points})]
+    fitted = statistics.slopes(points, by)
     if fitted.height:
         powers = [
-            f"{plus_minus(row['slope'], row['se'])} for {row['policy']}"
-            for row in fitted.iter_rows(named=True)
+            f"{plus_minus(slope, se)} for {policy}" for policy, slope, se in fitted.iter_rows()
         ]
         finding = f"Regret grows with the power {joined(powers)}."
-        own = looks(first.policies)
-        columns = [
-            _policies(fitted["policy"]),
-            _means("fitted power", fitted["slope"], fitted["se"]),
-        ]
+        columns = [_policies(fitted), means("fitted power", fitted, "slope")]
         note = (
             f"The power of the {axis} with which regret grows, least squares on logarithms; its "
             "standard error is widened where the points do not lie on a line."
         )
-        parts.append(
-            Table(f"{name}-slopes", note, fitted, columns, [own[p] for p in fitted["policy"]])
-        )
-    return Entry(name, title, str(first.spec["description"]), finding, parts)
+        parts.append(Table(f"{name}-slopes", note, fitted, columns, own))
+    return _of_a_sweep(first, finding, parts)
 
 
 def _worlds(group: Sequence[Recording]) -> Entry:
-    name, title = _name_and_title(group)
-    columns = {str(recording.spec["variant"] or recording.name): recording for recording in group}
+    worlds = {str(recording.spec["variant"] or recording.name): recording for recording in group}
     measures = {recording.measure for recording in group}
     measure = measures.pop() if len(measures) == 1 else REGRET
-    labels = dict.fromkeys(label for recording in group for label in recording.policies)
-    frame = pl.DataFrame(
-        [_in_worlds(label, columns, measure) for label in labels], infer_schema_length=None
-    )
-    shown = [_policies(frame["policy"])]
-    shown += [_means(world, frame[world], frame[f"{world}_se"]) for world in columns]
-    shown.append(_numbers("µs a round", frame["microseconds_per_round"], ",.1f"))
+    rows = []
+    for label in dict.fromkeys(label for recording in group for label in recording.policies):
+        row: dict[str, Any] = {"policy": label}
+        for world, recording in worlds.items():
+            row[world] = row[f"{world}_se"] = np.nan
+            if label in recording.policies:
+                values = statistics.values_of(recording, label, measure)
+                row[world], row[f"{world}_se"], _ = statistics.estimate(values)
+        played = pl.concat(
+            recording.runs.filter(policy=label).select("seconds", "rounds") for recording in group
+        )
+        seconds, rounds = played.sum().row(0)
+        row["microseconds_per_round"] = 1e6 * seconds / rounds
+        rows.append(row)
+    frame = pl.DataFrame(rows, infer_schema_length=None)
+    columns = [
+        _policies(frame),
+        *(means(world, frame, world, f"{world}_se") for world in worlds),
+        numbers("µs a round", frame["microseconds_per_round"], ",.1f"),
+    ]
     runs = sorted({recording.replicates for recording in group})
     caption = (
-        f"{_sentence(measure)}, mean ± standard error over {joined([str(n) for n in runs])} runs. "
-        + "; ".join(f"{world}: {recording.title}" for world, recording in columns.items())
-        + ". A dash: not played there."
+        f"{measure.capitalize()}, mean ± standard error over {joined([str(n) for n in runs])} "
+        f"runs. {'; '.join(f'{world}: {r.title}' for world, r in worlds.items())}. "
+        "A dash: not played there."
     )
-    text = str(group[0].spec["description"])
-    return Entry(name, title, text, "", [Table(f"{name}-worlds", caption, frame, shown)])
+    return _of_a_sweep(group[0], "", [Table(f"{group[0].file}-worlds", caption, frame, columns)])
 
 
-_OF_A_SWEEP: Mapping[str, Callable[[Sequence[Recording]], Entry]] = {
-    "growth": _growth,
-    "worlds": _worlds,
-}
-
-
-def _name_and_title(group: Sequence[Recording]) -> tuple[str, str]:
-    spec = group[0].spec
-    return str(spec["sweep"] or spec["name"]), str(spec["sweep_title"] or spec["title"])
-
-
-def _in_worlds(label: str, columns: Mapping[str, Recording], measure: str) -> dict[str, Any]:
-    row: dict[str, Any] = {"policy": label}
-    seconds = rounds = 0.0
-    for world, recording in columns.items():
-        found = statistics.NO_ESTIMATE
-        if label in recording.policies:
-            found = statistics.estimate(statistics.values_of(recording, label, measure))
-        row[world], row[f"{world}_se"] = found.mean, found.se
-        mine = recording.runs.filter(pl.col("policy") == label)
-        seconds += float(mine["seconds"].sum())
-        rounds += float(mine["rounds"].sum())
-    return {**row, "microseconds_per_round": 1e6 * seconds / rounds}
+def _of_a_sweep(first: Recording, finding: str, parts: Sequence[Picture | Table]) -> Entry:
+    title = str(first.spec["sweep_title"] or first.title)
+    return Entry(first.file, title, str(first.spec["description"]), finding, parts)
 
 
 # -- where it comes from ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Provenance:
+class Provenance(NamedTuple):
     """The provenance of the results: versions, seeds, specs and commands."""
 
     versions: str
@@ -346,11 +377,11 @@ def provenance(recordings: Sequence[Recording]) -> Provenance:
     frame = pl.DataFrame(rows)
     columns = [
         Column("experiment", frame["experiment"].to_list(), "text"),
-        _numbers("runs", frame["runs"], ",d"),
-        _numbers("rounds", frame["rounds"], ",d"),
-        _numbers("seed", frame["seed"], "d"),
+        numbers("runs", frame["runs"], ",d"),
+        numbers("rounds", frame["rounds"], ",d"),
+        numbers("seed", frame["seed"], "d"),
         Column("hash of the spec", frame["spec_hash"].to_list()),
-        _numbers("seconds in policies", frame["seconds_in_policies"], ",.1f"),
+        numbers("seconds in policies", frame["seconds_in_policies"], ",.1f"),
     ]
     caption = "What was run. A replicate’s randomness depends on its seed and number alone."
     return Provenance(
@@ -373,22 +404,3 @@ def _commands(recordings: Sequence[Recording]) -> list[str]:
             given = name if name in published() else f"{name}.toml"
             commands[f"driftbandits run {given} --out results"] = None
     return [*commands, "driftbandits report results"]
-
-
-# -- columns ---------------------------------------------------------------------------------------
-
-
-def _policies(labels: pl.Series) -> Column:
-    return Column("policy", labels.to_list(), "text")
-
-
-def _numbers(heading: str, values: pl.Series, form: str) -> Column:
-    return Column(heading, [number(value, form) for value in values])
-
-
-def _means(heading: str, means: pl.Series, errors: pl.Series) -> Column:
-    return Column(heading, [plus_minus(m, e) for m, e in zip(means, errors, strict=True)])
-
-
-def _sentence(words: str) -> str:
-    return words[0].upper() + words[1:]

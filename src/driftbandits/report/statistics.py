@@ -30,9 +30,6 @@ class Estimate(NamedTuple):
     runs: int
 
 
-NO_ESTIMATE = Estimate(math.nan, math.nan, 0)
-
-
 def estimate(values: Floats) -> Estimate:
     """The mean of some runs. A standard error needs two of them; with one it is not a number."""
     count = len(values)
@@ -42,7 +39,7 @@ def estimate(values: Floats) -> Estimate:
 
 def values_of(recording: Recording, label: str, measure: str) -> Floats:
     """The final values of one policy in each run, in the order of the replicates."""
-    mine = recording.runs.filter(pl.col("policy") == label).sort("replicate")
+    mine = recording.runs.filter(policy=label).sort("replicate")
     if measure == REGRET:
         return mine["final_regret"].to_numpy()
     return (mine["total_reward"] / mine["rounds"]).to_numpy()
@@ -60,27 +57,25 @@ def ranked(recording: Recording) -> list[tuple[str, Estimate]]:
 def summary(recording: Recording) -> pl.DataFrame:
     """One row a policy: what it reached, how far that is from the best one, and what it cost."""
     measure = recording.measure
-    values = {label: values_of(recording, label, measure) for label in recording.policies}
-    best = values[ranked(recording)[0][0]]
+    best = values_of(recording, ranked(recording)[0][0], measure)
     rows = []
-    for label, own in values.items():
-        mine = recording.runs.filter(pl.col("policy") == label)
+    for label in recording.policies:
+        own, mine = values_of(recording, label, measure), recording.runs.filter(policy=label)
+        reached, behind = estimate(own), estimate(own - best if measure == REGRET else best - own)
         rounds = int(mine["rounds"].sum())
-        behind = own - best if measure == REGRET else best - own
-        covered = mine["covered"].drop_nulls()
         rows.append(
             {
                 "policy": label,
-                "runs": len(own),
-                "mean": float(own.mean()),
-                "se": estimate(own).se,
+                "runs": reached.runs,
+                "mean": reached.mean,
+                "se": reached.se,
                 "q05": float(np.quantile(own, LOW)),
                 "q95": float(np.quantile(own, HIGH)),
-                "behind": float(behind.mean()),
-                "behind_se": estimate(behind).se,
+                "behind": behind.mean,
+                "behind_se": behind.se,
                 "microseconds_per_round": 1e6 * float(mine["seconds"].sum()) / rounds,
                 "projections_per_round": int(mine["projections"].sum()) / rounds,
-                "intervals_held": float(covered.sum()) / covered.len() if covered.len() else None,
+                "intervals_held": mine["covered"].mean(),
             }
         )
     return pl.DataFrame(rows, schema_overrides={"intervals_held": pl.Float64})
@@ -89,15 +84,9 @@ def summary(recording: Recording) -> pl.DataFrame:
 def over_time(frame: pl.DataFrame, column: str) -> pl.DataFrame:
     """Mean and quantiles over runs of a column of the curves, by policy and round."""
     value = pl.col(column)
-    return (
-        frame.group_by("policy", "round")
-        .agg(
-            value.mean().alias("mean"),
-            value.quantile(LOW, "linear").alias("q05"),
-            value.quantile(HIGH, "linear").alias("q95"),
-        )
-        .sort("policy", "round")
-    )
+    low, high = (value.quantile(share, "linear") for share in (LOW, HIGH))
+    by_round = frame.group_by("policy", "round").agg(mean=value.mean(), q05=low, q95=high)
+    return by_round.sort("policy", "round")
 
 
 def shares(curves: pl.DataFrame, window: int) -> pl.DataFrame:
@@ -106,11 +95,12 @@ def shares(curves: pl.DataFrame, window: int) -> pl.DataFrame:
     by_run = curves.sort("round").group_by("policy", "replicate", maintain_order=True)
     for _, run in by_run:
         rounds, reward = run["round"].to_numpy(), run["reward"].to_numpy()
-        before = _reward_at(rounds, reward, rounds - window)
-        recent = np.where(rounds >= window, (reward - before) / window, np.nan)
+        recent = np.where(rounds >= window, reward - _reward_at(run, rounds - window), np.nan)
         pieces.append(
-            run.select("policy", "replicate", "round").with_columns(
-                pl.Series("so_far", reward / rounds), pl.Series("recent", recent).fill_nan(None)
+            run.select(
+                *("policy", "replicate", "round"),
+                so_far=pl.Series(reward / rounds),
+                recent=pl.Series(recent / window).fill_nan(None),
             )
         )
     return pl.concat(pieces)
@@ -125,27 +115,20 @@ def recovery(recording: Recording, window: int) -> pl.DataFrame:
     if len(changes) != 1 or not window <= min(changes[0] - 1, T - changes[0] + 1):
         return pl.DataFrame()
     last = changes[0] - 1
-    edges = np.array([0, last, T - window, T])
     curves = recording.results.curves.sort("round")
     rows = []
     for label in recording.policies:
-        mine = curves.filter(pl.col("policy") == label)
-        at = np.mean(
-            [
-                _reward_at(run["round"].to_numpy(), run["reward"].to_numpy(), edges)
-                for _, run in mine.group_by("replicate")
-            ],
-            axis=0,
-        )
-        before, end = at[1] / last, (at[3] - at[2]) / window
+        runs = curves.filter(policy=label).group_by("replicate")
+        at = np.mean([_reward_at(run, np.array([last, T - window, T])) for _, run in runs], axis=0)
+        before, end = at[0] / last, (at[2] - at[1]) / window
         rows.append((label, before, end, end / before))
     names = ["policy", "before_the_change", "end_of_run", "end_over_before"]
     return pl.DataFrame(rows, schema=names, orient="row")
 
 
-def _reward_at(rounds: Floats, reward: Floats, wanted: Floats) -> Floats:
+def _reward_at(run: pl.DataFrame, wanted: NDArray[np.int64]) -> Floats:
     """Cumulative reward at other rounds than the recorded ones, along straight lines."""
-    at: Floats = np.interp(wanted, np.r_[0, rounds], np.r_[0.0, reward])
+    at: Floats = np.interp(wanted, np.r_[0, run["round"]], np.r_[0.0, run["reward"]])
     return at
 
 
@@ -170,9 +153,16 @@ def mean_theta(recording: Recording) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
+def swept_by(recordings: Sequence[Recording]) -> str:
+    """Return the key in which the variants of a sweep differ: horizon or changes."""
+    horizons = {recording.horizon for recording in recordings}
+    return "horizon" if len(horizons) == len(recordings) else "changes"
+
+
 def growth(recordings: Sequence[Recording], by: str) -> pl.DataFrame:
     """policy, x, mean, se over a sweep; x is the horizon or the number of changes."""
-    at = {_swept(recording, by): recording for recording in recordings}
+    key = "horizon" if by == "horizon" else "changes_a_run"
+    at = {int(recording.spec["world"][key]): recording for recording in recordings}
     rows = [
         (label, x, *estimate(values_of(at[x], label, REGRET)))
         for label in recordings[0].policies
@@ -180,16 +170,6 @@ def growth(recordings: Sequence[Recording], by: str) -> pl.DataFrame:
         if x > 0 and label in at[x].policies  # no changes at all have no logarithm
     ]
     return pl.DataFrame(rows, schema=["policy", by, "mean", "se", "runs"], orient="row")
-
-
-def swept_by(recordings: Sequence[Recording]) -> str:
-    """Return the key in which the variants of a sweep differ: horizon or changes."""
-    horizons = {recording.horizon for recording in recordings}
-    return "horizon" if len(horizons) == len(recordings) else "changes"
-
-
-def _swept(recording: Recording, by: str) -> int:
-    return recording.horizon if by == "horizon" else int(recording.spec["world"]["changes_a_run"])
 
 
 def slopes(points: pl.DataFrame, by: str) -> pl.DataFrame:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from driftbandits.report.recordings import policy_kind
+from driftbandits.policies import ALIASES
 
 INK, QUIET, FAINT = "#222222", "#6b6b6b", "#d9d9d6"
 
@@ -71,20 +71,17 @@ def looks(policies: Mapping[str, Mapping[str, Any]]) -> dict[str, Look]:
     times: dict[str, int] = {}
     strangers = 0
     for label, policy in policies.items():
-        kind = policy_kind(policy)
+        kind = ALIASES.get(policy["name"], str(policy["name"]))
+        kind += ", restarted" if policy.get("restart") else ""
         if kind in _LOOKS:
-            number = times[kind] = times.get(kind, -1) + 1
-            given[label] = _variant(_LOOKS[kind], number)
+            look, number = _LOOKS[kind], times.get(kind, 0)
+            times[kind] = number + 1
         else:
             number, which = divmod(strangers, len(_OTHERS))
-            given[label] = _variant(_OTHERS[which], number)
+            look = _OTHERS[which]
             strangers += 1
+        if number:
+            which = (number - 1) % len(_DASHES_OF_A_VARIANT)
+            look = Look(look.colour, _DASHES_OF_A_VARIANT[which], _MARKERS_OF_A_VARIANT[which])
+        given[label] = look
     return given
-
-
-def _variant(look: Look, number: int) -> Look:
-    """The look itself, then others of its colour."""
-    if number == 0:
-        return look
-    which = (number - 1) % len(_DASHES_OF_A_VARIANT)
-    return Look(look.colour, _DASHES_OF_A_VARIANT[which], _MARKERS_OF_A_VARIANT[which])

@@ -50,16 +50,12 @@ def packed(state: State) -> bytes:
 
 
 def encoded(value: Any) -> bytes:
-    """MessagePack, in which agents and comparisons are what they say of themselves."""
-    return msgspec.msgpack.encode(value, enc_hook=_plain)
+    """MessagePack, in which agents are what they say of themselves."""
+    return msgspec.msgpack.encode(value, enc_hook=Served.to_bytes)
 
 
-def _plain(value: Any) -> Any:
-    return value.to_bytes() if isinstance(value, Served) else value.to_list()
-
-
-def _made(kind: Any, plain: Any) -> Any:
-    return kind.from_bytes(plain) if kind is Served else kind.from_list(plain)
+def _made(kind: type[Served], plain: bytes) -> Served:
+    return kind.from_bytes(plain)
 
 
 def unpacked(data: bytes) -> State:

@@ -342,7 +342,7 @@ def lift_answer(state: State) -> api.LiftAnswer:
 
 
 def _side(known: Comparison, *, of_control: bool, decisions: int | None = None) -> api.Side:
-    rewards = int((known.control if of_control else known.policy)[0])
+    rewards = int(known.rewards[of_control])
     mean = _interval(known.mean(of_control=of_control, level=LEVEL))
     return api.Side(rewards if decisions is None else decisions, rewards, mean)
 

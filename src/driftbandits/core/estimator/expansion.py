@@ -31,18 +31,9 @@ import math
 import numpy as np
 
 from driftbandits.core import links
+from driftbandits.core.estimator import state as at
 from driftbandits.core.estimator.model import DISCOUNT, Floats, Model
-from driftbandits.core.estimator.state import (
-    ANCHORS,
-    HEAD,
-    LONGEST,
-    MASS,
-    PASSES,
-    TAIL,
-    VALID,
-    N,
-    State,
-)
+from driftbandits.core.estimator.state import State
 from driftbandits.core.linalg import copy, distance, dot, norm
 from driftbandits.jit import LANES, allocating, inlined, place, row_product
 
@@ -86,7 +77,7 @@ def add_row(model: Model, state: State, which: int, row: Floats, weight: float) 
                 moments[M, i + k] += derivative * power
         i = end
     bound = links.derivative_bound(model.link, model.m, model.order + 1, z)
-    state.gauges[MASS + which] += weight * bound * norm(row)
+    state.gauges[at.MASS + which] += weight * bound * norm(row)
 
 
 # -- passes: rows in blocks, one lane each ---------------------------------------------------------
@@ -97,8 +88,28 @@ _Z, _LENGTH, _WEIGHT, _SHARE = map(place, range(4))  # rows of `lanes`
 @inlined
 def block_width(state: State) -> int:
     """Lanes of a block: as many as there are rows, rounded up, or a full block."""
-    rows = int(state.counters[TAIL] - state.counters[HEAD])
+    rows = int(state.counters[at.TAIL] - state.counters[at.HEAD])
     return min(_BLOCK, (rows + LANES - 1) // LANES * LANES)
+
+
+@inlined
+def weigh(
+    model: Model, state: State, start: int, end: int, weight: float, weights: Floats
+) -> float:
+    """weights := those of some rows, and 0 behind. `weight` is that of row `end`.
+
+    Returned is that of row `start`.
+    """
+    counters, times, size = state.counters, state.rows[model.d + 1], end - start
+    for lane in range(weights.shape[0]):
+        weights[lane] = 1.0 if lane < size else 0.0
+    if model.memory == DISCOUNT:
+        newer = times[end] if end < counters[at.TAIL] else float(counters[at.N])
+        for lane in range(size - 1, -1, -1):
+            weight *= weight_of_age(model, newer - times[start + lane])
+            newer = times[start + lane]
+            weights[lane] = weight
+    return weight
 
 
 @inlined
@@ -117,16 +128,9 @@ def load_block(
     are zero, and so is what they add to a sum.
     """
     width = block.shape[1]
-    start = max(state.counters[HEAD], end - width)
+    start = max(state.counters[at.HEAD], end - width)
     size = end - start
-    times = state.rows[model.d + 1]
-    newer = times[end] if end < state.counters[TAIL] else float(state.counters[N])
-    for lane in range(size, width):
-        lanes[_WEIGHT, lane] = 0.0
-    for lane in range(size - 1, -1, -1):
-        weight *= weight_of_age(model, newer - times[start + lane])
-        newer = times[start + lane]
-        lanes[_WEIGHT, lane] = weight
+    weight = weigh(model, state, start, end, weight, lanes[_WEIGHT])
     for lane in range(width):
         lanes[_Z, lane] = 0.0
         lanes[_LENGTH, lane] = 0.0
@@ -153,7 +157,7 @@ def anchor(model: Model, state: State, which: int, point: Floats) -> None:
     writes would not be vectorised.
     """
     d, P = model.d, model.order
-    ladder, moments, head = state.ladder, state.moments, state.counters[HEAD]
+    ladder, moments, head = state.ladder, state.moments, state.counters[at.HEAD]
     count = ladder.shape[0]
     moments[which] = 0.0
     most = 1  # monomials of degree P, the highest whose powers are needed
@@ -164,7 +168,7 @@ def anchor(model: Model, state: State, which: int, point: Floats) -> None:
     slopes, scratch = np.empty((P + 1, width)), np.empty((3, width))
     block, lanes = np.empty((d, width)), np.empty((4, width))
     mass, weight = 0.0, 1.0
-    end = state.counters[TAIL]
+    end = state.counters[at.TAIL]
     while end > head:
         weight = load_block(model, state, point, end, weight, block, lanes)
         links.block_derivatives(model.link, model.m, lanes[_Z], width, P, scratch, slopes)
@@ -196,10 +200,10 @@ def anchor(model: Model, state: State, which: int, point: Floats) -> None:
             moments[which, i] += row_product(powers, ladder[i, 0] - below, block, ladder[i, 1])
         end -= width
     copy(point, state.anchors[which])
-    state.gauges[MASS + which] = mass
-    state.counters[VALID + which] = 1
-    state.counters[PASSES] += 1
-    state.counters[ANCHORS] += 1
+    state.gauges[at.MASS + which] = mass
+    state.counters[at.VALID + which] = 1
+    state.counters[at.PASSES] += 1
+    state.counters[at.ANCHORS] += 1
 
 
 @allocating
@@ -212,8 +216,8 @@ def sum_means(model: Model, state: State, point: Floats) -> None:
     weight = 1.0
     for j in range(model.d):
         g[j] = model.lam * point[j]
-    end = state.counters[TAIL]
-    while end > state.counters[HEAD]:
+    end = state.counters[at.TAIL]
+    while end > state.counters[at.HEAD]:
         weight = load_block(model, state, point, end, weight, block, lanes)
         links.block_derivatives(model.link, model.m, lanes[_Z], width, 0, scratch, means)
         for lane in range(width):
@@ -221,7 +225,7 @@ def sum_means(model: Model, state: State, point: Floats) -> None:
         for j in range(model.d):
             g[j] += row_product(block, j, means, 0)
         end -= width
-    state.counters[PASSES] += 1
+    state.counters[at.PASSES] += 1
 
 
 # -- using an expansion ----------------------------------------------------------------------------
@@ -293,14 +297,14 @@ def evaluate(model: Model, state: State, which: int, point: Floats, order: int) 
 @inlined
 def reach_of(state: State, which: int, point: Floats) -> float:
     """Return the largest change of a_s.theta between an anchor and a point."""
-    return float(state.gauges[LONGEST]) * distance(point, state.anchors[which])
+    return float(state.gauges[at.LONGEST]) * distance(point, state.anchors[which])
 
 
 @inlined
 def _mass(model: Model, state: State, which: int, reach: float) -> float:
     """MASS without the derivative that it was summed with: that of order P + 1."""
     highest = links.derivative_bound(model.link, model.m, model.order + 1, 0.0)
-    mass: float = state.gauges[MASS + which] / highest * links.growth(model.link, reach)
+    mass: float = state.gauges[at.MASS + which] / highest * links.growth(model.link, reach)
     return mass
 
 

@@ -32,23 +32,10 @@ import math
 from typing import NamedTuple
 
 from driftbandits.core import links
+from driftbandits.core.estimator import state as at
 from driftbandits.core.estimator.model import DISCOUNT, Floats, Model
-from driftbandits.core.estimator.passes import sum_curvature, sum_squared_curvature
-from driftbandits.core.estimator.state import (
-    AGE,
-    BLUR,
-    HEAD,
-    LEFT,
-    MISSING,
-    PROJECTED,
-    STALE,
-    TAIL,
-    UPDATES,
-    Ints,
-    Large,
-    State,
-    large_of,
-)
+from driftbandits.core.estimator.passes import BENDS, BENT_SQUARES, SLOPES, sum_curvature
+from driftbandits.core.estimator.state import Ints, Large, State, large_of
 from driftbandits.core.linalg import (
     add_outer,
     add_scaled,
@@ -61,7 +48,7 @@ from driftbandits.core.linalg import (
     multiply_large,
     multiply_rows,
 )
-from driftbandits.jit import inlined, internal, place
+from driftbandits.jit import inlined, internal
 
 BLOCK = 16
 """Rows that are solved at once; a matrix has at least so many."""
@@ -81,105 +68,60 @@ FOR_SQUARES, FOR_DIRECTIONS, FOR_SOLUTIONS = 1e-10, 1e-20, 1e-24
 
 
 @inlined
-def begin(notes: Floats) -> None:
-    """Note that P is the inverse."""
-    for i in range(notes.shape[0]):
-        notes[i] = 0.0
-    notes[LEFT] = 1.0
-
-
-@inlined
-def fade(notes: Floats, decay: float, ridge: float, rounds: int) -> None:
+def _fade(notes: Floats, decay: float, ridge: float, rounds: int) -> None:
     """Follow V := decay V + (1 - decay) ridge I."""
-    notes[LEFT] *= decay
-    notes[MISSING] = decay * notes[MISSING] + (1.0 - decay) * ridge
-    notes[AGE] += rounds
-    if notes[LEFT] < _LEAST_LEFT:
-        notes[STALE] = 1.0
-
-
-@inlined
-def settle(A: Floats, notes: Floats) -> None:
-    """A := left A + eps I, where A is stored instead of V; P is then out of date."""
-    for i in range(A.shape[0]):
-        for j in range(A.shape[0]):
-            A[i, j] *= notes[LEFT]
-        A[i, i] += notes[MISSING]
-    notes[LEFT] = 1.0
-    notes[MISSING] = 0.0
-    notes[STALE] = 1.0
-
-
-@inlined
-def wants_check(notes: Floats) -> bool:
-    """Return whether the next row is to be solved for as a test of P."""
-    return bool(notes[UPDATES] % _UPDATES_A_CHECK == 0.0)
-
-
-@inlined
-def check(notes: Floats, row: Floats, product: Floats) -> None:
-    """Give P up if A P row, in `product`, is not the row."""
-    off, largest = 0.0, 0.0
-    for j in range(row.shape[0]):
-        off = max(off, abs(product[j] - row[j]))
-        largest = max(largest, abs(row[j]))
-    if not off <= _LARGEST_RESIDUAL * largest:
-        notes[STALE] = 1.0
-
-
-@inlined
-def add_to_inverse(P: Floats, notes: Floats, weight: float, row: Floats, u: Floats) -> None:
-    """Follow V := V + weight row row', where u = P row."""
-    share = weight / notes[LEFT]
-    sharper = 1.0 + share * dot_large(row, u)
-    if notes[STALE] > 0.0 or not _LEAST_SHARPER < sharper < _MOST_SHARPER:
-        notes[STALE] = 1.0
-        return
-    add_outer(P, -share / sharper, u)
-    notes[UPDATES] += 1.0
-    notes[BLUR] += _ROUNDING * max(sharper, 1.0 / sharper)
+    notes[at.LEFT] *= decay
+    notes[at.MISSING] = decay * notes[at.MISSING] + (1.0 - decay) * ridge
+    notes[at.AGE] += rounds
+    if notes[at.LEFT] < _LEAST_LEFT:
+        notes[at.STALE] = 1.0
 
 
 @internal
-def follow_row_in(
+def _follow_row_in(
     V: Floats, P: Floats, notes: Floats, weight: float, row: Floats, u: Floats, product: Floats
 ) -> None:
     """Follow V := V + weight row row', which is still to come. `u` and `product` are scratch."""
-    if notes[STALE] > 0.0:
+    if notes[at.STALE] > 0.0:
         return
     multiply_large(P, row, u)
-    if wants_check(notes):
+    if notes[at.UPDATES] % _UPDATES_A_CHECK == 0.0:  # is A P row still the row?
         multiply_large(V, u, product)
+        off, largest = 0.0, 0.0
         for j in range(row.shape[0]):
-            product[j] = (product[j] - notes[MISSING] * u[j]) / notes[LEFT]
-        check(notes, row, product)
-    add_to_inverse(P, notes, weight, row, u)
-
-
-@inlined
-def add_to_design_inverse(state: State, weight: float) -> None:
-    """Follow V of an estimator, to which scratch.row is still to be added."""
-    scratch = state.scratch
-    follow_row_in(state.V, state.P, state.notes, weight, scratch.row, scratch.step, scratch.point)
+            image = (product[j] - notes[at.MISSING] * u[j]) / notes[at.LEFT]
+            off = max(off, abs(image - row[j]))
+            largest = max(largest, abs(row[j]))
+        if not off <= _LARGEST_RESIDUAL * largest:
+            notes[at.STALE] = 1.0
+            return
+    share = weight / notes[at.LEFT]
+    sharper = 1.0 + share * dot_large(row, u)
+    if not _LEAST_SHARPER < sharper < _MOST_SHARPER:
+        notes[at.STALE] = 1.0
+        return
+    add_outer(P, -share / sharper, u)
+    notes[at.UPDATES] += 1.0
+    notes[at.BLUR] += _ROUNDING * max(sharper, 1.0 / sharper)
 
 
 @inlined
 def is_due(notes: Floats) -> bool:
     """Return whether P has to be made anew before it is used."""
     d = notes.shape[0]
-    faded = notes[LEFT] < _MUCH_LEFT and notes[AGE] * _ROUNDS_A_RENEWAL_PAYS_FOR >= d
-    worn = notes[UPDATES] >= max(d, _FEWEST_UPDATES) or notes[BLUR] > _MOST_BLUR
-    return bool(notes[STALE] > 0.0 or faded or worn)
+    faded = notes[at.LEFT] < _MUCH_LEFT and notes[at.AGE] * _ROUNDS_A_RENEWAL_PAYS_FOR >= d
+    worn = notes[at.UPDATES] >= max(d, _FEWEST_UPDATES) or notes[at.BLUR] > _MOST_BLUR
+    return bool(notes[at.STALE] > 0.0 or faded or worn)
 
 
 @inlined
-def renew(A: Floats, is_V: bool, P: Floats, notes: Floats, factor: Floats) -> bool:
+def renew(V: Floats, P: Floats, notes: Floats, factor: Floats) -> bool:
     """P := V^-1; False when V is not numerically positive definite. `factor` is scratch."""
-    if not is_V:
-        settle(A, notes)
-    sound = cholesky_large(A, factor)
+    sound = cholesky_large(V, factor)
     inverse_large(factor, P)
-    begin(notes)
+    for i in range(notes.shape[0]):
+        notes[i] = 0.0
+    notes[at.LEFT] = 1.0
     return sound
 
 
@@ -194,7 +136,6 @@ class Room(NamedTuple):
     images: Floats  # V times the directions
     squares: Floats  # row V^-1 row', one for each row
     gains: Floats
-    first: Floats  # P times the first row
     factor: Floats  # (d, d)
 
 
@@ -211,40 +152,24 @@ def room_in(state: State) -> Room:
         scratch.inverse,
         scratch.slope,
         scratch.pull,
-        scratch.point,
         scratch.factor,
     )
 
 
-@inlined
+@internal
 def solve(
-    A: Floats, is_V: bool, P: Floats, notes: Floats, room: Room, n: int, enough: float
+    V: Floats, P: Floats, notes: Floats, room: Room, n: int, enough: float, enough_at_last: float
 ) -> bool:
     """room.squares and room.solutions of the first n of room.rows, as exact as `enough` says.
 
-    By A, or V in its place. False when P was to be made anew and V is not numerically positive
-    definite.
+    The last row may have another exactness. False when P was to be made anew and V is not
+    numerically positive definite.
     """
-    return _solve(A, is_V, P, notes, room, n, enough, enough)
-
-
-@internal
-def _solve(
-    A: Floats,
-    is_V: bool,
-    P: Floats,
-    notes: Floats,
-    room: Room,
-    n: int,
-    enough: float,
-    enough_at_last: float,
-) -> bool:
-    """Solve a block of rows; the last row may have another exactness."""
     sound = True
     if is_due(notes):
-        sound = renew(A, is_V, P, notes, room.factor)
+        sound = renew(V, P, notes, room.factor)
     if not _descend(P, notes, room, n, enough, enough_at_last):
-        sound = renew(A, is_V, P, notes, room.factor)
+        sound = renew(V, P, notes, room.factor)
         _descend(P, notes, room, n, enough, enough_at_last)
     return sound
 
@@ -258,19 +183,15 @@ def _descend(
     For a direction p = z + beta p_before with left z = P r, V p = r + eps z + beta V p_before.
     """
     residuals, steps, gains = room.residuals, room.steps, room.gains
-    stretch, missing = 1.0 / notes[LEFT], notes[MISSING]
+    stretch, missing = 1.0 / notes[at.LEFT], notes[at.MISSING]
     for i in range(n):
         room.squares[i] = 0.0
         gains[i] = math.inf
         for j in range(notes.shape[0]):
             residuals[i, j] = room.rows[i, j]
             room.solutions[i, j] = room.directions[i, j] = room.images[i, j] = 0.0
-    first = True
     for _ in range(_MOST_STEPS):
         multiply_rows(residuals[:n], P, steps[:n])
-        if first:
-            copy(steps[0], room.first)
-            first = False
         going = False
         for i in range(n):
             if gains[i] > 0.0:  # each row stops on its own, whatever its neighbours
@@ -291,7 +212,11 @@ def _step(room: Room, i: int, stretch: float, missing: float, enough: float) -> 
     directions, images, residuals = room.directions[i], room.images[i], room.residuals[i]
     before = room.gains[i]
     gain = stretch * dot_large(residuals, room.steps[i])
-    _turn(room, i, stretch, missing, gain / before)
+    again = gain / before
+    for j in range(directions.shape[0]):
+        step = stretch * room.steps[i, j]
+        directions[j] = step + again * directions[j]
+        images[j] = residuals[j] + missing * step + again * images[j]
     against = dot_large(directions, images)
     if not (gain > 0.0 and against > 0.0):
         return 0.0
@@ -305,65 +230,41 @@ def _step(room: Room, i: int, stretch: float, missing: float, enough: float) -> 
 
 
 @inlined
-def _turn(room: Room, i: int, stretch: float, missing: float, again: float) -> None:
-    """The next direction of a row, and its image."""
-    steps, directions, images = room.steps[i], room.directions[i], room.images[i]
-    residuals = room.residuals[i]
-    for j in range(steps.shape[0]):
-        step = stretch * steps[j]
-        directions[j] = step + again * directions[j]
-        images[j] = residuals[j] + missing * step + again * images[j]
-
-
-@inlined
 def solve_design(state: State, n: int, enough: float) -> bool:
     """Solve a block of rows with V of an estimator."""
-    return solve(state.V, True, state.P, state.notes, room_in(state), n, enough)
+    return solve_design_and_last(state, n, enough, enough)
 
 
 @inlined
 def solve_design_and_last(state: State, n: int, enough: float, enough_at_last: float) -> bool:
     """Solve a block of rows with V; the last row has another exactness."""
-    room = room_in(state)
-    return _solve(state.V, True, state.P, state.notes, room, n, enough, enough_at_last)
+    return solve(state.V, state.P, state.notes, room_in(state), n, enough, enough_at_last)
 
 
 # -- inverses of earlier curvatures ----------------------------------------------------------------
-
-# Notes of a large model; the first three are two each: of `newton` and of `descent`.
-MADE, FEWEST, DEBT = map(place, range(0, 6, 2))
-# A debt is the steps that were made beyond the fewest that a round took since the inverse was new.
-NEWTON, DESCENT = map(place, range(2))
-LEAST = place(6)
-NU, FURTHEST, NEAREST = map(place, range(8, 11))  # nu, max|a.u| and ||b - g||^2_{M^-1} at theta
-OFF = place(11)  # bound of ||theta - exact||_V
-FADED = place(
-    12
-)  # and 13: what discounting has left of weights since `newton`, `descent` were made
-ESTIMATED = place(14)  # 1 where that bound is an estimate and no proof
 
 _FADED_AWAY = 1e-6
 
 
 @internal
 def follow_row(model: Model, state: State, weight: float) -> None:
-    """Let the inverses know of scratch.row, which was added with this weight."""
-    large, row = large_of(state), state.scratch.row
-    z = dot(row, state.theta_hat)
-    slope = links.slope(model.link, model.m, z)
-    large.notes[LEAST] = min(large.notes[LEAST], slope)
-    other = state.scratch.other
-    share = weight * slope / large.notes[FADED]
-    _add_to_inverse(large.newton, large.notes, NEWTON, share, row, other)
-    if state.counters[PROJECTED] and model.memory != DISCOUNT:
+    """Let the inverses know of scratch.row, which is about to be added with this weight."""
+    scratch, row = state.scratch, state.scratch.row
+    _follow_row_in(state.V, state.P, state.notes, weight, row, scratch.step, scratch.point)
+    if model.order > 0:  # of a linear model that is all
+        return
+    large = large_of(state)
+    slope = links.slope(model.link, model.m, dot(row, state.theta_hat))
+    large.notes[at.LEAST] = min(large.notes[at.LEAST], slope)
+    share = weight * slope / large.notes[at.FADED]
+    _add_to_inverse(large.newton, large.notes, at.NEWTON, share, row, scratch.other)
+    if state.counters[at.PROJECTED] and model.memory != DISCOUNT:
         slope = links.slope(model.link, model.m, dot(row, state.theta))
         steep = weight * slope * slope
-        _add_to_inverse(large.descent, large.notes, DESCENT, steep, row, other)
+        _add_to_inverse(large.descent, large.notes, at.DESCENT, steep, row, scratch.other)
     if model.memory == DISCOUNT:
-        square, scratch = weight * weight, state.scratch
-        follow_row_in(
-            state.V2, large.norm, large.norm_notes, square, row, scratch.step, scratch.point
-        )
+        norm, notes, square = large.norm, large.norm_notes, weight * weight
+        _follow_row_in(state.V2, norm, notes, square, row, scratch.step, scratch.point)
 
 
 @internal
@@ -371,24 +272,27 @@ def _add_to_inverse(
     kept: Floats, notes: Floats, which: int, weight: float, row: Floats, product: Floats
 ) -> None:
     """(A + weight row row')^-1 from A^-1; given up where that is not positive."""
-    if notes[MADE + which] == 0.0:
+    if notes[at.MADE + which] == 0.0:
         return
     multiply_large(kept, row, product)
     share = 1.0 + weight * dot(row, product)
     if share > 0.01:
         add_outer(kept, -weight / share, product)
     else:
-        notes[MADE + which] = 0.0
+        notes[at.MADE + which] = 0.0
 
 
 @inlined
 def follow_decay(model: Model, state: State, decay: float, rounds: int) -> None:
     """Let the inverses know that all rows weigh less."""
-    large = large_of(state)
-    fade(large.norm_notes, decay * decay, model.lam / model.c, rounds)
-    large.notes[FADED] *= decay
-    if large.notes[FADED] < _FADED_AWAY:
-        large.notes[MADE + NEWTON] = 0.0
+    ridge = model.lam / model.c
+    _fade(state.notes, decay, ridge, rounds)
+    if model.order == 0:
+        large = large_of(state)
+        _fade(large.norm_notes, decay * decay, ridge, rounds)
+        large.notes[at.FADED] *= decay
+        if large.notes[at.FADED] < _FADED_AWAY:
+            large.notes[at.MADE + at.NEWTON] = 0.0
 
 
 @inlined
@@ -407,18 +311,18 @@ def charge(
 
     A new one costs a pass with all products of two features, and a factorisation.
     """
-    rows = float(counters[TAIL] - counters[HEAD])
-    notes[FEWEST + which] = min(notes[FEWEST + which], max(steps, 1.0))
-    notes[DEBT + which] += passes * max(steps - notes[FEWEST + which], 0.0)
-    if notes[DEBT + which] * 4.0 * rows > model.d * (rows + 2.0 * model.d):
-        notes[MADE + which] = 0.0
+    rows = float(counters[at.TAIL] - counters[at.HEAD])
+    notes[at.FEWEST + which] = min(notes[at.FEWEST + which], max(steps, 1.0))
+    notes[at.DEBT + which] += passes * max(steps - notes[at.FEWEST + which], 0.0)
+    if notes[at.DEBT + which] * 4.0 * rows > model.d * (rows + 2.0 * model.d):
+        notes[at.MADE + which] = 0.0
 
 
 @inlined
 def _note_new(notes: Floats, which: int) -> None:
-    notes[MADE + which] = 1.0
-    notes[FEWEST + which] = math.inf
-    notes[DEBT + which] = 0.0
+    notes[at.MADE + which] = 1.0
+    notes[at.FEWEST + which] = math.inf
+    notes[at.DEBT + which] = 0.0
 
 
 @internal
@@ -435,10 +339,10 @@ def _invert(J: Floats, ridge: float, factor: Floats, out: Floats) -> bool:
 @inlined
 def renew_newton(model: Model, state: State, large: Large) -> None:
     theta_hat, J = state.theta_hat, state.scratch.J
-    sum_curvature(model, state.rows, state.counters, theta_hat, theta_hat, 1.0, 0.0, J)
+    sum_curvature(model, state, theta_hat, theta_hat, SLOPES, J)
     _invert(J, model.lam, state.scratch.factor, large.newton)
-    _note_new(large.notes, NEWTON)
-    large.notes[FADED] = 1.0
+    _note_new(large.notes, at.NEWTON)
+    large.notes[at.FADED] = 1.0
 
 
 @inlined
@@ -447,9 +351,9 @@ def renew_descent(model: Model, state: State, large: Large, u: Floats, nu: float
         _invert_as_defined(model, state, large, u, nu)
     else:
         J = state.scratch.J
-        sum_squared_curvature(model, state.rows, state.counters, state.theta, u, J)
+        sum_curvature(model, state, state.theta, u, BENT_SQUARES, J)
         _invert(J, model.lam * model.c + nu, state.scratch.factor, large.descent)
-    _note_new(large.notes, DESCENT)
+    _note_new(large.notes, at.DESCENT)
 
 
 @internal
@@ -459,9 +363,9 @@ def _invert_as_defined(model: Model, state: State, large: Large, u: Floats, nu: 
     Where M is V, J M^-1 J is near sum w mu'^2 a a', to which rows can be added. Where rows are
     discounted it is not, but it hardly changes with a row: both J and M^-1 do.
     """
-    rows, counters, scratch, theta = state.rows, state.counters, state.scratch, state.theta
+    scratch, theta = state.scratch, state.theta
     J, product, H = scratch.J, scratch.curvature, scratch.other_matrix
-    sum_curvature(model, rows, counters, theta, u, 1.0, 0.0, J)
+    sum_curvature(model, state, theta, u, SLOPES, J)
     for i in range(model.d):
         J[i, i] += model.lam
         for j in range(i):
@@ -471,7 +375,7 @@ def _invert_as_defined(model: Model, state: State, large: Large, u: Floats, nu: 
     multiply_rows(scratch.inverse, J, product)
     multiply_rows(J, product, H)
     bend = J
-    sum_curvature(model, rows, counters, theta, u, 0.0, 1.0, bend)
+    sum_curvature(model, state, theta, u, BENDS, bend)
     for i in range(model.d):
         for j in range(i + 1):
             H[i, j] -= bend[i, j]
@@ -486,7 +390,7 @@ def _invert_as_defined(model: Model, state: State, large: Large, u: Floats, nu: 
 def size_of(x: Floats, P: Floats, notes: Floats, product: Floats) -> float:
     """||x||_{V^-1}, or a little more: the inverse that is kept lacks some of the ridge of V."""
     multiply_large(P, x, product)
-    return math.sqrt(max(dot(x, product) / notes[LEFT], 0.0))
+    return math.sqrt(max(dot(x, product) / notes[at.LEFT], 0.0))
 
 
 @inlined

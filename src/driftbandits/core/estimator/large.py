@@ -39,19 +39,10 @@ import math
 from typing import NamedTuple
 
 from driftbandits.core import links
+from driftbandits.core.estimator import state as at
 from driftbandits.core.estimator.expansion import sum_means
 from driftbandits.core.estimator.inverse import (
-    DESCENT,
-    ESTIMATED,
-    FADED,
     FOR_DIRECTIONS,
-    FURTHEST,
-    LEAST,
-    MADE,
-    NEAREST,
-    NEWTON,
-    NU,
-    OFF,
     charge,
     is_due,
     renew,
@@ -64,26 +55,7 @@ from driftbandits.core.estimator.inverse import (
 )
 from driftbandits.core.estimator.model import DISCOUNT, EXACT, NO_PROJECTION, Floats, Model
 from driftbandits.core.estimator.passes import NOTHING_SEEN, Seen, Wanted, sweep
-from driftbandits.core.estimator.state import (
-    AGE,
-    DAMPED_STEPS,
-    DECREMENT,
-    DESCENT_STEPS,
-    ERROR_BOUND,
-    FOR_THETA,
-    FOR_THETA_HAT,
-    KKT_RESIDUAL,
-    LEAK,
-    LEFT,
-    LONGEST,
-    NEWTON_STEPS,
-    PROJECTED,
-    PROJECTIONS,
-    VALID,
-    Large,
-    State,
-    large_of,
-)
+from driftbandits.core.estimator.state import FOR_THETA, FOR_THETA_HAT, Large, State, large_of
 from driftbandits.core.linalg import add_scaled, copy, dot, multiply_large, norm
 from driftbandits.jit import inlined, internal
 
@@ -96,11 +68,10 @@ _STEPS_TO_BOUND = 3
 
 
 @inlined
-def set_radial(model: Model, state: State) -> None:
-    length = norm(state.theta_hat)
+def set_radial(model: Model, state: State, length: float) -> None:
+    """theta := theta_hat, which has this length, shortened to S."""
     for j in range(model.d):
         state.theta[j] = state.theta_hat[j] * (model.S / length)
-    state.counters[VALID + FOR_THETA] = 0
 
 
 @inlined
@@ -117,14 +88,14 @@ def radial_is_nearer(model: Model, state: State, large: Large) -> bool:
         radial[j] = scale * state.theta_hat[j]
         way[j] = radial[j] - state.theta[j]
     multiply_large(state.V, way, product)
-    bent = links.derivative_bound(model.link, model.m, 2, model.S * state.gauges[LONGEST])
-    if bent * notes[FURTHEST] * dot(way, product) <= notes[NU] * dot(way, way):
+    bent = links.derivative_bound(model.link, model.m, 2, model.S * state.gauges[at.LONGEST])
+    if bent * notes[at.FURTHEST] * dot(way, product) <= notes[at.NU] * dot(way, way):
         return False
     sum_means(model, state, radial)
     for j in range(model.d):
         scratch.residual[j] = state.b[j] - scratch.g[j]
     _solve_in_norm(model, state, large)
-    return bool(dot(scratch.residual, scratch.step) < notes[NEAREST])
+    return bool(dot(scratch.residual, scratch.step) < notes[at.NEAREST])
 
 
 @internal
@@ -134,13 +105,13 @@ def _solve_in_norm(model: Model, state: State, large: Large) -> None:
     if model.memory == DISCOUNT:
         room = room_in(state)
         copy(scratch.residual, room.rows[0])
-        large.norm_notes[AGE] = 0.0  # for one row at a time a renewal hardly pays for itself
-        solve(state.V2, True, large.norm, large.norm_notes, room, 1, FOR_DIRECTIONS)
+        large.norm_notes[at.AGE] = 0.0  # for one row at a time a renewal hardly pays for itself
+        solve(state.V2, large.norm, large.norm_notes, room, 1, FOR_DIRECTIONS, FOR_DIRECTIONS)
         copy(room.solutions[0], scratch.step)
     else:
         multiply_large(state.P, scratch.residual, scratch.step)
         for j in range(model.d):
-            scratch.step[j] /= state.notes[LEFT]
+            scratch.step[j] /= state.notes[at.LEFT]
 
 
 class Descent(NamedTuple):
@@ -165,10 +136,10 @@ def look(model: Model, state: State, large: Large, before: Descent) -> Descent:
     _solve_in_norm(model, state, large)
     copy(scratch.step, scratch.g)
     reached = dot(scratch.residual, scratch.step)
-    counters[DESCENT_STEPS] += 1
+    counters[at.DESCENT_STEPS] += 1
     if reached > before.best * (1.0 + 1e-7):
         copy(scratch.start, theta)
-        counters[VALID + FOR_THETA] = 0
+        counters[at.VALID + FOR_THETA] = 0
         return Descent(
             before.best, 0.5 * before.shorten, 1.0, before.left, before.steps, before.renewed
         )
@@ -199,33 +170,35 @@ def descend(
     for j in range(model.d):
         pull[j] -= nu * theta[j]
     left = size_of(pull, state.P, state.notes, scratch.other)
-    notes[NU], notes[NEAREST], notes[FURTHEST] = nu, before.best, seen.furthest
-    gauges[KKT_RESIDUAL] = norm(pull) / strength if strength > 0.0 else 0.0
+    notes[at.NU], notes[at.NEAREST], notes[at.FURTHEST] = nu, before.best, seen.furthest
+    gauges[at.KKT_RESIDUAL] = norm(pull) / strength if strength > 0.0 else 0.0
     eta = _eta_nearby(model, state, seen, largest, closeness)
     # J >= c V in the ball and M <= V, so that times V is below J M^-1 J - eta J
     bent = model.c * (model.c - eta) if eta <= 2.0 * model.c else -0.25 * eta * eta
     least = _LEAST_CURVATURE * model.c * model.c
     proved = bent + 0.5 * nu / largest
     h = max(proved, least)
-    notes[OFF] = left / h
-    if bent > 0.0 and notes[OFF] > closeness:
-        notes[OFF] = min(notes[OFF], _sharper_bound(model, state, bent, 0.5 * nu, h))
-    leak = _steepest(model, state) * _leak_in_pull(model, state, largest)
-    notes[OFF] += leak / h
-    notes[ESTIMATED] = 0.0
+    notes[at.OFF] = left / h
+    if bent > 0.0 and notes[at.OFF] > closeness:
+        notes[at.OFF] = min(notes[at.OFF], _sharper_bound(model, state, bent, 0.5 * nu, h))
+    # ||M^-1 e||_V at most, where e is what the sums lack of rows that were dropped
+    leak = math.sqrt(largest) * model.c / model.lam * float(gauges[at.LEAK])
+    leak = _steepest(model, state) * leak
+    notes[at.OFF] += leak / h
+    notes[at.ESTIMATED] = 0.0
     if proved < least and not (
-        notes[OFF] <= closeness and _is_proved(model, state, seen, 0.5 * nu, left + leak)
+        notes[at.OFF] <= closeness and _is_proved(model, state, seen, 0.5 * nu, left + leak)
     ):
-        notes[ESTIMATED] = 1.0
-    if notes[OFF] <= closeness or gauges[KKT_RESIDUAL] <= ROUNDING or shorten < 1e-6:
+        notes[at.ESTIMATED] = 1.0
+    if notes[at.OFF] <= closeness or gauges[at.KKT_RESIDUAL] <= ROUNDING or shorten < 1e-6:
         return Descent(before.best, shorten, 0.0, left, before.steps, before.renewed)
     renewed = before.renewed
-    if notes[MADE + DESCENT] == 0.0 or shorten == 0.5 or left > SLOW * before.left:
+    if notes[at.MADE + at.DESCENT] == 0.0 or shorten == 0.5 or left > SLOW * before.left:
         renew_descent(model, state, large, scratch.g, nu)
         renewed = 1.0
     copy(theta, scratch.start)
-    _step_on_sphere(model, large.descent, pull, theta, shorten, scratch.point, scratch.other)
-    state.counters[VALID + FOR_THETA] = 0
+    _step_on_sphere(model, state, large, shorten)
+    state.counters[at.VALID + FOR_THETA] = 0
     return Descent(before.best, shorten, 0.0, left, before.steps + 1.0, renewed)
 
 
@@ -247,19 +220,13 @@ def largest_sum(V: Floats, sums: Floats) -> float:
 @inlined
 def _steepest(model: Model, state: State) -> float:
     """The largest slope in the ball."""
-    return float(links.derivative_bound(model.link, model.m, 1, model.S * state.gauges[LONGEST]))
-
-
-@inlined
-def _leak_in_pull(model: Model, state: State, largest: float) -> float:
-    """||M^-1 e||_V at most, where e is what the sums lack of rows that were dropped."""
-    return math.sqrt(largest) * model.c / model.lam * float(state.gauges[LEAK])
+    return float(links.derivative_bound(model.link, model.m, 1, model.S * state.gauges[at.LONGEST]))
 
 
 @inlined
 def _moves(model: Model, state: State, off: float) -> float:
     """Bound the change of any a.theta where theta moves by `off` in the norm of V."""
-    return float(state.gauges[LONGEST] * math.sqrt(model.c / model.lam) * off)
+    return float(state.gauges[at.LONGEST] * math.sqrt(model.c / model.lam) * off)
 
 
 @inlined
@@ -269,7 +236,7 @@ def _eta_nearby(model: Model, state: State, seen: Seen, largest: float, off: flo
     By how much it is larger there follows from |mu''| <= mu' and the same of the next derivative,
     by which mu''/mu' changes by at most 2 |a.x| along x, and from the change of u.
     """
-    reach = state.gauges[LONGEST] * math.sqrt(largest) * model.c / model.lam
+    reach = state.gauges[at.LONGEST] * math.sqrt(largest) * model.c / model.lam
     turns = reach * _steepest(model, state) * off  # of any a.u
     return float(seen.eta + 2.0 * _moves(model, state, off) * seen.furthest + turns)
 
@@ -359,18 +326,16 @@ def _sharper_bound(model: Model, state: State, bent: float, nu: float, h: float)
 
 
 @inlined
-def _step_on_sphere(
-    model: Model,
-    descent: Floats,
-    pull: Floats,
-    theta: Floats,
-    shorten: float,
-    along: Floats,
-    other: Floats,
-) -> None:
-    """theta := the point of the sphere beyond a step in its tangent; the last two are scratch."""
-    multiply_large(descent, pull, along)
-    multiply_large(descent, theta, other)
+def _step_on_sphere(model: Model, state: State, large: Large, shorten: float) -> None:
+    """theta := the point of the sphere beyond a step in its tangent, by the pull there."""
+    scratch, theta, along, other = (
+        state.scratch,
+        state.theta,
+        state.scratch.point,
+        state.scratch.other,
+    )
+    multiply_large(large.descent, scratch.pull, along)
+    multiply_large(large.descent, theta, other)
     ratio = dot(theta, along) / dot(theta, other)
     for j in range(model.d):
         theta[j] += shorten * (along[j] - ratio * other[j])
@@ -405,28 +370,29 @@ _BEFORE_NEWTON = Newton(math.inf, math.inf, 0.0, 0.0)
 def fit_large(model: Model, state: State, closeness: float) -> None:
     """Bring theta_hat and theta up to date, to within `closeness` in the norm of V."""
     if is_due(state.notes):
-        renew(state.V, True, state.P, state.notes, state.scratch.factor)
+        renew(state.V, state.P, state.notes, state.scratch.factor)
     large, counters = large_of(state), state.counters
-    state.gauges[KKT_RESIDUAL] = 0.0
-    from_last = counters[PROJECTED] > 0 and model.projection == EXACT
+    state.gauges[at.KKT_RESIDUAL] = 0.0
+    from_last = counters[at.PROJECTED] > 0 and model.projection == EXACT
     off = _approach(model, state, large, closeness, True, from_last)
     if model.projection == NO_PROJECTION or norm(state.theta_hat) <= model.S:
         copy(state.theta_hat, state.theta)
-        counters[PROJECTED] = counters[VALID + FOR_THETA] = 0
-        state.gauges[KKT_RESIDUAL] = 0.0
-        large.notes[MADE + DESCENT] = 0.0
-        large.notes[OFF] = off
-        large.notes[ESTIMATED] = 0.0
+        counters[at.PROJECTED] = counters[at.VALID + FOR_THETA] = 0
+        state.gauges[at.KKT_RESIDUAL] = 0.0
+        large.notes[at.MADE + at.DESCENT] = 0.0
+        large.notes[at.OFF] = off
+        large.notes[at.ESTIMATED] = 0.0
         return
-    counters[PROJECTED] = 1
-    counters[PROJECTIONS] += 1
+    counters[at.PROJECTED] = 1
+    counters[at.PROJECTIONS] += 1
     if not from_last or radial_is_nearer(model, state, large):
-        set_radial(model, state)
+        set_radial(model, state, norm(state.theta_hat))
+        counters[at.VALID + FOR_THETA] = 0
         if model.projection == EXACT:
             _approach(model, state, large, closeness, False, True)
         else:  # the way from theta_hat is no error, and what theta_hat is off does not grow by it
-            large.notes[OFF] = off
-            large.notes[ESTIMATED] = 1.0
+            large.notes[at.OFF] = off
+            large.notes[at.ESTIMATED] = 1.0
 
 
 @internal
@@ -442,32 +408,32 @@ def _approach(
     projecting, has_pull, seen = descending, False, NOTHING_SEEN
     largest = largest_sum(state.V, scratch.noise) if descending else 0.0
     for _ in range(_MOST_PASSES):
-        if solving and counters[VALID + FOR_THETA_HAT]:
+        if solving and counters[at.VALID + FOR_THETA_HAT]:
             newton = _step(model, state, large, closeness, newton)
-            solving = not counters[VALID + FOR_THETA_HAT]
+            solving = not counters[at.VALID + FOR_THETA_HAT]
             descending = descending and (solving or norm(state.theta_hat) > model.S)
         if has_pull and descending:
             descent = descend(model, state, large, closeness, seen, largest, descent)
-            descending = not counters[VALID + FOR_THETA]
-        elif descending and counters[VALID + FOR_THETA]:
+            descending = not counters[at.VALID + FOR_THETA]
+        elif descending and counters[at.VALID + FOR_THETA]:
             descent = look(model, state, large, descent)
-        has_pull = descending and counters[VALID + FOR_THETA] > 0
+        has_pull = descending and counters[at.VALID + FOR_THETA] > 0
         wanted = Wanted(solving, descending and not has_pull, has_pull)
         if not (solving or descending):
             break
         seen = sweep(model, state, wanted, scratch.g, scratch.pull)
         if wanted.at_theta_hat:
-            large.notes[LEAST] = seen.least
+            large.notes[at.LEAST] = seen.least
             copy(state.theta_hat, state.anchors[FOR_THETA_HAT])
-            counters[VALID + FOR_THETA_HAT] = 1
+            counters[at.VALID + FOR_THETA_HAT] = 1
         if wanted.at_theta:
             copy(state.theta, state.anchors[FOR_THETA])
-            counters[VALID + FOR_THETA] = 1
+            counters[at.VALID + FOR_THETA] = 1
     hidden = 2.0 * descent.steps + 1.0 if projecting else 0.0  # passes that are made anyway
     if newton.renewed == 0.0:
-        charge(model, counters, large.notes, NEWTON, max(newton.steps - hidden, 0.0), 1)
+        charge(model, counters, large.notes, at.NEWTON, max(newton.steps - hidden, 0.0), 1)
     if projecting and descent.renewed == 0.0:
-        charge(model, counters, large.notes, DESCENT, descent.steps, 2)
+        charge(model, counters, large.notes, at.DESCENT, descent.steps, 2)
     return newton.off
 
 
@@ -479,26 +445,26 @@ def _step(model: Model, state: State, large: Large, closeness: float, before: Ne
     sums = state.moments[FOR_THETA_HAT]
     to_length = math.sqrt(model.c / model.lam)  # ||x|| <= that times ||x||_V
     set_residual(model.lam, state.b, sums, theta_hat, residual)
-    left = size_of(residual, state.P, state.notes, scratch.other) + to_length * gauges[LEAK]
-    off = left / min(notes[LEAST], model.c)
-    moves = gauges[LONGEST] * to_length * off
+    left = size_of(residual, state.P, state.notes, scratch.other) + to_length * gauges[at.LEAK]
+    off = left / min(notes[at.LEAST], model.c)
+    moves = gauges[at.LONGEST] * to_length * off
     # along the way to the root curvature falls by a factor e^s at most, s <= moves e^s
     off = off * math.exp(1.43 * moves) if moves <= 0.25 else math.inf
-    gauges[DECREMENT] = math.sqrt(model.c) * off
-    gauges[ERROR_BOUND] = to_length * off
+    gauges[at.DECREMENT] = math.sqrt(model.c) * off
+    gauges[at.ERROR_BOUND] = to_length * off
     size = norm(state.b) + norm(sums) + model.lam * norm(theta_hat)
     if off <= closeness or left <= ROUNDING * to_length * size:
         return Newton(left, off, before.steps, before.renewed)
     renewed = before.renewed
-    if notes[MADE + NEWTON] == 0.0 or left > SLOW * before.left:
+    if notes[at.MADE + at.NEWTON] == 0.0 or left > SLOW * before.left:
         renew_newton(model, state, large)
         renewed = 1.0
     multiply_large(large.newton, residual, step)
-    stretch = 1.0 / notes[FADED]
-    length = gauges[LONGEST] * stretch * norm(step)
+    stretch = 1.0 / notes[at.FADED]
+    length = gauges[at.LONGEST] * stretch * norm(step)
     damped = math.log1p(length) / length if length > REACH else 1.0
-    counters[DAMPED_STEPS] += damped < 1.0
-    counters[NEWTON_STEPS] += 1
+    counters[at.DAMPED_STEPS] += damped < 1.0
+    counters[at.NEWTON_STEPS] += 1
     add_scaled(theta_hat, stretch * damped, step)
-    counters[VALID + FOR_THETA_HAT] = 0
+    counters[at.VALID + FOR_THETA_HAT] = 0
     return Newton(left, off, before.steps + 1.0, renewed)

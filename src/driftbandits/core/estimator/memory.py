@@ -7,13 +7,9 @@ inserted where its round was, with the weight of its age.
 from __future__ import annotations
 
 from driftbandits.core import links
+from driftbandits.core.estimator import state as at
 from driftbandits.core.estimator.expansion import add_row, weight_of_age
-from driftbandits.core.estimator.inverse import (
-    add_to_design_inverse,
-    fade,
-    follow_decay,
-    follow_row,
-)
+from driftbandits.core.estimator.inverse import follow_decay, follow_row
 from driftbandits.core.estimator.model import (
     BELIEF,
     DISCOUNT,
@@ -23,22 +19,7 @@ from driftbandits.core.estimator.model import (
     Model,
     for_large,
 )
-from driftbandits.core.estimator.state import (
-    FITTED,
-    FOR_THETA,
-    FOR_THETA_HAT,
-    HEAD,
-    LEAK,
-    LONGEST,
-    MASS,
-    SPAN,
-    STALE,
-    SUBTRACTIONS,
-    TAIL,
-    VALID,
-    N,
-    State,
-)
+from driftbandits.core.estimator.state import FOR_THETA, FOR_THETA_HAT, State
 from driftbandits.core.linalg import add_outer, add_scaled, dot, norm, set_to_identity
 from driftbandits.jit import compiled, inlined, internal
 
@@ -50,37 +31,18 @@ def keeps_rows(model: Model) -> bool:
 
 
 @inlined
-def _fade(model: Model, state: State, decay: float, rounds: int) -> None:
-    fade(state.notes, decay, model.lam / model.c, rounds)
-    if model.order == 0:
-        follow_decay(model, state, decay, rounds)
+def _do_nothing(model: Model, state: State, *details: float) -> None:
+    """Small models keep no inverses."""
 
 
-@inlined
-def _fade_nothing(model: Model, state: State, decay: float, rounds: int) -> None:
-    pass
-
-
-@inlined
-def _follow_row(model: Model, state: State, weight: float) -> None:
-    add_to_design_inverse(state, weight)
-    if model.order == 0:
-        follow_row(model, state, weight)
-
-
-@inlined
-def _follow_nothing(model: Model, state: State, weight: float) -> None:
-    pass
-
-
-_let_inverses_fade = for_large(_fade, _fade_nothing)
-_let_inverses_follow = for_large(_follow_row, _follow_nothing)
+_let_inverses_fade = for_large(follow_decay, _do_nothing)
+_let_inverses_follow = for_large(follow_row, _do_nothing)
 
 
 @inlined
 def advance(model: Model, state: State, rounds: int) -> None:
     """Let the clock go on: older rows weigh less, or leave."""
-    state.counters[N] += rounds
+    state.counters[at.N] += rounds
     if model.memory == DISCOUNT:
         decay = model.gamma if rounds == 1 else model.gamma**rounds
         _decay(model, state, decay)
@@ -88,7 +50,7 @@ def advance(model: Model, state: State, rounds: int) -> None:
     if model.memory in (WINDOW, DISCOUNT):
         if _oldest_has_left(model, state):
             _forget(model, state)
-        state.counters[FITTED] = 0
+        state.counters[at.FITTED] = 0
 
 
 @inlined
@@ -103,18 +65,18 @@ def _decay(model: Model, state: State, decay: float) -> None:
         state.V[i, i] += (1.0 - decay) * ridge
         state.V2[i, i] += (1.0 - decay * decay) * ridge
     for which in range(2):
-        if state.counters[VALID + which]:
+        if state.counters[at.VALID + which]:
             for i in range(state.moments.shape[1]):
                 state.moments[which, i] *= decay
-            state.gauges[MASS + which] *= decay
-    state.gauges[LEAK] *= decay
+            state.gauges[at.MASS + which] *= decay
+    state.gauges[at.LEAK] *= decay
 
 
 @inlined
 def _oldest_has_left(model: Model, state: State) -> bool:
-    head = state.counters[HEAD]
-    oldest = state.counters[N] - state.counters[SPAN]
-    return bool(head < state.counters[TAIL] and state.rows[model.d + 1, head] <= oldest)
+    head = state.counters[at.HEAD]
+    oldest = state.counters[at.N] - state.counters[at.SPAN]
+    return bool(head < state.counters[at.TAIL] and state.rows[model.d + 1, head] <= oldest)
 
 
 @inlined
@@ -122,18 +84,18 @@ def _forget(model: Model, state: State) -> None:
     """Drop the rows whose age has reached the span."""
     rows, counters, d = state.rows, state.counters, model.d
     while _oldest_has_left(model, state):
-        s = counters[HEAD]
+        s = counters[at.HEAD]
         load_row(model, state, s)
         if model.memory == WINDOW:
             add_to_sums(model, state, rows[d, s], -1.0)
-            counters[SUBTRACTIONS] += 1
+            counters[at.SUBTRACTIONS] += 1
         else:
             # b keeps the row for ever, the expansions only until their next anchor
             row = state.scratch.row
-            w = weight_of_age(model, counters[N] - rows[d + 1, s])
+            w = weight_of_age(model, counters[at.N] - rows[d + 1, s])
             mean = links.mean(model.link, model.m, dot(row, state.theta_hat))
-            state.gauges[LEAK] += w * mean * norm(row)
-        counters[HEAD] += 1
+            state.gauges[at.LEAK] += w * mean * norm(row)
+        counters[at.HEAD] += 1
 
 
 @inlined
@@ -153,44 +115,44 @@ def add_to_sums(model: Model, state: State, reward: float, weight: float) -> Non
     if model.memory == DISCOUNT:
         add_outer(state.V2, weight * weight, row)  # eq_Design_matrix_D2
     for which in range(2):
-        if state.counters[VALID + which]:
+        if state.counters[at.VALID + which]:
             add_row(model, state, which, row, weight)
 
 
 @inlined
 def weight_in(model: Model, state: State, s: int) -> float:
     """Return the weight of round s as the clock stands."""
-    weight: float = weight_of_age(model, float(state.counters[N] - s))
+    weight: float = weight_of_age(model, float(state.counters[at.N] - s))
     return weight
 
 
 @inlined
 def absorb(model: Model, state: State, reward: float, s: int) -> None:
     """Learn the reward of scratch.row, chosen in round s, which is younger than the span."""
-    state.gauges[LONGEST] = max(state.gauges[LONGEST], norm(state.scratch.row))
+    state.gauges[at.LONGEST] = max(state.gauges[at.LONGEST], norm(state.scratch.row))
     add_to_sums(model, state, reward, weight_in(model, state, s))
     if keeps_rows(model):
         insert_row(model, state, reward, float(s))
-    state.counters[FITTED] = 0
+    state.counters[at.FITTED] = 0
 
 
 @inlined
 def insert_row(model: Model, state: State, reward: float, s: float) -> None:
     rows, counters, d = state.rows, state.counters, model.d
-    if counters[TAIL] == rows.shape[1]:  # full up to the end: move what lives to the front
-        for i in range(counters[HEAD], counters[TAIL]):
-            _move(state, i, i - counters[HEAD])
-        counters[TAIL] -= counters[HEAD]
-        counters[HEAD] = 0
-    place = counters[TAIL]
-    while model.memory != EVERYTHING and place > counters[HEAD] and rows[d + 1, place - 1] > s:
+    if counters[at.TAIL] == rows.shape[1]:  # full up to the end: move what lives to the front
+        for i in range(counters[at.HEAD], counters[at.TAIL]):
+            _move(state, i, i - counters[at.HEAD])
+        counters[at.TAIL] -= counters[at.HEAD]
+        counters[at.HEAD] = 0
+    place = counters[at.TAIL]
+    while model.memory != EVERYTHING and place > counters[at.HEAD] and rows[d + 1, place - 1] > s:
         _move(state, place - 1, place)
         place -= 1
     for j in range(d):
         rows[j, place] = state.scratch.row[j]
     rows[d, place] = reward
     rows[d + 1, place] = s
-    counters[TAIL] += 1
+    counters[at.TAIL] += 1
 
 
 @inlined
@@ -202,16 +164,16 @@ def _move(state: State, source: int, target: int) -> None:
 @inlined
 def drop_expansions(state: State) -> None:
     """Let the next fit sum its expansions anew."""
-    state.counters[VALID + FOR_THETA_HAT] = state.counters[VALID + FOR_THETA] = 0
+    state.counters[at.VALID + FOR_THETA_HAT] = state.counters[at.VALID + FOR_THETA] = 0
 
 
 @internal
 def forget_oldest(model: Model, state: State, count: int) -> None:
     """Drop the oldest rows; what remains is summed anew."""
-    state.counters[HEAD] += count
+    state.counters[at.HEAD] += count
     rebuild(model, state)
     drop_expansions(state)
-    state.counters[FITTED] = 0
+    state.counters[at.FITTED] = 0
 
 
 @internal
@@ -221,12 +183,12 @@ def rebuild(model: Model, state: State) -> None:
     for i in range(model.d):
         state.b[i] = 0.0
     set_to_identity(state.V, model.lam / model.c)
-    state.gauges[LONGEST] = 0.0
-    for s in range(state.counters[HEAD], state.counters[TAIL]):
+    state.gauges[at.LONGEST] = 0.0
+    for s in range(state.counters[at.HEAD], state.counters[at.TAIL]):
         load_row(model, state, s)
         add_scaled(state.b, state.rows[model.d, s], row)
         add_outer(state.V, 1.0, row)
-        state.gauges[LONGEST] = max(state.gauges[LONGEST], norm(row))
-    state.counters[SUBTRACTIONS] = 0
+        state.gauges[at.LONGEST] = max(state.gauges[at.LONGEST], norm(row))
+    state.counters[at.SUBTRACTIONS] = 0
     if model.fast:
-        state.notes[STALE] = 1.0
+        state.notes[at.STALE] = 1.0

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from driftbandits import checks
 from driftbandits.core.links import Link
 from driftbandits.jit import chosen_for, reader_of
 
@@ -97,14 +98,14 @@ def expansion_order(d: int, link_is_linear: bool) -> int:
     return 1 if link_is_linear or order < LOWEST_USEFUL_ORDER else order
 
 
-def truncation_span(gamma: float, *, m: float, L: float, lam: float, tolerance: float) -> int:
-    """Age from which discounted rows may be dropped: they move theta-hat by at most `tolerance`.
+def truncation_span(gamma: float, *, m: float, L: float, lam: float) -> int:
+    """Age from which discounted rows are dropped: they move theta-hat by TRUNCATION_TOLERANCE.
 
     The dropped rows change the gradient by at most m L gamma^n/(1-gamma), and the penalised
     likelihood is lam-strongly concave. The bound on |X - mu| is m for bounded means; for Poisson
     it is checked against the residuals as rows leave (`LEAK`).
     """
-    n = math.log(tolerance * lam * (1.0 - gamma) / (m * L)) / math.log(gamma)
+    n = math.log(TRUNCATION_TOLERANCE * lam * (1.0 - gamma) / (m * L)) / math.log(gamma)
     return max(1, math.ceil(n))
 
 
@@ -122,21 +123,15 @@ def estimator_model(
     """The numbers of an estimator: all rounds, or the last `window`, or discounted ones."""
     if window is not None and discount is not None:
         raise ValueError(f"give window or discount, not both; got {window!r} and {discount!r}")
-    if window is not None and not (window == int(window) and window >= 1):
-        raise ValueError(f"window must be a whole number of at least 1; got {window!r}")
-    if discount is not None and not 0.0 < discount < 1.0:
-        raise ValueError(f"discount must lie strictly between 0 and 1; got {discount!r}")
-    if projection not in PROJECTIONS:
-        raise ValueError(f"projection must be one of {', '.join(PROJECTIONS)}; got {projection!r}")
+    checks.choice("projection", projection, PROJECTIONS)
     for name, value in (("lam", lam), ("S", S), ("L", L)):
-        if not (math.isfinite(value) and value > 0.0):
-            raise ValueError(f"{name} must be positive and finite; got {value!r}")
-    memory = WINDOW if window is not None else DISCOUNT if discount is not None else EVERYTHING
-    span = 0
+        checks.number(name, value, above=0)
+    memory, span, gamma = EVERYTHING, 0, 1.0
     if window is not None:
-        span = int(window)
+        memory, span = WINDOW, checks.integer("window", window, least=1)
     elif discount is not None:
-        span = truncation_span(discount, m=link.m, L=L, lam=lam, tolerance=TRUNCATION_TOLERANCE)
+        memory, gamma = DISCOUNT, checks.number("discount", discount, above=0, below=1)
+        span = truncation_span(gamma, m=link.m, L=L, lam=lam)
     return Model(
         d=dim,
         link=link.code,
@@ -145,7 +140,7 @@ def estimator_model(
         lam=lam,
         memory=memory,
         span=span,
-        gamma=1.0 if discount is None else discount,
+        gamma=gamma,
         S=S,
         c=link.c_mu(L=L, S=S),
         projection=PROJECTIONS[projection],
@@ -164,26 +159,25 @@ def ladder_of(d: int, order: int) -> NDArray[np.uint32]:
     in a row), and then for each variable j the index of this monomial times x_j (degree <= order
     only, else 0).
     """
-    exponents: list[tuple[int, ...]] = [(0,) * d]
-    index: dict[tuple[int, ...], int] = {exponents[0]: 0}
-    built: list[tuple[int, int, int, int]] = [(0, 0, 0, 1)]
+    exponents = [(0,) * d]
+    index = {exponents[0]: 0}
+    built = [(0, 0, 0, 1)]
+
+    def times(powers: tuple[int, ...], j: int) -> tuple[int, ...]:
+        return (*powers[:j], powers[j] + 1, *powers[j + 1 :])
+
     first = 0
     for degree in range(1, order + 2):
         last = len(exponents)
         for parent in range(first, last):
             for j in range(built[parent][1], d):
-                child = list(exponents[parent])
-                child[j] += 1
-                index[tuple(child)] = len(exponents)
-                exponents.append(tuple(child))
+                child = times(exponents[parent], j)
+                index[child] = len(exponents)
+                exponents.append(child)
                 built.append((parent, j, degree, 1 + (sum(child[-2:]) if d > 1 else 0)))
         first = last
     ladder = np.zeros((len(exponents), 4 + d), dtype=np.uint32)
     ladder[:, :4] = built
-    for i, powers in enumerate(exponents):
-        if built[i][2] <= order:
-            for j in range(d):
-                up = list(powers)
-                up[j] += 1
-                ladder[i, 4 + j] = index[tuple(up)]
+    for i, powers in enumerate(exponents[:first]):  # of degree `order` at most
+        ladder[i, 4:] = [index[times(powers, j)] for j in range(d)]
     return ladder

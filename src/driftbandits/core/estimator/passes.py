@@ -14,29 +14,20 @@ from typing import NamedTuple
 import numpy as np
 
 from driftbandits.core import links
-from driftbandits.core.estimator.expansion import weight_of_age
-from driftbandits.core.estimator.model import DISCOUNT, Floats, Model
-from driftbandits.core.estimator.state import (
-    FOR_THETA,
-    FOR_THETA_HAT,
-    HEAD,
-    PASSES,
-    TAIL,
-    Ints,
-    N,
-    State,
-)
-from driftbandits.core.linalg import set_to_identity
+from driftbandits.core.estimator import state as at
+from driftbandits.core.estimator.expansion import weigh
+from driftbandits.core.estimator.model import Floats, Model
+from driftbandits.core.estimator.state import FOR_THETA, FOR_THETA_HAT, Ints, State
+from driftbandits.core.linalg import copy, set_to_identity
 from driftbandits.jit import (
     LANES,
     add_four_multiples,
+    add_four_span_products,
     add_multiple,
+    add_span_product,
     allocating,
-    eight_span_products,
-    four_span_products,
     inlined,
     internal,
-    span_product,
 )
 
 _SPAN = 512
@@ -44,34 +35,8 @@ _SPAN = 512
 
 @inlined
 def _span_width(counters: Ints) -> int:
-    rows = int(counters[TAIL] - counters[HEAD])
+    rows = int(counters[at.TAIL] - counters[at.HEAD])
     return min(_SPAN, (rows + LANES - 1) // LANES * LANES)
-
-
-@inlined
-def _weigh(
-    model: Model,
-    times: Floats,
-    counters: Ints,
-    start: int,
-    end: int,
-    weight: float,
-    out: Floats,
-) -> float:
-    """out := weights of a span of rows, and 0 behind; `weight` is that of row `end`.
-
-    Returned is that of row `start`.
-    """
-    size = end - start
-    newer = times[end] if end < counters[TAIL] else float(counters[N])
-    for lane in range(out.shape[0]):
-        out[lane] = 1.0 if lane < size else 0.0
-    if model.memory == DISCOUNT:
-        for lane in range(size - 1, -1, -1):
-            weight *= weight_of_age(model, newer - times[start + lane])
-            newer = times[start + lane]
-            out[lane] = weight
-    return weight
 
 
 @internal
@@ -92,31 +57,13 @@ def _multiply_span(rows: Floats, start: int, end: int, points: Floats, out: Floa
 
 @internal
 def _add_span(
-    rows: Floats, start: int, shares: Floats, first: Floats, second: Floats, both: bool
+    rows: Floats, start: int, shares: Floats, columns: int, sums: Floats, first: int
 ) -> None:
-    """first := first + sum shares_0 a over a span of rows; with `both`, second likewise."""
-    d = first.shape[0]
-    for j in range(0, d - 3, 4):
-        if both:
-            a, b, c, e, k, m, n, o = eight_span_products(rows, j, start, shares, 0)
-            first[j] += a
-            second[j] += b
-            first[j + 1] += c
-            second[j + 1] += e
-            first[j + 2] += k
-            second[j + 2] += m
-            first[j + 3] += n
-            second[j + 3] += o
-        else:
-            a, b, c, e = four_span_products(rows, j, start, shares, 0)
-            first[j] += a
-            first[j + 1] += b
-            first[j + 2] += c
-            first[j + 3] += e
-    for j in range(d - d % 4, d):
-        first[j] += span_product(rows, j, start, shares, 0)
-        if both:
-            second[j] += span_product(rows, j, start, shares, 1)
+    """Add sum shares_i a over a span of rows to sums[first + i], in so many columns."""
+    for j in range(0, columns - 3, 4):
+        add_four_span_products(rows, j, start, shares, sums, first)
+    for j in range(columns - columns % 4, columns):
+        add_span_product(rows, j, start, shares, sums, first)
 
 
 class Wanted(NamedTuple):
@@ -147,32 +94,25 @@ def sweep(model: Model, state: State, wanted: Wanted, u: Floats, pull: Floats) -
     penalty.
     """
     rows, counters, d = state.rows, state.counters, model.d
-    head, width = counters[HEAD], _span_width(counters)
+    head, width = counters[at.HEAD], _span_width(counters)
     points, products = np.empty((3, d)), np.empty((3, width))
-    shares, weights = np.zeros((2, width)), np.empty(width)
+    shares, weights, sums = np.empty((2, width)), np.empty(width), np.zeros((2, d))
     slopes, scratch = np.empty((3, width)), np.empty((3, width))
     least, flattest = np.full(width, math.inf), np.full(width, math.inf)
     etas, furthest = np.zeros(width), np.zeros(width)
-    at_hat, at_theta = state.moments[FOR_THETA_HAT, 1:], state.moments[FOR_THETA, 1:]
-    about = 0  # where theta stands among the points, and u behind it
-    if wanted.at_theta_hat:
-        points[0] = state.theta_hat
-        at_hat[:] = 0.0
-        about = 1
+    about = int(wanted.at_theta_hat)  # where theta stands among the points, and u behind it
+    points[0] = state.theta_hat
     points[about] = state.theta
     points[about + 1] = u
-    if wanted.at_theta:
-        at_theta[:] = 0.0
     if wanted.along:
         for j in range(d):
-            pull[j] = model.lam * u[j]
-    of_theta = wanted.at_theta or wanted.along
-    count = about + (2 if wanted.along else 1 if wanted.at_theta else 0)
-    other = pull if wanted.along else at_theta
-    end, weight = counters[TAIL], 1.0
+            sums[about, j] = model.lam * u[j]
+    made = about + int(wanted.at_theta or wanted.along)  # so many sums
+    count = made + int(wanted.along)
+    end, weight = counters[at.TAIL], 1.0
     while end > head:
         start = max(head, end - width)
-        weight = _weigh(model, rows[d + 1], counters, start, end, weight, weights)
+        weight = weigh(model, state, start, end, weight, weights)
         _multiply_span(rows, start, end, points[:count], products)
         if wanted.at_theta_hat:
             links.quick_derivatives(model.link, model.m, products[0], width, 1, scratch, slopes)
@@ -191,69 +131,49 @@ def sweep(model: Model, state: State, wanted: Wanted, u: Floats, pull: Floats) -
                 etas[lane] = max(etas[lane], abs(slopes[2, lane] * way[lane]) / slopes[1, lane])
                 furthest[lane] = max(furthest[lane], abs(way[lane]))
                 shares[about, lane] = weights[lane] * slopes[1, lane] * way[lane]
-        if wanted.at_theta_hat:
-            _add_span(rows, start, shares, at_hat, other, of_theta)
-        else:
-            _add_span(rows, start, shares, other, other, False)
+        _add_span(rows, start, shares[:made], d, sums, 0)
         end = start
-    counters[PASSES] += 1
+    counters[at.PASSES] += 1
+    if wanted.at_theta_hat:
+        state.moments[FOR_THETA_HAT, 1:] = sums[0]
+    if wanted.at_theta:
+        state.moments[FOR_THETA, 1:] = sums[about]
+    if wanted.along:
+        copy(sums[about], pull)
     if width == 0:
         return NOTHING_SEEN
     return Seen(float(least.min()), float(flattest.min()), float(etas.max()), float(furthest.max()))
 
 
-@internal
-def sum_curvature(
-    model: Model,
-    rows: Floats,
-    counters: Ints,
-    point: Floats,
-    u: Floats,
-    steep: float,
-    bent: float,
-    J: Floats,
-) -> None:
-    """J := sum w (steep mu' + bent mu'' a.u) a a', lower; without a penalty."""
-    _sum_outer(model, rows, counters, point, u, (steep, bent, 0.0), J)
-
-
-@internal
-def sum_squared_curvature(
-    model: Model, rows: Floats, counters: Ints, point: Floats, u: Floats, J: Floats
-) -> None:
-    """J := sum w (mu'^2 - mu'' a.u) a a', lower.
-
-    A share is left where mu'' would take it away.
-    """
-    _sum_outer(model, rows, counters, point, u, (0.0, -1.0, 1.0), J)
+SLOPES, BENDS, BENT_SQUARES = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, -1.0, 1.0)
 
 
 @allocating
-def _sum_outer(
+def sum_curvature(
     model: Model,
-    rows: Floats,
-    counters: Ints,
+    state: State,
     point: Floats,
     u: Floats,
     shares: tuple[float, float, float],
     J: Floats,
 ) -> None:
-    """J := the sum of a a', lower, times shares of mu', mu'' a.u and mu'^2.
+    """J := the sum of w a a', lower, times shares of mu', mu'' a.u and mu'^2; without a penalty.
 
     Of the last at least a tenth is left.
     """
     steep, bent, squared = shares
-    head, width = counters[HEAD], _span_width(counters)
+    rows, counters = state.rows, state.counters
+    head, width = counters[at.HEAD], _span_width(counters)
     points, products = np.empty((2, model.d)), np.empty((2, width))
     weighted, weights = np.zeros((2, width)), np.empty(width)
     slopes, scratch = np.empty((3, width)), np.empty((3, width))
     points[0] = point
     points[1] = u
     set_to_identity(J, 0.0)
-    end, weight = counters[TAIL], 1.0
+    end, weight = counters[at.TAIL], 1.0
     while end > head:
         start = max(head, end - width)
-        weight = _weigh(model, rows[model.d + 1], counters, start, end, weight, weights)
+        weight = weigh(model, state, start, end, weight, weights)
         weighted[:, end - start :] = 0.0
         _multiply_span(rows, start, end, points, products)
         links.quick_derivatives(model.link, model.m, products[0], width, 2, scratch, slopes)
@@ -268,8 +188,6 @@ def _sum_outer(
                 source = rows[i + n, start:end]
                 for lane in range(end - start):
                     weighted[n, lane] = weights[lane] * source[lane]
-            columns = i + count
-            one, other = J[i, :columns], J[i + count - 1, :columns]
-            _add_span(rows, start, weighted, one, other, count == 2)
+            _add_span(rows, start, weighted[:count], i + count, J, i)
         end = start
-    counters[PASSES] += 1
+    counters[at.PASSES] += 1

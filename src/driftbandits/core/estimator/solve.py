@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from driftbandits.core.estimator import state as at
 from driftbandits.core.estimator.expansion import (
     anchor,
     evaluate,
@@ -34,7 +35,7 @@ from driftbandits.core.estimator.expansion import (
     sum_means,
 )
 from driftbandits.core.estimator.inverse import FOR_SOLUTIONS, room_in, solve_design
-from driftbandits.core.estimator.large import REACH, fit_large
+from driftbandits.core.estimator.large import REACH, fit_large, set_radial
 from driftbandits.core.estimator.memory import absorb, advance, drop_expansions, rebuild
 from driftbandits.core.estimator.model import (
     DISCOUNT,
@@ -49,24 +50,8 @@ from driftbandits.core.estimator.model import (
     model_of,
 )
 from driftbandits.core.estimator.state import (
-    DAMPED_STEPS,
-    DECREMENT,
-    DESCENT_STEPS,
-    ERROR_BOUND,
-    FITTED,
     FOR_THETA,
     FOR_THETA_HAT,
-    IDLE,
-    KKT_RESIDUAL,
-    LEAK,
-    LONGEST,
-    MASS,
-    NEWTON_STEPS,
-    NUMBERS,
-    PROJECTED,
-    PROJECTIONS,
-    SUBTRACTIONS,
-    VALID,
     State,
     named,
     new_buffers,
@@ -116,13 +101,13 @@ def fit(model: Model, state: State, closeness: float) -> None:
 
     Of a large model they need be as near as `closeness` says, in the norm of V.
     """
-    if state.counters[FITTED]:
+    if state.counters[at.FITTED]:
         return
-    if model.memory == WINDOW and state.counters[SUBTRACTIONS] >= model.span:
+    if model.memory == WINDOW and state.counters[at.SUBTRACTIONS] >= model.span:
         rebuild(model, state)
         drop_expansions(state)
     _find_estimates(model, state, closeness)
-    state.counters[FITTED] = 1
+    state.counters[at.FITTED] = 1
 
 
 @inlined
@@ -139,9 +124,9 @@ def _find_small(model: Model, state: State, closeness: float) -> None:
     if model.linear:
         _solve_ridge(model, state)
     else:
-        if not state.counters[VALID]:
+        if not state.counters[at.VALID]:
             anchor(model, state, FOR_THETA_HAT, state.theta_hat)
-        tolerance = _FIRST_LOOK * state.gauges[MASS]
+        tolerance = _FIRST_LOOK * state.gauges[at.MASS]
         for _ in range(_MOST_NEWTON_STEPS):
             certified, tolerance = _newton_step(model, state, tolerance)
             if certified:
@@ -153,9 +138,9 @@ def _find_small(model: Model, state: State, closeness: float) -> None:
 def _project_and_rest(model: Model, state: State) -> None:
     """Project theta_hat, and give up an expansion for theta that has long not been needed."""
     _project(model, state)
-    state.counters[IDLE] += 1
-    if state.counters[IDLE] > _PATIENCE:
-        state.counters[VALID + FOR_THETA] = 0
+    state.counters[at.IDLE] += 1
+    if state.counters[at.IDLE] > _PATIENCE:
+        state.counters[at.VALID + FOR_THETA] = 0
 
 
 _find_estimates = for_large(_find_large, _find_small)
@@ -164,7 +149,7 @@ _find_estimates = for_large(_find_large, _find_small)
 @inlined
 def _has_lost_digits(model: Model, state: State) -> bool:
     """Return whether subtractions may have cost a matrix its factor, which a rebuild mends."""
-    return model.memory == WINDOW and bool(state.counters[SUBTRACTIONS] > 0)
+    return model.memory == WINDOW and bool(state.counters[at.SUBTRACTIONS] > 0)
 
 
 @inlined
@@ -196,7 +181,7 @@ def take_ridge(model: Model, state: State, solution: Floats) -> None:
     """Take V^-1 b of a discounted memory, solved along with other rows, as theta_hat."""
     copy(solution, state.theta_hat)
     _project_and_rest(model, state)
-    state.counters[FITTED] = 1
+    state.counters[at.FITTED] = 1
 
 
 @internal
@@ -224,13 +209,13 @@ def _newton_step(model: Model, state: State, tolerance: float) -> tuple[bool, fl
     backward_solve(scratch.factor, step)
     for j in range(model.d):
         point[j] = theta_hat[j] + step[j]
-    state.counters[NEWTON_STEPS] += 1
-    length = gauges[LONGEST] * norm(step)
+    state.counters[at.NEWTON_STEPS] += 1
+    length = gauges[at.LONGEST] * norm(step)
     reach = reach_of(state, FOR_THETA_HAT, point)
     if reach > REACH:
         if start == 0.0:
             add_scaled(theta_hat, damping(length), step)
-            state.counters[DAMPED_STEPS] += 1
+            state.counters[at.DAMPED_STEPS] += 1
         anchor(model, state, FOR_THETA_HAT, theta_hat)
         return False, tolerance
     copy(point, theta_hat)
@@ -240,11 +225,11 @@ def _newton_step(model: Model, state: State, tolerance: float) -> tuple[bool, fl
     # along a step that moves no a.theta by more than s, curvature changes by a factor e^s at most
     left = 0.5 * length * math.exp(length) * decrement
     bound = condition * lost + math.sqrt(condition) * left
-    gauges[DECREMENT] = left
-    gauges[ERROR_BOUND] = bound + condition * gauges[LEAK]
+    gauges[at.DECREMENT] = left
+    gauges[at.ERROR_BOUND] = bound + condition * gauges[at.LEAK]
     if bound <= ERROR_TOLERANCE:
         return True, tolerance
-    rounding = _ROUNDING * math.sqrt(condition) * (gauges[MASS] + norm(state.b))
+    rounding = _ROUNDING * math.sqrt(condition) * (gauges[at.MASS] + norm(state.b))
     if decrement <= rounding and lost <= rounding:  # as exact as the sums themselves
         return True, tolerance
     tolerance = 0.5 * ERROR_TOLERANCE / condition
@@ -255,33 +240,27 @@ def _newton_step(model: Model, state: State, tolerance: float) -> tuple[bool, fl
 
 @internal
 def _project(model: Model, state: State) -> None:
-    """theta := theta_hat, or its projection on the ball where it lies outside."""
-    state.gauges[KKT_RESIDUAL] = 0.0
-    length = norm(state.theta_hat)
-    if model.projection == NO_PROJECTION or length <= model.S:
-        copy(state.theta_hat, state.theta)
-        state.counters[PROJECTED] = 0
-    else:
-        _project_from_outside(model, state, length)
-
-
-@internal
-def _project_from_outside(model: Model, state: State, length: float) -> None:
-    """theta := the projection of theta_hat, which is longer than S: eq:theta_tilde_SW, _D.
+    """theta := theta_hat, or its projection where it is longer than S: eq:theta_tilde_SW, _D.
 
     The exact one is a minimiser of ||b - g(theta)||_{M^-1} over the ball: descent from the last
     projection, which must then be no worse than the radial one, or from the radial one.
     """
     counters, scratch, theta = state.counters, state.scratch, state.theta
-    start, point = scratch.start, scratch.point
-    from_last = counters[PROJECTED] > 0 and model.projection == EXACT
-    counters[PROJECTED] = 1
-    counters[PROJECTIONS] += 1
+    start, point, length = scratch.start, scratch.point, norm(state.theta_hat)
+    state.gauges[at.KKT_RESIDUAL] = 0.0
+    if model.projection == NO_PROJECTION or length <= model.S:
+        copy(state.theta_hat, theta)
+        counters[at.PROJECTED] = 0
+        return
+    from_last = counters[at.PROJECTED] > 0 and model.projection == EXACT
+    counters[at.PROJECTED] = 1
+    counters[at.PROJECTIONS] += 1
     if not from_last:
-        _set_radial(model, state, length)
+        set_radial(model, state, length)
     if model.projection != EXACT:
         return
-    _invert_norm(model, state)
+    cholesky(state.V2 if model.memory == DISCOUNT else state.V, scratch.factor)
+    inverse(scratch.factor, scratch.inverse)  # M^-1
     best, shorten, residual = math.inf, 1.0, 0.0
     fresh, comparing = True, False
     for attempt in range(_MOST_DESCENT_STEPS):
@@ -292,7 +271,7 @@ def _project_from_outside(model: Model, state: State, length: float) -> None:
                 break
             best, from_last, comparing, fresh = math.inf, False, False, True
             continue
-        counters[DESCENT_STEPS] += 1
+        counters[at.DESCENT_STEPS] += 1
         if reached > best * (1.0 + 1e-10) and shorten > 1e-6:
             shorten *= 0.5
             step_back(state, shorten)
@@ -314,19 +293,9 @@ def _project_from_outside(model: Model, state: State, length: float) -> None:
         if not from_last:
             break
         copy(theta, start)
-        _set_radial(model, state, length)
+        set_radial(model, state, length)
         comparing = True
-    state.gauges[KKT_RESIDUAL] = residual
-
-
-@inlined
-def _invert_norm(model: Model, state: State) -> None:
-    """scratch.inverse := M^-1."""
-    if model.memory == DISCOUNT:
-        cholesky(state.V2, state.scratch.factor)
-    else:
-        cholesky(state.V, state.scratch.factor)
-    inverse(state.scratch.factor, state.scratch.inverse)
+    state.gauges[at.KKT_RESIDUAL] = residual
 
 
 @inlined
@@ -335,12 +304,6 @@ def step_back(state: State, share: float) -> None:
     start, point = state.scratch.start, state.scratch.point
     for j in range(start.shape[0]):
         state.theta[j] = start[j] + share * (point[j] - start[j])
-
-
-@inlined
-def _set_radial(model: Model, state: State, length: float) -> None:
-    for j in range(model.d):
-        state.theta[j] = state.theta_hat[j] * (model.S / length)
 
 
 @inlined
@@ -353,12 +316,12 @@ def _look_from_theta(model: Model, state: State, with_J: bool) -> tuple[int, flo
     scratch, theta = state.scratch, state.theta
     which, order = FOR_THETA_HAT, 0
     while which <= FOR_THETA and order == 0:
-        if state.counters[VALID + which] or model.linear:
+        if state.counters[at.VALID + which] or model.linear:
             reach = reach_of(state, which, theta)
             tolerance = ERROR_TOLERANCE * model.lam
             if with_J:  # it loses one power of the reach less than g
                 in_J = ERROR_TOLERANCE * scratch.J[0, 0] / (model.order + 1.0)
-                tolerance = min(tolerance, in_J * reach / state.gauges[LONGEST])
+                tolerance = min(tolerance, in_J * reach / state.gauges[at.LONGEST])
             order = order_within(model, state, which, reach, tolerance)
         which += order == 0
     if order == 0 and with_J:
@@ -369,7 +332,7 @@ def _look_from_theta(model: Model, state: State, with_J: bool) -> tuple[int, flo
     else:
         evaluate(model, state, which, theta, max(order, min(2, model.order)))
         if which == FOR_THETA:
-            state.counters[IDLE] = 0
+            state.counters[at.IDLE] = 0
     for j in range(model.d):
         scratch.residual[j] = state.b[j] - scratch.g[j]
     multiply(scratch.inverse, scratch.residual, scratch.step)
@@ -455,7 +418,7 @@ def _set_bend_by_difference(model: Model, state: State) -> None:
     """scratch.bend where the expansion has no third degree: a difference of J over a short way."""
     ladder, scratch = state.ladder, state.scratch
     u, point = scratch.step, scratch.point
-    length = state.gauges[LONGEST] * norm(u)
+    length = state.gauges[at.LONGEST] * norm(u)
     curved = length > 0.0 and not model.linear
     way = _SHORT_WAY / length if curved else 0.0
     if curved:
@@ -535,9 +498,9 @@ def estimate(
         theta=state.theta.copy(),
         design=state.V.copy(),
         squared_design=(state.V if discount is None else state.V2).copy(),
-        newton_decrement=float(state.gauges[DECREMENT]),
-        error_bound=float(state.gauges[ERROR_BOUND]),
-        kkt_residual=float(state.gauges[KKT_RESIDUAL]),
+        newton_decrement=float(state.gauges[at.DECREMENT]),
+        error_bound=float(state.gauges[at.ERROR_BOUND]),
+        kkt_residual=float(state.gauges[at.KKT_RESIDUAL]),
     )
 
 
@@ -547,7 +510,7 @@ def _absorb_all(
     actions: Floats,
     rewards: Floats,
 ) -> None:
-    numbers = floats_of(handle, NUMBERS, (length_of(handle, NUMBERS, 0),))
+    numbers = floats_of(handle, at.NUMBERS, (length_of(handle, at.NUMBERS, 0),))
     d = int(numbers[0])
     model, state = model_of(numbers, d, 0), state_of(handle, d)
     for s in range(rewards.size):

@@ -60,6 +60,16 @@ GAUGES = 10
 # Notes on the inverse of a large design matrix, see inverse.py.
 LEFT, MISSING, AGE, UPDATES, BLUR, STALE = map(place, range(6))
 
+# Notes of a large model; the first three are two each: of `newton` and of `descent`.
+MADE, FEWEST, DEBT = map(place, range(0, 6, 2))
+# A debt is the steps that were made beyond the fewest that a round took since the inverse was new.
+NEWTON, DESCENT = map(place, range(2))
+LEAST = place(6)
+NU, FURTHEST, NEAREST = map(place, range(8, 11))  # nu, max|a.u| and ||b - g||^2_{M^-1} at theta
+OFF = place(11)  # bound of ||theta - exact||_V
+FADED = place(12)  # and 13: what is left of weights since `newton`, `descent` were made
+ESTIMATED = place(14)  # 1 where that bound is an estimate and no proof
+
 FOR_THETA_HAT, FOR_THETA = map(place, range(2))
 """The two expansions of g."""
 

@@ -43,8 +43,7 @@ and kernels
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -55,7 +54,7 @@ from numpy.typing import ArrayLike, NDArray
 from driftbandits import checks
 from driftbandits.core.links import identity, logistic, poisson
 from driftbandits.core.links.logistic import HIGHEST_DERIVATIVE
-from driftbandits.jit import compiled, leaf, one_of
+from driftbandits.jit import compiled_for, leaf, one_of
 
 __all__ = [
     "HIGHEST_DERIVATIVE",
@@ -89,12 +88,9 @@ MODULES = tuple(dict.fromkeys(REWARD_MODELS.values()))
 """In the order of the numbers by which kernels know them."""
 
 
-def _of_every_model(name: str) -> Callable[..., Any]:
+def _of_every_model(name: str, otherwise: str = "") -> Callable[..., Any]:
     """A kernel whose first argument is the number of a reward model."""
-    return _of_models(name, [getattr(module, name) for module in MODULES])
-
-
-def _of_models(name: str, functions: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    functions = [getattr(module, name, None) or getattr(module, otherwise) for module in MODULES]
     return leaf(one_of(name, dict(enumerate(functions))))
 
 
@@ -104,10 +100,7 @@ slope = _of_every_model("slope")
 log_partition = _of_every_model("log_partition")
 derivatives = _of_every_model("derivatives")
 block_derivatives = _of_every_model("block_derivatives")
-quick_derivatives = _of_models(
-    "quick_derivatives",
-    [getattr(module, "quick_derivatives", module.block_derivatives) for module in MODULES],
-)
+quick_derivatives = _of_every_model("quick_derivatives", otherwise="block_derivatives")
 derivative_bound = _of_every_model("derivative_bound")
 growth = _of_every_model("growth")
 spread = _of_every_model("spread")
@@ -119,28 +112,17 @@ dispersion = _of_every_model("dispersion")
 _LARGEST_EXPONENT = 700.0  # beyond it the exponential leaves the range of a double
 
 
-@compiled
-def _means(code: int, m: float, z: Floats) -> Floats:
-    out = np.empty_like(z)
-    for i in range(z.size):
-        out[i] = mean(code, m, z[i])
-    return out
+def _for_each(function: Callable[..., float]) -> Callable[..., Floats]:
+    def for_each(code: int, m: float, z: Floats) -> Floats:
+        out = np.empty_like(z)
+        for i in range(z.size):
+            out[i] = function(code, m, z[i])
+        return out
+
+    return compiled_for(function.__name__)(for_each)
 
 
-@compiled
-def _slopes(code: int, m: float, z: Floats) -> Floats:
-    out = np.empty_like(z)
-    for i in range(z.size):
-        out[i] = slope(code, m, z[i])
-    return out
-
-
-@compiled
-def _log_partitions(code: int, m: float, z: Floats) -> Floats:
-    out = np.empty_like(z)
-    for i in range(z.size):
-        out[i] = log_partition(code, m, z[i])
-    return out
+_means, _slopes, _log_partitions = map(_for_each, (mean, slope, log_partition))
 
 
 @dataclass(frozen=True)
@@ -178,11 +160,10 @@ class Link:
     def log_partition(self, z: ArrayLike) -> Floats:
         return self._mapped(_log_partitions, z)
 
-    def _mapped(self, kernel: Any, z: ArrayLike) -> Floats:
+    def _mapped(self, kernel: Callable[..., Floats], z: ArrayLike) -> Floats:
         points = np.asarray(z, dtype=np.float64)
         flat = np.ascontiguousarray(points).ravel()
-        values: Floats = kernel(self.code, self.m, flat)
-        return values.reshape(points.shape)
+        return kernel(self.code, self.m, flat).reshape(points.shape)
 
     def k_mu(self, *, L: float, S: float) -> float:
         """Largest slope for ||a|| <= L, ||theta|| <= S."""
@@ -227,12 +208,5 @@ def link(name: str, *, m: float | None = None) -> Link:
     """
     module = REWARD_MODELS[checks.choice("link", name, sorted(REWARD_MODELS))]
     if m is not None:
-        _check_m(m)
+        checks.number("m", m, above=0)
     return Link(name, float(module.checked_m(name, m)))
-
-
-def _check_m(m: Any) -> None:
-    if isinstance(m, bool) or not isinstance(m, (int, float, np.integer, np.floating)):
-        raise ValueError(f"m must be a positive number; got {m!r}")
-    if not (math.isfinite(m) and m > 0):
-        raise ValueError(f"m must be positive and finite; got {m!r}")

@@ -2,9 +2,7 @@
 
 An adaptation is a module, listed in ADAPTATIONS (policies/catalogue.py), with
 
-    FAMILY                          by which kernels it is played, see policies/engines.py
-    Numbers                         a NamedTuple of the numbers that its kernels read
-    numbers_for(policy)             these numbers
+    numbers_for(policy)             the numbers that its kernels read, a NamedTuple
     LAYOUT                          of its own state, a NamedTuple whose fields are annotated with
                                     their shares of the stores: `layout_beyond` makes it
     sizes_for(policy)               what its state needs beyond the estimator's; that of LAYOUT

@@ -28,7 +28,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from driftbandits.core import Model, State
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import FITTED, layout_beyond
 from driftbandits.jit import Share, inlined, internal, place, reader_of
@@ -38,8 +37,6 @@ from driftbandits.policies.scoring import OWN_NUMBERS, Opened, arm_of, bernoulli
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-
-FAMILY = "special"
 TESTS = ("", "sums", "halves", "likelihood ratio")
 """Tests that a row can have; the first is none."""
 SUMS, HALVES = place(1), place(2)
@@ -60,7 +57,6 @@ class Numbers(NamedTuple):
 
     kind: int  # place in TESTS
     threshold: float  # h, b, or -log(delta)
-    largest: float  # m
 
 
 class Own(NamedTuple):
@@ -75,8 +71,7 @@ _own_of, _numbers_of = LAYOUT.of, reader_of(Numbers, first=OWN_NUMBERS)
 
 def numbers_for(policy: Policy) -> Numbers:
     threshold, _ = _rule_of_the_source(policy)
-    kind = TESTS.index(policy.row.test)
-    return Numbers(kind=kind, threshold=threshold, largest=policy.link.m)
+    return Numbers(kind=TESTS.index(policy.row.test), threshold=threshold)
 
 
 def exploration_for(policy: Policy) -> float:
@@ -106,19 +101,14 @@ def sizes_for(policy: Policy) -> dict[str, int]:
     return sizes
 
 
-@inlined
+@internal
 def learn(opened: Opened, reward: float, s: int) -> None:
     fixed.learn(opened, reward, s)
-    _test(opened, reward, s)
-
-
-@internal
-def _test(opened: Opened, reward: float, s: int) -> None:
     numbers, model, scoring, _, state = opened
     test, own = _numbers_of(numbers), _own_of(state.stores)
     k = arm_of(state.scratch.row, scoring.dim)
     arm = own.arms[k * ROOM : (k + 1) * ROOM]
-    x = reward / test.largest
+    x = reward / model.m
     arm[COUNT] += 1.0
     arm[SUM] += x
     threshold = test.threshold
@@ -134,18 +124,11 @@ def _test(opened: Opened, reward: float, s: int) -> None:
     record_detection(state, s, statistic, threshold)
     for other in range(scoring.dim):
         if other == k or test.kind == HALVES:
-            _forget(model, state, own, other)
+            state.V[other, :] = state.V[:, other] = 0.0
+            state.V[other, other] = model.lam / model.c
+            state.b[other] = 0.0
+            own.arms[other * ROOM : (other + 1) * ROOM] = 0.0
     state.counters[FITTED] = 0
-
-
-@inlined
-def _forget(model: Model, state: State, own: Own, k: int) -> None:
-    for j in range(model.d):
-        state.V[k, j] = state.V[j, k] = 0.0
-    state.V[k, k] = model.lam / model.c
-    state.b[k] = 0.0
-    for j in range(ROOM):
-        own.arms[k * ROOM + j] = 0.0
 
 
 @inlined

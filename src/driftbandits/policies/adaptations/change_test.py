@@ -36,21 +36,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from driftbandits.core import (
-    Model,
-    State,
-    add_outer,
-    add_scaled,
-    backward_solve,
-    cholesky,
-    copy,
-    copy_matrix,
-    dot,
-    forward_solve,
-    links,
-    norm,
-    set_to_identity,
-)
+from driftbandits.core import Model, State, links
+from driftbandits.core import linalg as la
 from driftbandits.core.estimator.memory import forget_oldest, load_row
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.solve import damping
@@ -62,8 +49,6 @@ from driftbandits.policies.scoring import OWN_NUMBERS, Opened
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-
-FAMILY = "special"
 BLOCKS_OF_A_SIZE = 4
 LARGEST_SIZE = 16  # as a power of 2; blocks of this size merge into larger ones of the same name
 BLOCKS = BLOCKS_OF_A_SIZE * (LARGEST_SIZE + 1) + 1
@@ -124,22 +109,15 @@ def estimate(opened: Opened, seed: int, actions: Floats) -> None:
 
 
 @inlined
-def learn(opened: Opened, reward: float, s: int) -> None:
-    fixed.learn(opened, reward, s)
-    numbers, model, scoring, _, state = opened
-    blocks = _blocks_of(state.stores)
-    _file_row(model, state, blocks, reward - scoring.centre, s)
-    if blocks.expanded[0] > 0 and _rows(state) >= blocks.patience[0]:
-        _test(model, _numbers_of(numbers), state, blocks)
-
-
-@inlined
 def _rows(state: State) -> int:
     return int(state.counters[TAIL] - state.counters[HEAD])
 
 
 @internal
-def _file_row(model: Model, state: State, blocks: Blocks, reward: float, s: int) -> None:
+def learn(opened: Opened, reward: float, s: int) -> None:
+    fixed.learn(opened, reward, s)
+    numbers, model, scoring, _, state = opened
+    outcome, blocks = reward - scoring.centre, _blocks_of(state.stores)
     if blocks.number[0] == 0 or s > blocks.newest[0]:
         block = blocks.number[0]
         _clear(blocks.c[block], blocks.H[block])
@@ -154,31 +132,33 @@ def _file_row(model: Model, state: State, blocks: Blocks, reward: float, s: int)
             block -= 1
         blocks.firsts[block] = min(blocks.firsts[block], s)
     blocks.sizes[block] += 1
-    _add_row(model, state, reward, blocks.c[block], blocks.H[block])
-    _add_row(model, state, reward, blocks.all_c, blocks.all_H)
+    _add_row(model, state, outcome, blocks.c[block], blocks.H[block])
+    _add_row(model, state, outcome, blocks.all_c, blocks.all_H)
     _merge(blocks)
+    if blocks.expanded[0] > 0 and _rows(state) >= blocks.patience[0]:
+        _test(model, _numbers_of(numbers), state, blocks)
 
 
 @inlined
 def _clear(c: Floats, H: Floats) -> None:
     for i in range(c.shape[0]):
         c[i] = 0.0
-    set_to_identity(H, 0.0)
+    la.set_to_identity(H, 0.0)
 
 
 @inlined
 def _add_row(model: Model, state: State, reward: float, c: Floats, H: Floats) -> None:
     """Add scratch.row, expanded about theta_hat, to the sums of a set of rows."""
     row = state.scratch.row
-    z = dot(row, state.theta_hat)
+    z = la.dot(row, state.theta_hat)
     slope = links.slope(model.link, model.m, z)
-    add_scaled(c, reward - links.mean(model.link, model.m, z) + slope * z, row)
-    add_outer(H, slope, row)
+    la.add_scaled(c, reward - links.mean(model.link, model.m, z) + slope * z, row)
+    la.add_outer(H, slope, row)
 
 
 @inlined
 def _add_block(blocks: Blocks, source: int, c: Floats, H: Floats) -> None:
-    add_scaled(c, 1.0, blocks.c[source])
+    la.add_scaled(c, 1.0, blocks.c[source])
     for i in range(c.shape[0]):
         for j in range(c.shape[0]):
             H[i, j] += blocks.H[source, i, j]
@@ -189,8 +169,8 @@ def _move_block(blocks: Blocks, source: int, target: int) -> None:
     blocks.sizes[target] = blocks.sizes[source]
     blocks.levels[target] = blocks.levels[source]
     blocks.firsts[target] = blocks.firsts[source]
-    copy(blocks.c[source], blocks.c[target])
-    copy_matrix(blocks.H[source], blocks.H[target])
+    la.copy(blocks.c[source], blocks.c[target])
+    la.copy_matrix(blocks.H[source], blocks.H[target])
 
 
 @inlined
@@ -216,13 +196,13 @@ def _merge(blocks: Blocks) -> None:
 def _evidence(model: Model, phi: float, blocks: Blocks, c: Floats, H: Floats) -> float:
     """E(c, H)."""
     root, solved = blocks.root, blocks.solved
-    copy_matrix(H, root)
+    la.copy_matrix(H, root)
     for i in range(model.d):
         root[i, i] += model.lam
-    cholesky(root, root)
-    copy(c, solved)
-    forward_solve(root, solved)
-    return 0.5 * dot(solved, solved) / phi + _log_volume(model, root)
+    la.cholesky(root, root)
+    la.copy(c, solved)
+    la.forward_solve(root, solved)
+    return 0.5 * la.dot(solved, solved) / phi + _log_volume(model, root)
 
 
 @inlined
@@ -237,38 +217,30 @@ def _log_volume(model: Model, root: Floats) -> float:
 @internal
 def _laplace_evidence(model: Model, state: State, blocks: Blocks, first: int, last: int) -> float:
     """Evidence of a range of rows, expanded about their own peak, which Newton's method finds."""
-    root, solved = blocks.root, blocks.solved
-    copy(state.theta_hat, blocks.peak)
+    root, solved, peak = blocks.root, blocks.solved, blocks.peak
+    rows, row = state.rows, state.scratch.row
+    la.copy(state.theta_hat, peak)
     height = 0.0
     for _ in range(_MOST_STEPS):
-        height = _climb(model, state, blocks, first, last)
-        cholesky(root, root)
-        forward_solve(root, solved)
-        rise = 0.5 * dot(solved, solved)
+        height = -0.5 * model.lam * la.dot(peak, peak)
+        for i in range(model.d):
+            solved[i] = -model.lam * peak[i]  # the gradient, and in root minus the Hessian
+        la.set_to_identity(root, model.lam)
+        for s in range(first, last):
+            load_row(model, state, s)
+            z, reward = la.dot(row, peak), rows[model.d, s]
+            height += reward * z - links.log_partition(model.link, model.m, z)
+            la.add_scaled(solved, reward - links.mean(model.link, model.m, z), row)
+            la.add_outer(root, links.slope(model.link, model.m, z), row)
+        la.cholesky(root, root)
+        la.forward_solve(root, solved)
+        rise = 0.5 * la.dot(solved, solved)
         if rise < _LEAST_RISE:
             height += rise
             break
-        backward_solve(root, solved)
-        add_scaled(blocks.peak, damping(state.gauges[LONGEST] * norm(solved)), solved)
+        la.backward_solve(root, solved)
+        la.add_scaled(peak, damping(state.gauges[LONGEST] * la.norm(solved)), solved)
     return height + _log_volume(model, root)
-
-
-@inlined
-def _climb(model: Model, state: State, blocks: Blocks, first: int, last: int) -> float:
-    """Penalised log-likelihood at the peak; solved := its gradient, root := minus its Hessian."""
-    rows, row, d = state.rows, state.scratch.row, model.d
-    peak, gradient = blocks.peak, blocks.solved
-    height = -0.5 * model.lam * dot(peak, peak)
-    for i in range(d):
-        gradient[i] = -model.lam * peak[i]
-    set_to_identity(blocks.root, model.lam)
-    for s in range(first, last):
-        load_row(model, state, s)
-        z = dot(row, peak)
-        height += rows[d, s] * z - links.log_partition(model.link, model.m, z)
-        add_scaled(gradient, rows[d, s] - links.mean(model.link, model.m, z), row)
-        add_outer(blocks.root, links.slope(model.link, model.m, z), row)
-    return height
 
 
 @internal
@@ -290,7 +262,12 @@ def _test(model: Model, test: Numbers, state: State, blocks: Blocks) -> None:
         )
     if strongest > test.threshold:
         record_detection(state, blocks.firsts[border], strongest, test.threshold)
-        _forget_before(model, state, blocks, border, older)
+        for block in range(border, blocks.number[0]):
+            _move_block(blocks, block, block - border)
+        blocks.number[0] -= border
+        state.counters[BEGUN] = blocks.firsts[0] - 1
+        blocks.expanded[0] = blocks.patience[0] = 0
+        forget_oldest(model, state, older)
     else:
         blocks.patience[0] = rows + max(1, (rows - older) // 8, rows // 256)
 
@@ -314,18 +291,6 @@ def _strongest_border(model: Model, phi: float, blocks: Blocks, rows: int) -> tu
         if before + after - whole > strongest:
             strongest, border = before + after - whole, block
     return strongest, border
-
-
-@internal
-def _forget_before(model: Model, state: State, blocks: Blocks, border: int, gone: int) -> None:
-    """Forget the blocks before a border, which hold `gone` rows."""
-    for block in range(border, blocks.number[0]):
-        _move_block(blocks, block, block - border)
-    blocks.number[0] -= border
-    state.counters[BEGUN] = blocks.firsts[0] - 1
-    blocks.expanded[0] = 0
-    blocks.patience[0] = 0
-    forget_oldest(model, state, gone)
 
 
 @internal

@@ -48,19 +48,8 @@ import math
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from driftbandits.core import (
-    Confidence,
-    Model,
-    State,
-    add_outer,
-    add_scaled,
-    bonus_radius,
-    copy,
-    copy_matrix,
-    dot,
-    forward_solve,
-    set_to_identity,
-)
+from driftbandits.core import Model, State, bonus_radius
+from driftbandits.core import linalg as la
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import BEGUN, FITTED, STALE, Ints, N, layout_beyond
 from driftbandits.jit import Share, inlined, internal, reader_of
@@ -70,8 +59,6 @@ from driftbandits.policies.scoring import OWN_NUMBERS, Opened, measured_rows
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-
-FAMILY = "special"
 MOST_MODELS = 8
 TAU = 200
 _SOONER = 0.2  # delta~1 over delta1
@@ -116,7 +103,7 @@ def numbers_for(policy: Policy) -> Numbers:
 @internal
 def learn(opened: Opened, reward: float, s: int) -> None:
     """Let every model judge the reward of scratch.row, of round s, and see which remain."""
-    numbers, model, scoring, confidence, state = opened
+    numbers, model, scoring, _, state = opened
     judgement, models = _numbers_of(numbers), _models_of(state.stores)
     outcome = reward - scoring.centre
     if models.number[0] == 0:
@@ -124,33 +111,34 @@ def learn(opened: Opened, reward: float, s: int) -> None:
     playing = _soundest(judgement, models)
     for m in range(models.number[0]):
         if m == 0 or s >= models.starts[m]:
-            is_bad = _is_bad(model, confidence, judgement, state, models, m, outcome)
+            is_bad = _is_bad(opened, judgement, models, m, outcome)
             _note(models, m, is_bad)
             if not is_bad:
-                _learn(state, models, m, outcome)
+                la.add_scaled(models.b[m], outcome, state.scratch.row)
+                la.add_outer(models.A[m], 1.0, state.scratch.row)
+                la.copy(state.scratch.row, state.scratch.step)
+                _add_to_factor(models.C[m], state.scratch.step)
     _sort_out(model, judgement, state, models, playing)
-    _put_in_play(model, state, models, _soundest(judgement, models))
+    m = _soundest(judgement, models)  # from which a decision is made as LinUCB makes it
+    la.copy(models.b[m], state.b)
+    la.copy_matrix(models.A[m], state.V)
+    if model.fast:
+        state.notes[STALE] = 1.0
+    state.counters[FITTED] = 0
 
 
 @inlined
-def _is_bad(
-    model: Model,
-    confidence: Confidence,
-    judgement: Numbers,
-    state: State,
-    models: Models,
-    m: int,
-    reward: float,
-) -> int:
-    """1 if the reward lies beyond the confidence bound of model m."""
+def _is_bad(opened: Opened, judgement: Numbers, models: Models, m: int, reward: float) -> int:
+    """1 if the reward of scratch.row lies beyond the confidence bound of model m."""
+    _, model, _, confidence, state = opened
     x, y = state.scratch.step, state.scratch.point
-    copy(state.scratch.row, x)
-    forward_solve(models.C[m], x)
-    copy(models.b[m], y)
-    forward_solve(models.C[m], y)
-    error = abs(reward - dot(x, y))
+    la.copy(state.scratch.row, x)
+    la.forward_solve(models.C[m], x)
+    la.copy(models.b[m], y)
+    la.forward_solve(models.C[m], y)
+    error = abs(reward - la.dot(x, y))
     rows = measured_rows(model, confidence, models.A[m])
-    width = bonus_radius(confidence, 0.0, rows, False) * math.sqrt(dot(x, x))
+    width = bonus_radius(confidence, 0.0, rows, False) * math.sqrt(la.dot(x, x))
     return int(error > width + judgement.surprise)
 
 
@@ -164,15 +152,6 @@ def _note(models: Models, m: int, is_bad: int) -> None:
     models.flags[word] += (is_bad - before) << bit
     models.bad[m] += is_bad - before
     models.judged[m] += 1
-
-
-@inlined
-def _learn(state: State, models: Models, m: int, reward: float) -> None:
-    row, used_up = state.scratch.row, state.scratch.step
-    add_scaled(models.b[m], reward, row)
-    add_outer(models.A[m], 1.0, row)
-    copy(row, used_up)
-    _add_to_factor(models.C[m], used_up)
 
 
 @inlined
@@ -235,23 +214,18 @@ def _sort_out(model: Model, judgement: Numbers, state: State, models: Models, pl
     models.number[0] = kept
     if not sound:
         if kept == MOST_MODELS:
-            _drop_worst(judgement, models)
+            worst = 0
+            for m in range(1, MOST_MODELS):
+                if _surely_bad(judgement, models, m) > _surely_bad(judgement, models, worst):
+                    worst = m
+            for m in range(worst + 1, MOST_MODELS):
+                _move_model(models, m, m - 1)
+            models.number[0] -= 1
         _begin_model(model, models, counters[N])
     if fallen or not sound:
         threshold += judgement.most_bad if fallen else _SOONER * judgement.most_bad
         record_detection(state, counters[N], statistic, threshold)
     counters[BEGUN] = max(models.starts[0] - 1, 0)
-
-
-@inlined
-def _drop_worst(judgement: Numbers, models: Models) -> None:
-    worst = 0
-    for m in range(1, MOST_MODELS):
-        if _surely_bad(judgement, models, m) > _surely_bad(judgement, models, worst):
-            worst = m
-    for m in range(worst + 1, MOST_MODELS):
-        _move_model(models, m, m - 1)
-    models.number[0] -= 1
 
 
 @internal
@@ -264,8 +238,8 @@ def _begin_model(model: Model, models: Models, start: int) -> None:
         models.flags[m * _WORDS + word] = 0
     for i in range(model.d):
         models.b[m, i] = 0.0
-    set_to_identity(models.A[m], model.lam)
-    set_to_identity(models.C[m], 1.0 / math.sqrt(model.lam))
+    la.set_to_identity(models.A[m], model.lam)
+    la.set_to_identity(models.C[m], 1.0 / math.sqrt(model.lam))
     models.number[0] += 1
 
 
@@ -278,16 +252,6 @@ def _move_model(models: Models, source: int, target: int) -> None:
     models.bad[target] = models.bad[source]
     for word in range(_WORDS):
         models.flags[target * _WORDS + word] = models.flags[source * _WORDS + word]
-    copy(models.b[source], models.b[target])
-    copy_matrix(models.A[source], models.A[target])
-    copy_matrix(models.C[source], models.C[target])
-
-
-@inlined
-def _put_in_play(model: Model, state: State, models: Models, m: int) -> None:
-    """V, b := those of model m, from which a decision is made as LinUCB makes it."""
-    copy(models.b[m], state.b)
-    copy_matrix(models.A[m], state.V)
-    if model.fast:
-        state.notes[STALE] = 1.0
-    state.counters[FITTED] = 0
+    la.copy(models.b[source], models.b[target])
+    la.copy_matrix(models.A[source], models.A[target])
+    la.copy_matrix(models.C[source], models.C[target])

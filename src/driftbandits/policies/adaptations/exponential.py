@@ -26,22 +26,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from driftbandits.core import State
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import BEGUN, Ints, layout_beyond
-from driftbandits.jit import Share, inlined, internal, reader_of
+from driftbandits.jit import Share, inlined, internal
 from driftbandits.policies.adaptations import fixed
 from driftbandits.policies.randomness import ARM_DRAWS, TAKEN, TIES, uniform
-from driftbandits.policies.scoring import OWN_NUMBERS, Opened, Scoring, arm_of
+from driftbandits.policies.scoring import Opened, Scoring, arm_of
 
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
-
-
-FAMILY = "special"
-
-
-class Numbers(NamedTuple):
-    """Constants of the source."""
-
-    largest: float  # m
 
 
 class Own(NamedTuple):
@@ -52,11 +43,7 @@ class Own(NamedTuple):
 
 
 LAYOUT = layout_beyond(Own)
-_own_of, _numbers_of = LAYOUT.of, reader_of(Numbers, first=OWN_NUMBERS)
-
-
-def numbers_for(policy: Policy) -> Numbers:
-    return Numbers(largest=policy.link.m)
+_own_of = LAYOUT.of
 
 
 def exploration_for(policy: Policy) -> float:
@@ -79,7 +66,7 @@ def estimate(opened: Opened, seed: int, actions: Floats) -> None:
 @inlined
 def learn(opened: Opened, reward: float, s: int) -> None:
     fixed.learn(opened, reward, s)
-    numbers, _, scoring, _, state = opened
+    _, model, scoring, _, state = opened
     log_weights, K = _own_of(state.stores).log_weights, scoring.dim
     k = arm_of(state.scratch.row, K)
     largest, total = -math.inf, 0.0
@@ -88,7 +75,7 @@ def learn(opened: Opened, reward: float, s: int) -> None:
     for j in range(K):
         total += math.exp(log_weights[j] - largest)
     p = (1.0 - scoring.epsilon) * math.exp(log_weights[k] - largest) / total + scoring.epsilon / K
-    gain = (reward - scoring.centre) / _numbers_of(numbers).largest
+    gain = (reward - scoring.centre) / model.m
     log_weights[k] += scoring.epsilon / K * gain / p
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from driftbandits.core import Model, State, copy_matrix, memory
 from driftbandits.core.estimator.inverse import share_inverse
@@ -17,20 +17,14 @@ from driftbandits.policies.scoring import Opened, closeness
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-FAMILY = "plain"
-
 
 def own_or_fixed(adaptation: ModuleType, name: str) -> Any:
     """What an adaptation has of that name, or else this module."""
     return getattr(adaptation, name, globals()[name])
 
 
-class Numbers(NamedTuple):
-    """None."""
-
-
-def numbers_for(policy: Policy) -> Numbers:
-    return Numbers()
+def numbers_for(policy: Policy) -> tuple[float, ...]:
+    return ()
 
 
 def sizes_for(policy: Policy) -> dict[str, int]:

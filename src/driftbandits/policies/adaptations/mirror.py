@@ -28,17 +28,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from driftbandits.core import (
-    add_outer,
-    add_scaled,
-    copy,
-    copy_matrix,
-    dot,
-    links,
-    memory,
-    norm,
-    theory,
-)
+from driftbandits.core import linalg as la
+from driftbandits.core import links, memory, theory
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import FITTED
 from driftbandits.jit import inlined, reader_of
@@ -47,9 +38,6 @@ from driftbandits.policies.scoring import OWN_NUMBERS, Opened
 
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
-
-
-FAMILY = "special"
 
 
 class Numbers(NamedTuple):
@@ -77,15 +65,15 @@ def learn(opened: Opened, reward: float, s: int) -> None:
     r, theta, scratch = _numbers_of(numbers), state.theta_hat, state.scratch
     row, u, H = scratch.row, scratch.noise, scratch.other_matrix
     weight = memory.weight_in(model, state, s) / r.v
-    z = dot(row, theta)
+    z = la.dot(row, theta)
     slope = weight * (links.mean(model.link, model.m, z) - (reward - scoring.centre))
     bend = r.eta * weight * links.slope(model.link, model.m, z)
     solve(model, state, u)
-    add_scaled(theta, -r.eta * slope / (1.0 + bend * dot(row, u)), u)
-    if norm(theta) > model.S:
-        copy_matrix(state.V, H)
-        add_outer(H, bend, row)
+    la.add_scaled(theta, -r.eta * slope / (1.0 + bend * la.dot(row, u)), u)
+    if la.norm(theta) > model.S:
+        la.copy_matrix(state.V, H)
+        la.add_outer(H, bend, row)
         project(H, model.S, state, theta)
-    copy(theta, state.theta)
-    weight *= links.slope(model.link, model.m, dot(row, theta))
+    la.copy(theta, state.theta)
+    weight *= links.slope(model.link, model.m, la.dot(row, theta))
     memory.add_to_sums(model, state, 0.0, weight)

@@ -32,21 +32,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from driftbandits.core import (
-    Model,
-    State,
-    add_scaled,
-    backward_solve,
-    cholesky,
-    copy,
-    dot,
-    forward_solve,
-    links,
-    memory,
-    minimise_in_ball,
-    multiply,
-    norm,
-)
+from driftbandits.core import Model, State, links, memory
+from driftbandits.core import linalg as la
 from driftbandits.core.estimator.inverse import FOR_SOLUTIONS, room_in, solve_design
 from driftbandits.core.estimator.model import Floats, for_large
 from driftbandits.core.estimator.state import RADIUS, layout_beyond
@@ -57,8 +44,6 @@ from driftbandits.policies.scoring import OWN_NUMBERS, Opened
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-
-FAMILY = "special"
 _ROUNDING = 1e-12
 
 
@@ -66,9 +51,6 @@ class Numbers(NamedTuple):
     """Constants of the source."""
 
     kappa: float
-    k: float  # the largest slope
-    R: float
-    delta: float
 
 
 class Own(NamedTuple):
@@ -84,40 +66,41 @@ _own_of, _numbers_of = LAYOUT.of, reader_of(Numbers, first=OWN_NUMBERS)
 
 
 def numbers_for(policy: Policy) -> Numbers:
-    p = policy.problem
-    return Numbers(kappa=p.c, k=p.k, R=p.m / 2.0, delta=p.delta)
+    return Numbers(kappa=policy.problem.c)
 
 
 @inlined
 def estimate(opened: Opened, seed: int, actions: Floats) -> None:
     fixed.estimate(opened, seed, actions)
-    numbers, model, _, _, state = opened
+    numbers, model, _, confidence, state = opened
     own, r = _own_of(state.stores), _numbers_of(numbers)
     B = own.regret[0] + 2.0 * r.kappa * model.S * model.S * model.lam
-    noise = (r.R / r.kappa) ** 2
-    inside = 1.0 + 2.0 * B / r.kappa + 4.0 * (noise / r.delta) ** 2
+    noise = (confidence.m / 2.0 / r.kappa) ** 2
+    inside = 1.0 + 2.0 * B / r.kappa + 4.0 * (noise / confidence.delta) ** 2
     beta = (
-        1.0 + 4.0 * B / r.kappa + 8.0 * noise * (math.log(2.0 / r.delta) + 0.5 * math.log(inside))
+        1.0
+        + 4.0 * B / r.kappa
+        + 8.0 * noise * (math.log(2.0 / confidence.delta) + 0.5 * math.log(inside))
     )
-    left = own.square[0] - dot(state.theta_hat, state.b)
+    left = own.square[0] - la.dot(state.theta_hat, state.b)
     square = beta + model.lam * model.S * model.S - left
-    state.gauges[RADIUS] = r.k * math.sqrt(max(square, 0.0))
+    state.gauges[RADIUS] = confidence.k * math.sqrt(max(square, 0.0))
 
 
 @inlined
 def _solve_small(model: Model, state: State, u: Floats) -> None:
-    copy(state.scratch.row, u)
-    cholesky(state.V, state.scratch.factor)
-    forward_solve(state.scratch.factor, u)
-    backward_solve(state.scratch.factor, u)
+    la.copy(state.scratch.row, u)
+    la.cholesky(state.V, state.scratch.factor)
+    la.forward_solve(state.scratch.factor, u)
+    la.backward_solve(state.scratch.factor, u)
 
 
 @inlined
 def _solve_large(model: Model, state: State, u: Floats) -> None:
     room = room_in(state)
-    copy(state.scratch.row, room.rows[0])
+    la.copy(state.scratch.row, room.rows[0])
     solve_design(state, 1, FOR_SOLUTIONS)
-    copy(room.solutions[0], u)
+    la.copy(room.solutions[0], u)
 
 
 solve = for_large(_solve_large, _solve_small)
@@ -128,17 +111,9 @@ solve = for_large(_solve_large, _solve_small)
 def project(A: Floats, S: float, state: State, point: Floats) -> None:
     """The nearest point of the ball in the norm of A."""
     scratch = state.scratch
-    multiply(A, point, scratch.pull)
-    minimise_in_ball(
-        A,
-        scratch.pull,
-        S,
-        0.0,
-        _ROUNDING,
-        point,
-        scratch.quadratic,
-        scratch.factor,
-        scratch.slope,
+    la.multiply(A, point, scratch.pull)
+    la.minimise_in_ball(
+        A, scratch.pull, S, 0.0, _ROUNDING, point, scratch.quadratic, scratch.factor, scratch.slope
     )
 
 
@@ -147,12 +122,12 @@ def learn(opened: Opened, reward: float, s: int) -> None:
     numbers, model, scoring, _, state = opened
     own, r = _own_of(state.stores), _numbers_of(numbers)
     point, row, u = own.point, state.scratch.row, state.scratch.noise
-    z = dot(row, point)
+    z = la.dot(row, point)
     g = links.mean(model.link, model.m, z) - (reward - scoring.centre)
     memory.absorb(model, state, z, s)
     solve(model, state, u)
-    own.regret[0] += g * g * dot(row, u) / (2.0 * r.kappa)
+    own.regret[0] += g * g * la.dot(row, u) / (2.0 * r.kappa)
     own.square[0] += z * z
-    add_scaled(point, -g / r.kappa, u)
-    if norm(point) > model.S:
+    la.add_scaled(point, -g / r.kappa, u)
+    if la.norm(point) > model.S:
         project(state.V, model.S, state, point)

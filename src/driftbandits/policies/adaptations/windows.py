@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
 
-FAMILY = "special"
-
-
 class Numbers(NamedTuple):
     """Constants of the paper."""
 

@@ -2,15 +2,15 @@
 
 Rewards follow a generalized linear model whose parameter theta_t is one of these, unknown which:
 
-- constant, or constant between jumps that come with one of a few hazards (segments.py);
-- drifting slowly, by a Matern-1/2 or Matern-3/2 process of one of a few speeds (drifts.py).
+- constant, or constant between jumps that come with one of a few hazards;
+- drifting slowly, by a Matern-1/2 or Matern-3/2 process of one of a few speeds.
 
 Each of these hypotheses holds a Gaussian belief about theta_t that every reward moves to the mode
 of prior times likelihood (gaussians.py). They are weighed by the evidence of the rewards
 (weighing.py). The belief is the mixture of them all: its mean, its covariance, and where a change
 probably was. The prior follows the features, whatever their units
 (priors.py), and how tight it is, is weighed like all else. A score adds to the mean as many
-standard deviations as the action sets leave unexplored (optimism.py). No bound on theta or on the
+standard deviations as the action sets leave unexplored (weighing.py). No bound on theta or on the
 actions enters, and a round costs O(d^2).
 
 Notation
@@ -32,58 +32,34 @@ from driftbandits.core import Model, State, dot
 from driftbandits.core.estimator.memory import insert_row
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import FITTED, HEAD, ROW_AT, TAIL, Buffers, N
-from driftbandits.jit import allocating, inlined, internal, place, reader_of
-from driftbandits.policies.auto import optimism
-from driftbandits.policies.auto.columns import (
-    limit_reward,
-    limit_row,
-    new_features,
-    set_estimates,
-)
-from driftbandits.policies.auto.drifts import learn_by_drifts, move
-from driftbandits.policies.auto.gaussians import MOST_REFITTED
-from driftbandits.policies.auto.priors import count_seen, observe
+from driftbandits.jit import allocating, internal, place, reader_of
+from driftbandits.policies.auto import gaussians, priors, weighing
 from driftbandits.policies.auto.record import (
-    CHAINS,
     FIRST_OF_ALL,
     IN_COMMON,
     LAYOUT,
-    MATERN12_RATE,
-    MATERN32_SCALE,
     OF_SMALL_MODELS,
     PLACES,
-    ROOM,
-    Belief,
     Hypothesis,
-    hypotheses_in,
-)
-from driftbandits.policies.auto.segments import (
-    begin,
-    begin_segment,
-    fit_segments,
-    learn_by_segments,
-)
-from driftbandits.policies.auto.weighing import (
-    begin_weighing,
-    dispersion,
-    least_probability,
-    look_for_change,
-    make_mean,
-    make_mixture,
-    mean_base,
-    measure_dispersion,
-    noise_of,
-    weigh,
+    hypotheses,
+    weights_of_ages,
 )
 from driftbandits.policies.randomness import choose
-from driftbandits.policies.scoring import ACCEPTED, OWN_NUMBERS, Opened, Scoring, set_row, validity
+from driftbandits.policies.scoring import (
+    ACCEPTED,
+    OWN_NUMBERS,
+    Opened,
+    Scoring,
+    validity,
+    write_row,
+)
 
 if TYPE_CHECKING:
     from driftbandits.policies.catalogue import Policy
 
-__all__ = ["IN_COMMON", "LAYOUT", "Hypothesis"]
+__all__ = ["IN_COMMON", "LAYOUT", "Hypothesis", "hypotheses", "weights_of_ages"]
 
-FAMILY = "believing"
+_ODDS = 0.006  # of a change that is reported, times false_alarm_rate
 _BEFORE_CHANGES = 7.5  # rewards, before which priors and dispersions are hardly known
 
 _PATIENCE = 4.0  # rewards for each coefficient of each of separate arms
@@ -92,26 +68,21 @@ _PATIENCE = 4.0  # rewards for each coefficient of each of separate arms
 class Numbers(NamedTuple):
     """The test for a change."""
 
-    threshold: float  # probability from which a change is reported; 0: none is looked for
+    threshold: float  # probability from which a change is reported
     patience: float  # rewards a coefficient of separate arms that say nothing of the hypotheses
 
 
 _belief_of, _numbers_of = LAYOUT.of, reader_of(Numbers, first=OWN_NUMBERS)
 
 
-def numbers_for(policy: Policy) -> Numbers:
-    reports = policy.row.false_alarm_rate > 0.0
-    threshold = least_probability(policy.false_alarm_rate) if reports else 0.0
-    return Numbers(threshold, patience=0.0)
-
-
-def numbers_for_arms(policy: Policy, count: int) -> Numbers:
-    """Numbers for this many separate arms.
+def numbers_for(policy: Policy, arms: int = 0) -> Numbers:
+    """Return the numbers of one model, or of that of each of separate arms.
 
     A model fits as many rewards as it has coefficients, whatever they are. Of those that are chosen
     for what they promise, several times as many say nothing of whether they have changed.
     """
-    return numbers_for(policy)._replace(patience=_PATIENCE * count)
+    odds = _ODDS / policy.false_alarm_rate
+    return Numbers(threshold=odds / (1.0 + odds), patience=_PATIENCE * arms)
 
 
 def sizes_for(policy: Policy) -> dict[str, int]:
@@ -120,27 +91,6 @@ def sizes_for(policy: Policy) -> dict[str, int]:
         for store, size in OF_SMALL_MODELS.items():
             sizes[store] -= size
     return sizes
-
-
-def weights_of_ages(policy: Policy, buffers: Buffers, ages: Floats) -> Floats:
-    """Probability that the parameter of each age is still the present one."""
-    belief: Belief = LAYOUT.in_python(buffers)
-    weights = np.zeros_like(ages)
-    for r in range(belief.segments[0]):
-        held = belief.trust[:CHAINS] @ belief.weights[r::ROOM][:CHAINS]
-        weights += held * (buffers.counters[N] - ages >= belief.starts[r])
-    fading = [(1.0 - speed) ** (ages / 2.0) for speed in MATERN12_RATE]
-    if not policy.fast:
-        ways = [np.sqrt(3.0) * ages / scale for scale in MATERN32_SCALE]
-        fading += [(1.0 + way) * np.exp(-way) for way in ways]
-    for weight, faded in zip(belief.drift_weights, fading, strict=False):
-        weights += belief.trust[CHAINS] * weight * faded
-    return weights
-
-
-def hypotheses(policy: Policy, buffers: Buffers) -> list[Hypothesis]:
-    """Hypotheses about the parameter, the most probable first."""
-    return hypotheses_in(buffers, fast=policy.fast)
 
 
 SIZE_OF_CHANGE = place(int(PLACES.size[0]))
@@ -152,29 +102,22 @@ def size_of_change(buffers: Buffers) -> float:
 
 
 @internal
-def _prepare(model: Model, state: State, belief: Belief) -> None:
-    """Begin the belief, when the first features are known."""
-    begin_weighing(model, belief)
-    begin(model, state, belief)
-    belief.reported[0] = belief.newest[0] = FIRST_OF_ALL
-
-
-@internal
 def _follow(
     model: Model, scoring: Scoring, state: State, actions: Floats, features: Floats
 ) -> None:
     """Let the prior follow a set of actions; features := what the model is given of them."""
     belief = _belief_of(state.stores)
     belief.constant[0] = model.d - scoring.dim
-    observe(model, state, belief, actions, features)
+    priors.observe(model, state, belief, actions, features)
     if belief.segments[0] == 0:
-        _prepare(model, state, belief)
+        gaussians.begin(model, state, belief)
+        belief.reported[0] = belief.newest[0] = FIRST_OF_ALL
 
 
 @allocating
 def see(model: Model, scoring: Scoring, state: State, actions: Floats) -> Floats:
     """The actions as the model is given them, (K, d), once its prior has followed them."""
-    features = new_features(model, actions)
+    features = np.empty((actions.shape[0], model.d))
     if actions.shape[0] > 0:
         _follow(model, scoring, state, actions, features)
     return features
@@ -186,74 +129,26 @@ def advance(model: Model, state: State, rounds: int) -> None:
     belief = _belief_of(state.stores)
     state.counters[N] += rounds
     if belief.segments[0] > 0:
-        move(model, belief, rounds)
+        gaussians.move(model, belief, rounds)
     state.counters[FITTED] = 0
-
-
-@internal
-def _learn(opened: Opened, reward: float, s: int) -> None:
-    numbers, model, scoring, _, state = opened
-    belief, counters = _belief_of(state.stores), state.counters
-    if belief.sets[0] == 0:  # data of others is learned before any decision
-        rows = state.stores.vectors[ROW_AT : ROW_AT + 2]  # scratch.row, and what is scratch too
-        _follow(model, scoring, state, rows[:1], rows[1:])
-    outcome = limit_reward(model, belief, reward - scoring.centre)
-    if model.linear:
-        if belief.rewarded[0] == 0.0 and belief.constant[0]:
-            belief.offset[0] = outcome
-        outcome -= belief.offset[0]
-    noise = noise_of(model, belief)
-    insert_row(model, state, reward - scoring.centre, float(s))  # as it came: limits may move
-    if counters[TAIL] - counters[HEAD] > MOST_REFITTED:
-        counters[HEAD] += 1
-    limit_row(model, state, belief)
-    measure_dispersion(model, state, belief, outcome)
-    learn_by_segments(model, state, belief, outcome, s, noise)
-    age = float(counters[N] - s)
-    learn_by_drifts(model, state, belief, outcome, age, noise, ROOM)
-    belief.learned[0] += 1
-    if belief.learned[0] > _numbers_of(numbers).patience * count_seen(model, belief):
-        weigh(model, belief, s)
-    fit_segments(model, state, belief, s, noise)
-    threshold = _numbers_of(numbers).threshold
-    if threshold > 0.0:
-        look_for_change(model, state, belief, threshold)
-    if s > belief.newest[0]:
-        belief.newest[0] = s
-        _find_base(model, state, belief)
-        if belief.rewarded[0] > _BEFORE_CHANGES:
-            begin_segment(model, state, belief, s + 1)
-    counters[FITTED] = 0
-
-
-@inlined
-def _find_base(model: Model, state: State, belief: Belief) -> None:
-    if belief.constant[0]:
-        make_mean(model, belief)
-        belief.base[0] = dot(belief.centre, belief.mean)
 
 
 @internal
 def estimate(model: Model, state: State) -> None:
     """theta_hat, theta := mean of the mixture, scratch.bonus := its covariance."""
     belief = _belief_of(state.stores)
-    make_mean(model, belief)
-    set_estimates(model, state, belief, mean_base(model, belief))
-    make_mixture(model, state, belief, dispersion(model, belief))
+    weighing.make_mean(model, belief)
+    priors.set_estimates(model, state, belief, weighing.mean_base(model, belief))
+    weighing.make_mixture(model, state, belief, weighing.dispersion(model, belief))
     state.counters[FITTED] = 1
 
 
-# -- the engine, as `engines.Engine` describes it --------------------------------------------------
+# -- the engine, as `engines.Kernels` describes it -------------------------------------------------
 
 
 @allocating
 def decide(
-    opened: Opened,
-    seed: int,
-    number: int,
-    actions: Floats,
-    table: Floats,
-    picks: Floats,
+    opened: Opened, seed: int, number: int, actions: Floats, table: Floats, picks: Floats
 ) -> int:
     _, model, scoring, _, state = opened
     found = validity(scoring, actions)
@@ -261,8 +156,8 @@ def decide(
         return found
     features, belief = see(model, scoring, state, actions), _belief_of(state.stores)
     estimate(model, state)
-    optimism.measure(model, scoring, state, belief, features, table)
-    optimism.score(model, scoring, belief.offset[0], table)
+    weighing.measure(model, scoring, state, belief, features, table)
+    weighing.score(model, scoring, belief.offset[0], table)
     first = state.counters[N] + 1 if number == 0 else number
     choose(scoring.epsilon, seed, first, table, picks)
     if number == 0:
@@ -270,12 +165,43 @@ def decide(
     return ACCEPTED
 
 
-@allocating
+@internal
 def update(opened: Opened, actions: Floats, index: int, reward: float, s: int) -> None:
-    set_row(opened.scoring, actions, index, opened.state)
-    _learn(opened, reward, s)
+    numbers, model, scoring, _, state = opened
+    write_row(scoring, actions, index, state.scratch.row)
+    belief, counters = _belief_of(state.stores), state.counters
+    if belief.sets[0] == 0:  # data of others is learned before any decision
+        rows = state.stores.vectors[ROW_AT : ROW_AT + 2]  # scratch.row, and what is scratch too
+        _follow(model, scoring, state, rows[:1], rows[1:])
+    outcome = priors.limit_reward(model, belief, reward - scoring.centre)
+    if model.linear:
+        if belief.rewarded[0] == 0.0 and belief.constant[0]:
+            belief.offset[0] = outcome
+        outcome -= belief.offset[0]
+    noise = weighing.noise_of(model, belief)
+    insert_row(model, state, reward - scoring.centre, float(s))  # as it came: limits may move
+    if counters[TAIL] - counters[HEAD] > gaussians.MOST_REFITTED:
+        counters[HEAD] += 1
+    priors.limit_row(model, state, belief)
+    weighing.measure_dispersion(model, state, belief, outcome)
+    gaussians.learn_by_segments(model, state, belief, outcome, s, noise)
+    age = float(counters[N] - s)
+    gaussians.learn_by_drifts(model, state, belief, outcome, age, noise)
+    belief.learned[0] += 1
+    if belief.learned[0] > _numbers_of(numbers).patience * priors.count_seen(model, belief):
+        weighing.weigh(model, belief, s)
+    gaussians.fit_segments(model, state, belief, s, noise)
+    weighing.look_for_change(model, state, belief, _numbers_of(numbers).threshold)
+    if s > belief.newest[0]:
+        belief.newest[0] = s
+        if belief.constant[0]:
+            weighing.make_mean(model, belief)
+            belief.base[0] = dot(belief.centre, belief.mean)
+        if belief.rewarded[0] > _BEFORE_CHANGES:
+            gaussians.begin_segment(model, state, belief, s + 1)
+    counters[FITTED] = 0
 
 
-@allocating
+@internal
 def tick(opened: Opened, rounds: int) -> None:
     advance(opened.model, opened.state, rounds)

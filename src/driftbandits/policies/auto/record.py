@@ -1,16 +1,19 @@
-"""State of a belief, and its hypotheses for people. See __init__.py for the notation."""
+"""State of a belief, and what Python reads in it. See __init__.py for the notation."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 
 from driftbandits.core import Buffers
 from driftbandits.core.estimator.model import Floats
-from driftbandits.core.estimator.state import Ints, layout_beyond
+from driftbandits.core.estimator.state import FITTED, Ints, N, beyond, estimates_of, layout_beyond
 from driftbandits.jit import Share
+
+if TYPE_CHECKING:
+    from driftbandits.policies.catalogue import Policy
 
 SEGMENTS = 8
 """Number of segments kept from one reward to the next."""
@@ -47,7 +50,7 @@ DRIFTS = MATERN12 + MATERN32
 HYPOTHESES = ROOM + DRIFTS
 
 KEPT_VALUES = 32
-"""Number of values of a column that are kept, see columns.py."""
+"""Number of values of a column that are kept, see priors.py."""
 
 FIRST_OF_ALL = -(2**62)
 """Where segments start that hold everything."""
@@ -75,8 +78,7 @@ class Belief(NamedTuple):
     rewarded: Annotated[Floats, Share("gauges", 4)]  # count, mean, variance, its largest
     shared_base: Annotated[Floats, Share("gauges", HYPOTHESES)]  # of all arms, by hypothesis, ...
     base_variance: Annotated[Floats, Share("gauges", HYPOTHESES)]  # ... over phi; 0: no such arms
-    # the above is common to separate arms, see IN_COMMON
-    own_spread: Annotated[Floats, Share("gauges", 2)]  # as `spread`, of this arm
+    # separate arms share the above, see IN_COMMON
     counts: Annotated[Ints, Share("counters", ROOM)]  # rewards that a segment holds
     sets: Annotated[Ints, Share("counters")]  # of actions that were offered
     renewal: Annotated[Ints, Share("counters")]  # at how many sets the prior is made again
@@ -92,7 +94,7 @@ class Belief(NamedTuple):
     mean: Annotated[Floats, Share("vectors")]  # of the mixture
     centre: Annotated[Floats, Share("vectors")]  # means of the features
     variance: Annotated[Floats, Share("vectors")]  # their variances
-    # of columns, see columns.py
+    # of columns, see priors.py
     reference: Annotated[Floats, Share("vectors")]  # what a feature is counted from
     moved: Annotated[Floats, Share("vectors")]  # values that differed from it
     since: Annotated[Floats, Share("vectors")]  # sets when the reference was taken
@@ -122,21 +124,15 @@ PLACES: Belief = LAYOUT.in_python(
 )
 """Where in their stores the fields lie."""
 IN_COMMON = {
-    "counters": (
-        *("starts", "serials", "kinds", "segments", "born", "newest", "reported"),
-        *("kind", "learned"),
-    ),
-    "gauges": (
-        *("weights", "trust", "held", "drift_weights", "offset", "size", "spread", "rewarded"),
-        *("shared_base", "base_variance"),
-    ),
+    "counters": slice(int(PLACES.starts[0]), int(PLACES.counts[0])),
+    "gauges": slice(int(PLACES.weights[0]), int(PLACES.bases[0])),
 }
-"""Fields that separate arms share, by store; those of one store lie in a row."""
+"""Where the fields lie that separate arms share, those before `bases`, by store."""
 OF_SMALL_MODELS = {"vectors": 2 * MATERN32, "matrices": 3 * MATERN32 + 2}
 """Arrays of small models only, at the end of the stores."""
 
 
-# -- hypotheses, for people ------------------------------------------------------------------------
+# -- what people ask for ---------------------------------------------------------------------------
 
 
 class Hypothesis(NamedTuple):
@@ -156,25 +152,137 @@ class Hypothesis(NamedTuple):
     prior: float | None = None
 
 
-def hypotheses_in(buffers: Buffers, *, fast: bool) -> list[Hypothesis]:
-    """Hypotheses of a belief, the most probable first."""
+def hypotheses(policy: Policy, buffers: Buffers) -> list[Hypothesis]:
+    """Hypotheses about the parameter, the most probable first."""
     belief: Belief = LAYOUT.in_python(buffers)
     found = []
     for r in range(belief.segments[0]):
-        start = int(belief.starts[r])
-        found.append(
-            Hypothesis(
-                "constant",
-                float(belief.held[r]),
-                since=None if start == FIRST_OF_ALL else start,
-                prior=float(TIGHTNESS[belief.kinds[r]]),
-            )
-        )
+        start, prior = int(belief.starts[r]), float(TIGHTNESS[belief.kinds[r]])
+        since = None if start == FIRST_OF_ALL else start
+        found.append(Hypothesis("constant", float(belief.held[r]), since=since, prior=prior))
     paths = [("wandering", 1.0 / speed) for speed in MATERN12_RATE]
-    if not fast:
+    if not policy.fast:
         paths += [("turning", scale) for scale in MATERN32_SCALE]
     if found:
         for (path, rounds), weight in zip(paths, belief.drift_weights, strict=False):
             probability = float(belief.trust[CHAINS] * weight)
             found.append(Hypothesis(path, probability, rounds=float(rounds)))
     return sorted(found, key=lambda one: -one.probability)
+
+
+def weights_of_ages(policy: Policy, buffers: Buffers, ages: Floats) -> Floats:
+    """Probability that the parameter of each age is still the present one."""
+    belief: Belief = LAYOUT.in_python(buffers)
+    weights = np.zeros_like(ages)
+    for r in range(belief.segments[0]):
+        held = belief.trust[:CHAINS] @ belief.weights[r::ROOM][:CHAINS]
+        weights += held * (buffers.counters[N] - ages >= belief.starts[r])
+    fading = [(1.0 - speed) ** (ages / 2.0) for speed in MATERN12_RATE]
+    if not policy.fast:
+        ways = [np.sqrt(3.0) * ages / scale for scale in MATERN32_SCALE]
+        fading += [(1.0 + way) * np.exp(-way) for way in ways]
+    for weight, faded in zip(belief.drift_weights, fading, strict=False):
+        weights += belief.trust[CHAINS] * weight * faded
+    return weights
+
+
+_FAR = 20.0  # times the range, from which a number is worth a warning: ordinary tails are not
+_KNOWN = 8  # values of a column, before which its range is a guess and there is no warning
+
+
+class LimitedColumn(NamedTuple):
+    """A column that had numbers beyond its range: how many, and the last one as it was offered."""
+
+    column: str | int  # its name, or its place where there are no names
+    count: int  # type: ignore[assignment]  # how often a tuple holds something is not asked
+    last: float
+
+
+class Limit(NamedTuple):
+    """The range that a column was limited to, and the last number beyond it."""
+
+    low: float
+    high: float
+    value: float
+    is_surprising: bool  # whether it is worth a warning
+
+
+def limit_counter(policy: Policy, buffers: Buffers) -> Ints:
+    """A view (1,) of the counter of limited numbers."""
+    if not policy.row.believes:
+        return np.zeros(1, dtype=np.int64)
+    counter: Ints = LAYOUT.in_python(buffers).limits
+    return counter
+
+
+def limited_columns(policy: Policy, buffers: Buffers) -> list[LimitedColumn]:
+    """The columns that had limited numbers, by their places."""
+    if not policy.row.believes:
+        return []
+    belief: Belief = LAYOUT.in_python(buffers)
+    return [
+        LimitedColumn(int(j), int(belief.limited[j]), float(belief.last_limited[j]))
+        for j in np.flatnonzero(belief.limited)
+    ]
+
+
+def limits_of(buffers: Buffers, rows: Floats) -> dict[int, Limit]:
+    """Limits of the columns of these rows (K, dim), the last ones offered."""
+    belief: Belief = LAYOUT.in_python(buffers)
+    d = rows.shape[1]
+    low, high, moved = belief.low[:d], belief.high[:d], belief.moved[:d]
+    is_limited = (moved > 0.0) & ((rows < low) | (rows > high)).any(axis=0)
+    found = {}
+    for j in np.flatnonzero(is_limited).tolist():
+        value = float(belief.last_limited[j])
+        reach = _FAR * (high[j] - low[j]) / 2.0
+        is_far = abs(value - belief.reference[j]) > reach
+        is_surprising = bool(is_far and moved[j] >= _KNOWN)
+        found[j] = Limit(float(low[j]), float(high[j]), value, is_surprising)
+    return found
+
+
+# -- carrying over ---------------------------------------------------------------------------------
+
+
+class Move(NamedTuple):
+    """Coordinate sources[i] becomes targets[i]; others are new, or gone."""
+
+    sources: Ints
+    targets: Ints
+
+    def with_intercept(self, old: Policy, new: Policy) -> Move:
+        """Return the move for models, whose intercept stands behind the features."""
+        if not old.intercept:
+            return self
+        return Move(np.append(self.sources, old.dim), np.append(self.targets, new.dim))
+
+    def moved(self, vectors: Floats, size: int) -> Floats:
+        """Vectors (..., d) in the new coordinates, 0 in those that are new."""
+        result = np.zeros((*vectors.shape[:-1], size))
+        result[..., self.targets] = vectors[..., self.sources]
+        return result
+
+
+def larger(dim: int) -> Move:
+    """All coordinates stay what they are."""
+    return Move(np.arange(dim), np.arange(dim))
+
+
+def carried_over(old: Policy, buffers: Buffers, new: Policy, move: Move) -> Buffers:
+    """The buffers of the new policy, with what those of the old one know."""
+    move = move.with_intercept(old, new)
+    made = new.new_buffers(buffers.rows.shape[1])
+    made.rows[:-2] = move.moved(buffers.rows[:-2].T, new.model_dim).T
+    made.rows[-2:] = buffers.rows[-2:]
+    made.counters[:] = buffers.counters
+    made.gauges[:] = buffers.gauges
+    estimates_of(made)[:] = move.moved(estimates_of(buffers), new.model_dim)
+    (vectors, matrices), (new_vectors, new_matrices) = beyond(buffers), beyond(made)
+    for target, vector in zip(new_vectors, vectors, strict=False):
+        target[:] = move.moved(vector, new.model_dim)
+    there, here = np.ix_(move.targets, move.targets), np.ix_(move.sources, move.sources)
+    for target, matrix in zip(new_matrices, matrices, strict=False):
+        target[there] = matrix[here]  # a new feature is unseen, as if it had always been 0
+    made.counters[FITTED] = 0
+    return made

@@ -1,18 +1,23 @@
-"""What people do to the columns of a table, and numbers that make no sense.
+"""What people do to the columns of a table, numbers that make no sense, and who plays them.
 
-`benchmarks/zoo.py` plays real tables with all of it and `tests/zoo_cases.py` small ones. The rows
-come in the order in which they are played. A preparation is `(rows, rng) -> rows`.
+The rows come in the order in which they are played. A preparation is `(rows, rng) -> rows`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+import driftbandits as db
+from driftbandits.bench import Task
+from driftbandits.bench.entries import PlainLinUCB
+from driftbandits.bench.tasks import facts_of
+
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Preparation = Callable[[Floats, np.random.Generator], Floats]
 
 MOST_INDICATORS = 100
@@ -38,12 +43,6 @@ def standardised_online(rows: Floats, rng: np.random.Generator) -> Floats:
         mean = mean + step / (t + 1)
         squares += step * (row - mean)
     return np.clip(scaled, -4.0, 4.0)
-
-
-def min_max(rows: Floats, rng: np.random.Generator) -> Floats:
-    """Map every column to [0, 1]."""
-    ranges = np.ptp(rows, axis=0)
-    return (rows - rows.min(axis=0)) / np.where(ranges > 0.0, ranges, 1.0)
 
 
 def components(rows: Floats) -> tuple[Floats, Floats]:
@@ -83,24 +82,17 @@ def levels(rows: Floats, *, redundant: bool) -> Floats:
     return np.hstack(blocks)
 
 
-CONSTANTS = np.array([0.0, 1.0, -1.0, 0.001, 7.0, 30.0, 365.0, -5e3, 1e6, 1.0])
-
 PREPARATIONS: Mapping[str, Preparation] = {
     "raw": lambda rows, rng: rows,
     "std": standardised,
     "std-online": standardised_online,
-    "min-max": min_max,
     "whitened": whitened,
     "components+30": lambda rows, rng: components(rows)[0] + 30.0,
     "mixed": mixed,
     "far": lambda rows, rng: standardised(rows, rng) + 1e6,
-    "twice": lambda rows, rng: np.hstack([rows, rows]),
-    "constants": lambda rows, rng: np.hstack([rows, np.tile(CONSTANTS, (len(rows), 1))]),
     "levels": lambda rows, rng: levels(rows, redundant=True),
     "levels-less": lambda rows, rng: levels(rows, redundant=False),
 }
-INVERTIBLE = tuple(name for name in PREPARATIONS if not name.startswith("levels"))
-"""Preparations that keep all that a linear model can learn of a table."""
 
 
 class Absurd(NamedTuple):
@@ -110,13 +102,6 @@ class Absurd(NamedTuple):
     share: float = 0.0  # of the rows
     columns: int | None = None  # how many; all unless given
     at: tuple[int, ...] = ()  # rows, beside the share
-
-
-ABSURD: Mapping[str, Absurd] = {
-    "1%x1e6-one": Absurd(1e6, 0.01, columns=1),
-    "1%x1e6-all": Absurd(1e6, 0.01),
-    ".1%x1e12": Absurd(1e12, 0.001),
-}
 
 
 def with_absurd(
@@ -137,3 +122,38 @@ def with_absurd(
     changed = rows.copy()
     changed[np.ix_(hit, columns)] *= absurd.factor
     return changed, hit
+
+
+class Auto:
+    """An agent with separate arms."""
+
+    def __init__(self, dim: int, seed: int) -> None:
+        self.agent = db.Agent(db.policy("auto", dim=dim, arms="separate"), seed=seed)
+
+    def decide(self, context: Floats, arms: Ints) -> int:
+        self.choice = self.agent.decide(context, arms=arms.tolist())
+        return self.choice.index
+
+    def update(self, index: int, reward: float) -> None:
+        self.agent.update(self.choice, reward)
+
+
+def chosen_by(label: str, task: Task, seed: int) -> Ints:
+    """The index that `auto` or "LinUCB <bonus>" chose in every round."""
+    T, dim = task.contexts.shape
+    kind, _, bonus = label.partition(" ")
+    player: Any = Auto(dim, seed)
+    if kind == "LinUCB":
+        player = PlainLinUCB(facts_of(task), seed, bonus=float(bonus))
+    chosen = np.empty(T, dtype=np.int64)
+    for t, (context, arms) in enumerate(zip(task.contexts, task.arms, strict=True)):
+        chosen[t] = player.decide(context, arms)
+        player.update(chosen[t], float(task.rewards[t, chosen[t]]))
+    return chosen
+
+
+def share_of_way(means: Floats, chosen: Ints, since: int) -> float:
+    """0 for random choices, 1 for the best, from some round on."""
+    earned = means[np.arange(len(chosen)), chosen][since:].mean()
+    random, best = means[since:].mean(), means[since:].max(axis=1).mean()
+    return float((earned - random) / (best - random))
