@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from navigation import ROOT_PAGES, navigation
+from navigation import ROOT_PAGES, SECTIONS, navigation
 from parts import with_parts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -190,6 +190,19 @@ def build(out: Path) -> None:
     shutil.rmtree(work)
 
 
+def count_words() -> None:
+    """Print how many pages and words each group has; generated references do not count."""
+    groups = {title: [DOCS / page for page in pages] for title, pages in SECTIONS.items()}
+    del groups["Reference"]
+    groups |= {
+        "all": sum(groups.values(), []),
+        "decisions": list((DOCS / "decisions").glob("*.md")),
+    }
+    for title, pages in groups.items():
+        words = sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
+        print(f"{title:10} {len(pages):3} pages {words:7,} words")
+
+
 def _toml(value: object) -> str:
     """Return lists, texts and tables with one key as one line of TOML."""
     if isinstance(value, dict):
@@ -205,6 +218,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "site")
     out = parser.parse_args().out
     build(out)
+    count_words()
     print(out / "index.html")
 
 
