@@ -194,10 +194,8 @@ def count_words() -> None:
     """Print how many pages and words each group has; generated references do not count."""
     groups = {title: [DOCS / page for page in pages] for title, pages in SECTIONS.items()}
     del groups["Reference"]
-    groups |= {
-        "all": sum(groups.values(), []),
-        "decisions": list((DOCS / "decisions").glob("*.md")),
-    }
+    groups["all"] = [page for pages in groups.values() for page in pages]
+    groups["decisions"] = list((DOCS / "decisions").glob("*.md"))
     for title, pages in groups.items():
         words = sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
         print(f"{title:10} {len(pages):3} pages {words:7,} words")
