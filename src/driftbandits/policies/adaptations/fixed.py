@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from driftbandits.core import Model, State, copy_matrix, memory
+from driftbandits.core import Model, State, memory
+from driftbandits.core import linalg as la
 from driftbandits.core.estimator.inverse import share_inverse
 from driftbandits.core.estimator.memory import drop_expansions, rebuild
 from driftbandits.core.estimator.model import Floats
@@ -46,7 +47,7 @@ def estimate(opened: Opened, seed: int, actions: Floats) -> None:
     if scoring.period > 0:
         _begin_period(model, state, state.counters[N] // scoring.period * scoring.period)
     if scoring.one_matrix:
-        copy_matrix(state.V, state.V2)
+        la.copy_matrix(state.V, state.V2)
         if model.fast and model.order == 0:
             share_inverse(state)
     fit(model, state, closeness(model, scoring, confidence, state))
