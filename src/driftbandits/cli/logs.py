@@ -6,7 +6,6 @@ import csv
 import json
 import math
 import re
-import warnings
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
@@ -194,12 +193,7 @@ def _read(
             features = features_from(json.loads(features_file.read_text(encoding="utf-8")))
         except ValueError as error:
             raise click.UsageError(f"--features: {features_file}: {error}") from None
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always", UserWarning)
-        found = read_log(source, features=features, **columns)
-    for one in told:
-        if issubclass(one.category, UserWarning):
-            click.echo(f"Warning: {one.message}", err=True)
+    found = read_log(source, features=features, **columns)
     if keep and found.propensities == "unknown":
         raise click.UsageError(
             "--propensity must be given to keep a log: the column with the probability of each "
