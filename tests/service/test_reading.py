@@ -149,7 +149,7 @@ def test_commands_do_not_make_the_store_they_look_at(tmp_path):
     for command in (["verify"], ["keys", "list"], ["keys", "revoke", "x"]):
         run = CliRunner().invoke(group, [*command, "--store", f"sqlite:///{tmp_path}/no.db"])
         assert run.exit_code == 2
-        assert "there is no file" in run.output
+        assert "there is no store" in run.output
     assert not list(tmp_path.iterdir())
 
 
