@@ -40,29 +40,16 @@ def coordinates(features, context, arms, encoding=None):
     }
 
 
-def one(kind, value, **more):
-    return coordinates(db.Features(context={"x": kind}, **more), {"x": value}, ["a"])["a"]
-
-
 # -- kinds ---------------------------------------------------------------------------------------
 
 
 def test_a_row_is_the_sum_of_its_columns_and_their_products():
     context = {"age": 34, "country": "DE", "hour": 6, "basket": math.e - 1}
     found = coordinates(SHOP, context, {"o": {"kind": "shoes", "price": math.e**2 - 1}})
-    assert found["o"] == pytest.approx(
-        {
-            "age": 34.0,
-            "country=DE": 1.0,
-            "hour sin": 1.0,
-            "hour cos": math.cos(math.pi / 2),
-            "basket": 1.0,
-            "kind=shoes": 1.0,
-            "price": 2.0,
-            "kind=shoes x country=DE": 1.0,
-            "price x basket": 2.0,
-        }
-    )
+    wanted = {"age": 34.0, "country=DE": 1.0, "hour sin": 1.0, "hour cos": math.cos(math.pi / 2)}
+    wanted |= {"basket": 1.0, "kind=shoes": 1.0, "price": 2.0}
+    wanted |= {"kind=shoes x country=DE": 1.0, "price x basket": 2.0}
+    assert found["o"] == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +57,6 @@ def test_a_row_is_the_sum_of_its_columns_and_their_products():
     [
         ("number", -2.5, {"x": -2.5}),
         ("number", True, {"x": 1.0}),
-        ("number", None, {"x missing": 1.0}),
         ("number", pd.NA, {"x missing": 1.0}),
         ("log", -(math.e - 1), {"x": -1.0}),
         ("category", "a b", {"x=a b": 1.0}),
@@ -78,7 +64,7 @@ def test_a_row_is_the_sum_of_its_columns_and_their_products():
         ("category", 3.0, {"x=3": 1.0}),
         ("category", True, {"x=true": 1.0}),
         ("category", None, {"x missing": 1.0}),
-        ("cycle:24", 30, {"x sin": 1.0, "x cos": math.cos(math.pi / 2)}),
+        ("cycle:24", 30, {"x sin": 1.0}),
         ("flag", True, {"x": 1.0}),
         ("flag", 0, {}),
         ("tags", ["b", "a", "b"], {"x=a": 1.0, "x=b": 1.0}),
@@ -90,13 +76,15 @@ def test_a_row_is_the_sum_of_its_columns_and_their_products():
     ],
 )
 def test_every_kind(kind, value, wanted):
-    assert one(kind, value) == pytest.approx(wanted)
+    features = db.Features(context={"x": kind})
+    assert coordinates(features, {"x": value}, ["a"])["a"] == pytest.approx(wanted)
 
 
 def test_words_are_hashed_and_have_unit_length_in_all():
-    found = one("text:16", "The shoes, the HAT")
+    features = db.Features(context={"x": "text:16"})
+    found = coordinates(features, {"x": "The shoes, the HAT"}, ["a"])["a"]
     assert math.hypot(*found.values()) == pytest.approx(1.0)
-    assert found == one("text:16", "hat shoes the")
+    assert found == coordinates(features, {"x": "hat shoes the"}, ["a"])["a"]
     assert all(name.startswith("x~") for name in found)
 
 
@@ -117,14 +105,9 @@ def test_bins_are_set_by_the_first_values_and_stay():
 
 def test_a_column_that_is_not_given_is_missing_and_its_flag_is_crossed():
     found = coordinates(SHOP, {"age": 1, "hour": 0}, {"o": {"kind": None, "price": 0}})
-    assert found["o"] == {
-        "age": 1.0,
-        "hour cos": 1.0,
-        "country missing": 1.0,
-        "basket missing": 1.0,
-        "kind missing": 1.0,
-        "kind missing x country missing": 1.0,
-    }
+    missing = [f"{name} missing" for name in ("country", "basket", "kind")]
+    wanted = ["age", "hour cos", *missing, "kind missing x country missing"]
+    assert found["o"] == dict.fromkeys(wanted, 1.0)
 
 
 def test_an_arm_may_have_coefficients_of_its_own():
@@ -177,32 +160,31 @@ def test_features_go_through_json_and_toml():
     assert db.policy("auto", features=plain) == db.policy("auto", features=SHOP)
 
 
+AGE = {"context": {"age": "number"}}
+
+
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("given", "words"),
     [
-        (lambda: db.Features(context={"age": "numbr"}), ["'age'", "number", "'numbr'"]),
-        (lambda: db.Features(context={"age": "cycle:0"}), ["'cycle:0'"]),
-        (lambda: db.Features(context={"age": "bins:3,2"}), ["'bins:3,2'"]),
-        (db.Features, ["at least one column"]),
-        (lambda: db.Features(context={"a": "number"}, arm={"a": "number"}), ["'a' in both"]),
-        (lambda: db.Features(context={"arm": "number"}), ["'arm'"]),
-        (lambda: db.Features(arm={"id": "number"}), ["'id'"]),
-        (lambda: db.Features(context={"age": "number"}, cross=[("age",)]), ["cross", "['age']"]),
-        (
-            lambda: db.Features(context={"age": "number"}, cross=[("agee", "arm")]),
-            ["cross", "'agee', perhaps age"],
-        ),
-        (lambda: db.Features(context={"age": "number"}, cross=[("age", "*")]), ["'age'", "'*'"]),
-        (lambda: db.Features(context={"age": "number"}, limit=4), ["limit", "4"]),
-        (lambda: db.Features(context={"v": "vector:400"}), ["limit", "800", "512"]),
-        (lambda: db.Features.from_dict({"contxt": {}}), ["'contxt', perhaps context"]),
+        ({"context": {"age": "numbr"}}, "'age' .*number.*'numbr', perhaps number"),
+        ({"context": {"age": "cycle:0"}}, "'cycle:0'"),
+        ({"context": {"age": "bins:3,2"}}, "'bins:3,2'"),
+        ({}, "at least one column"),
+        ({**AGE, "arm": {"age": "number"}}, "'age' in both"),
+        ({"arm": {"arm": "number"}}, "'arm' must have another name"),
+        ({"arm": {"id": "number"}}, "'id'"),
+        ({**AGE, "cross": [("age",)]}, r"cross .*\['age'\]"),
+        ({**AGE, "cross": [("agee", "arm")]}, "cross .*'agee', perhaps age"),
+        ({**AGE, "cross": [("age", "*")]}, "'[*]'.*'age'"),
+        ({**AGE, "limit": 4}, "limit .* 4"),
+        ({**AGE, "fitted": {"age": {"centre": 1.0, "scale": 0.0}}}, "fitted must have centre, sc"),
+        ({"context": {"v": "vector:400"}}, "limit .*800 .* 512"),
+        ({"contxt": {}}, "'contxt', perhaps context"),
     ],
 )
-def test_what_is_no_feature_is_refused(make, words):
-    with pytest.raises(ValueError) as caught:  # noqa: PT011
-        make()
-    for word in words:
-        assert word in str(caught.value)
+def test_what_is_no_feature_is_refused(given, words):
+    with pytest.raises(ValueError, match=words):
+        db.Features.from_dict(given)
 
 
 # -- levels and limits ---------------------------------------------------------------------------
@@ -226,14 +208,14 @@ def test_levels_beyond_the_limit_share_coordinates_and_are_counted():
     assert again.book.sharers_of("user") == 491
 
 
-def test_a_hundred_thousand_levels_take_no_more_than_the_limit():
+def test_twenty_thousand_levels_take_no_more_than_the_limit():
     features = db.Features(context={"u": "category", "v": "category"}, cross=[("u", "v")], limit=64)
     encoding = Encoding(features)
     sizes = set()
-    for level in range(100_000):
+    for level in range(20_000):
         encoding.encode({"u": level, "v": level % 7}, offered(["a"], ()))
         encoding.commit()
-        if level % 20_000 == 19_999:
+        if level % 4_000 == 3_999:
             sizes.add(len(json.dumps(encoding.to_dict()["coordinates"])))
     assert len(encoding) == 64
     assert len(sizes) == 1
@@ -257,23 +239,6 @@ def test_what_was_refused_changes_nothing():
     assert not any("XX" in name or "new" in name for name in encoding.book.names)
 
 
-@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans()), min_size=1, max_size=20))
-def test_coordinates_follow_from_what_was_kept(steps):
-    """Refused readings in between leave no trace."""
-    features = db.Features(context={"c": "category", "d": "category"}, cross=[("c", "d")])
-    one, other = Encoding(features), Encoding(features)
-    for level, refused in steps:
-        if refused:
-            with pytest.raises(ValueError, match=r"column 'd'"):
-                one.encode({"c": level + "!", "d": [1]}, offered(["a"], ()))
-            one.take_back(len(other))
-        for encoding in (one, other):
-            encoding.encode({"c": level, "d": None}, offered(["a"], ()))
-            encoding.commit()
-    assert one.to_dict() == other.to_dict()
-    assert Encoding(features, one.to_dict()).to_dict() == one.to_dict()
-
-
 def test_huge_numbers_are_clipped_and_counted():
     features = db.Features(context={"x": "number", "y": "number"}, cross=[("x", "y")])
     encoding = Encoding(features)
@@ -286,15 +251,8 @@ def test_huge_numbers_are_clipped_and_counted():
 
 EVERYTHING = db.Features(
     context={
-        "n": "number",
-        "l": "log",
-        "c": "category",
-        "h": "cycle:24",
-        "b": "bins:3",
-        "f": "flag",
-        "t": "tags",
-        "v": "vector:2",
-        "w": "text:8",
+        **{"n": "number", "l": "log", "c": "category", "h": "cycle:24", "b": "bins:3"},
+        **{"f": "flag", "t": "tags", "v": "vector:2", "w": "text:8"},
     },
     arm={"p": "number", "k": "category"},
     cross=[("k", "*"), ("p", "n"), ("n", "t"), ("arm", "c")],
@@ -303,11 +261,8 @@ _numbers = st.floats(-1e12, 1e12) | st.none()
 _levels = st.sampled_from("abcdef") | st.none()
 CONTEXTS = st.fixed_dictionaries(
     {
-        "n": _numbers,
-        "l": _numbers,
+        **dict.fromkeys("nlhb", _numbers),
         "c": _levels,
-        "h": _numbers,
-        "b": _numbers,
         "f": st.booleans() | st.none(),
         "t": st.lists(st.sampled_from("abcdef")) | st.none(),
         "v": st.tuples(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9)) | st.none(),
@@ -322,14 +277,9 @@ def fitted():
     contexts = [
         {
             "n": rng.normal(40, 5),
-            "l": rng.exponential(9),
-            "c": str(rng.choice(list("abc"))),
-            "h": rng.uniform(0, 24),
-            "b": rng.normal(),
-            "f": True,
-            "t": ["a", "b"],
-            "v": [rng.normal(), 1.0],
-            "w": "a b",
+            **{"l": rng.exponential(9), "c": str(rng.choice(list("abc")))},
+            **{"h": rng.uniform(0, 24), "b": rng.normal(), "f": True, "t": ["a", "b"]},
+            **{"v": [rng.normal(), 1.0], "w": "a b"},
         }
         for _ in range(60)
     ]
@@ -390,16 +340,9 @@ def test_a_guess_says_why():
     )
     offers = {"o1": {"kind": "shoes", "price": 20.0}, "o2": {"kind": "hats", "price": 5.0}}
     features = db.Features.guess(frame, offers, leave_out=["clicked"])
-    assert features.context == {
-        "age": "number",
-        "country": "category",
-        "hour": "cycle:24",
-        "basket": "log",
-        "member": "flag",
-        "note": "text",
-        "embedding": "vector:2",
-        "tags": "tags",
-    }
+    wanted = {"age": "number", "country": "category", "hour": "cycle:24", "basket": "log"}
+    wanted |= {"member": "flag", "note": "text", "embedding": "vector:2", "tags": "tags"}
+    assert features.context == wanted
     assert features.arm == {"kind": "category", "price": "log"}
     assert ("kind", "country") in features.cross
     assert ("price", "basket") in features.cross
@@ -417,7 +360,7 @@ def test_a_guess_says_why():
     assert same == features
 
 
-@pytest.mark.parametrize("make", [list, np.array, pd.Series, pl.Series])
+@pytest.mark.parametrize("make", [list, pl.Series])
 def test_a_guess_leaves_out_what_shows_the_choice_and_the_agent_ignores_it(make):
     rows = [{"age": 20.0 + n, "name": f"n{n}", "shown": "ab"[n % 2]} for n in range(60)]
     with pytest.warns(UserWarning, match=r"shown left out .*keep=\['shown'\]"):
@@ -504,40 +447,36 @@ def test_rows_of_frames_are_contexts(agent):
 
 # -- bad input -----------------------------------------------------------------------------------
 
+
 LONG = "x" * 10_000_000
-BAD = {
-    "two arms with one id": ((ROWS[0], [OFFERS[0], OFFERS[0]]), ["arms must differ", "'o1'"]),
-    "no arms": ((ROWS[0], []), ["arms", "at least one"]),
-    "arm without id": ((ROWS[0], [{"price": 1}]), ["arms", "'id'"]),
-    "arm with a strange id": ((ROWS[0], [{"id": 1.5, "price": 1}]), ["arms", "1.5"]),
-    "ids alone": ((ROWS[0], ["o1"]), ["'o1'", "price"]),
-    "infinite": (({"age": math.inf}, OFFERS), ["'age'", "finite", "inf"]),
-    "a text for a number": (({"age": "34"}, OFFERS), ["'age'", "number", "'34'"]),
-    "a level of 10 MB": (({"country": LONG}, OFFERS), ["'country'", "256", "10000000"]),
-    "an id of 10 MB": ((ROWS[0], {LONG: {"price": 1}}), ["1024", "10000000"]),
-    "unknown column": (({"agee": 3}, OFFERS), ["'agee'", "perhaps age", "extra='ignore'"]),
-    "unknown column of an arm": ((ROWS[0], {"o": {"prize": 3}}), ["'o'", "'prize'", "price"]),
-    "a column of the arm": (({"price": 3}, OFFERS), ["'price'", "arm's"]),
-    "a frame without a column": ((pd.DataFrame([{"age": 3}]), OFFERS), ["context", "'country'"]),
-    "arms without a column": ((ROWS[0], pl.DataFrame([{"id": 1}])), ["arms", "'price'"]),
-}
+BAD = [
+    (ROWS[0], [OFFERS[0], OFFERS[0]], "arms must differ.*'o1'"),
+    (ROWS[0], [], "arms .*at least one"),
+    (ROWS[0], [{"price": 1}], "arms .*'id'"),
+    (ROWS[0], [{"id": 1.5, "price": 1}], r"arms .*1\.5"),
+    (ROWS[0], ["o1"], "'o1'.*price"),
+    ({"age": math.inf}, OFFERS, "'age' .*finite.*inf"),
+    ({"age": "34"}, OFFERS, "'age' .*number.*'34'"),
+    ({"country": LONG}, OFFERS, "'country' .*256.*10000000"),
+    (ROWS[0], {LONG: {"price": 1}}, "1024.*10000000"),
+    ({"agee": 3}, OFFERS, "'agee' .*perhaps age.*extra='ignore'"),
+    (ROWS[0], {"o": {"prize": 3}}, "'o'.*'prize'.*price"),
+    ({"price": 3}, OFFERS, "'price' .*arm's"),
+    (pd.DataFrame([{"age": 3}]), OFFERS, "context .*'country'"),
+    (ROWS[0], pl.DataFrame([{"id": 1}]), "arms .*'price'"),
+]
 
 
-@pytest.mark.parametrize(("given", "words"), BAD.values(), ids=list(BAD))
-def test_bad_input_is_refused_by_name_and_changes_nothing(agent, given, words):
+def test_bad_input_is_refused_by_name_and_changes_nothing(agent):
     agent.update(agent.decide(context=ROWS[0], arms=OFFERS), 1)
     before = agent.digest
-    context, arms = given
-    for call in (
-        lambda: agent.decide(context=context, arms=arms),
-        lambda: agent.preview(context=context, arms=arms, seed=1),
-    ):
-        with pytest.raises(ValueError) as caught:  # noqa: PT011
-            call()
+    for context, arms, words in BAD:
+        with pytest.raises(ValueError, match=words) as caught:
+            agent.decide(context=context, arms=arms)
         assert len(str(caught.value)) < 1000
-        for word in words:
-            assert word in str(caught.value)
-    assert agent.digest == before
+        with pytest.raises(ValueError, match=words):
+            agent.preview(context=context, arms=arms, seed=1)
+        assert agent.digest == before, words
 
 
 def test_other_columns_can_be_ignored():
@@ -553,3 +492,51 @@ def test_actions_and_tables_are_not_mixed(agent):
         plain.decide(context={"age": 1}, arms=["a"])
     with pytest.raises(ValueError, match=r"dim must be given, or features"):
         db.policy("auto")
+
+
+@pytest.mark.parametrize(
+    ("name", "left_out"),
+    [
+        *((name, True) for name in ("p", "p_shown", "prob_shown", "propensity_logged", "y")),
+        *((name, True) for name in ("Revenue (EUR)", "revenue_eur", "num_clicks", "was_sold")),
+        *((name, False) for name in ("age", "hour", "price", "clicks_last_week", "pages")),
+        *((name, False) for name in ("days_since_purchase", "avg_revenue", "product")),
+    ],
+)
+def test_names_of_outcomes_and_propensities(name, left_out):
+    rows = [{name: 0.5 * i, "other": -1.5 * i} for i in range(20)]
+    if not left_out:
+        assert name in db.Features.guess(rows, ["a", "b"]).context
+        return
+    with pytest.warns(UserWarning, match="left out"):
+        assert name not in db.Features.guess(rows, ["a", "b"]).context
+
+
+def test_guess_knows_arms_that_are_numbers():
+    rows = [{"shown": 1 + i % 4, "member": i % 2, "age": i} for i in range(40)]
+    with pytest.warns(UserWarning, match="shown left out"):
+        assert list(db.Features.guess(rows, [1, 2, 3, 4]).context) == ["member", "age"]
+    with pytest.raises(ValueError, match=r"texts or whole numbers; got 1\.0"):
+        db.Features.guess(rows, [1.0, 2.0])
+
+
+def test_a_cycle_is_exactly_0_where_its_sine_is():
+    encoding = Encoding(db.Features(context={"hour": "cycle:24"}, cross=[("arm", "*")]))
+    for hour in (0, 12, 24):
+        rows = encoding.read({"hour": hour}, ["a"]).dense(len(encoding))
+        sines = [x for x, name in zip(rows[0], encoding.names, strict=False) if "sin" in name]
+        assert set(sines) == {0.0}
+
+
+def test_arms_that_all_look_alike_are_a_warning():
+    features = db.Features(context={"age": "number"})
+    with pytest.warns(UserWarning, match="all arms look alike"):
+        db.policy("auto", features=features)
+    db.policy("auto", features=features, arms="separate")
+
+
+def test_too_many_levels_name_the_column():
+    rows = [{"city": f"c{i}", "age": i} for i in range(300)]
+    features = db.Features(context={"city": "category", "age": "number"}, limit=100)
+    with pytest.raises(ValueError, match="Column 'city' has 300 levels"):
+        features.fit(rows)

@@ -14,7 +14,7 @@ import operator
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
@@ -70,20 +70,14 @@ def number(
         ("at most", at_most, operator.le),
     ]
     given = [(words, bound, holds) for words, bound, holds in bounds if bound is not None]
-    known = _float_or_nan(value)
+    known = math.nan
+    if isinstance(value, Real) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            known = float(value)
     if not math.isfinite(known) or not all(holds(known, bound) for _, bound, holds in given):
         limits = " and ".join(f"{words} {bound:g}" for words, bound, _ in given)
         raise ValueError(f"{label} must be {f'a finite number {limits}'.strip()}; got {value!r}")
     return known
-
-
-def _float_or_nan(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.nan
 
 
 def flag(label: str, value: Any) -> bool:
@@ -232,21 +226,16 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
-    _sync_folder(target.parent)
+    # Without this the new name of a file may be lost, or come to disk after a later one's.
+    if hasattr(os, "O_DIRECTORY"):  # Windows cannot open a folder
+        descriptor = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
     """Replace a file in one step, so that a crash leaves the old one or the new one."""
     with whole_file(path) as file:
         file.write(content)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Without this the new name of a file may be lost, or come to disk after a later one's."""
-    if not hasattr(os, "O_DIRECTORY"):  # pragma: no cover - Windows cannot open a folder
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

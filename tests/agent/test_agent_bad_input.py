@@ -14,11 +14,9 @@ BAD_CALLS = {
     # actions
     "three features": (lambda a: a.decide(np.ones((4, 3))), ["actions", "(4, 3)", "(K, 2)"]),
     "no action": (lambda a: a.decide(np.empty((0, 2))), ["actions", "at least one"]),
-    "NaN": (lambda a: a.decide([[0.5, 0.5], [nan, 0.0]]), ["actions", "finite", "nan", "row 1"]),
     "infinity": (lambda a: a.decide([[0.5, -inf]]), ["actions", "finite", "inf", "row 0"]),
     "too long": (lambda a: a.decide([[0, 0], [3, 4]]), ["actions", "L = 1", "row 1", "5"]),
     # n
-    "n of zero": (lambda a: a.decide(np.eye(2), n=0), ["n", "0", "from 1 to 2"]),
     "n above K": (lambda a: a.decide(np.eye(2), n=3), ["n", "3", "from 1 to 2"]),
     # batches of decisions
     "many, one bad": (lambda a: a.decide_many([np.eye(2), [[nan, 0]]]), ["actions", "nan"]),
@@ -29,12 +27,10 @@ BAD_CALLS = {
     "reward beyond numbers": (lambda a: a.update(5, 10**400), ["reward", "1000"]),
     # decisions
     "never issued": (lambda a: a.update(7, 1.0), ["decision 7", "never issued", "1 to 6"]),
-    "a huge id": (lambda a: a.update(10**30, 1.0), ["decision 1000"]),
     "rewarded": (lambda a: a.update(2, 1.0), ["decision 2", "not waiting"]),
     "withdrawn": (lambda a: a.update(4, 1.0), ["decision 4", "not waiting"]),
     "a tick": (lambda a: a.update(6, 1.0), ["decision 6", "not waiting"]),
     "id a bool": (lambda a: a.update(True, 1.0), ["decision", "True"]),
-    "withdraw unknown": (lambda a: a.withdraw(9), ["decision 9"]),
     "withdraw twice": (lambda a: a.withdraw(4), ["decision 4", "not waiting"]),
     "explain unknown": (lambda a: a.explain(9), ["decision 9"]),
     # batches of rewards
@@ -42,7 +38,6 @@ BAD_CALLS = {
     "twice in a batch": (lambda a: a.update_many([5, 5], [1.0, 1.0]), ["decisions", "decision 5"]),
     "one bad of two": (lambda a: a.update_many([5, 2], [1.0, 1.0]), ["decision 2"]),
     "rewards None": (lambda a: a.update_many([5], None), ["rewards", "None"]),
-    "decisions a number": (lambda a: a.update_many(5, [1.0]), ["decisions", "5"]),
     # time
     "back in time": (lambda a: a.tick(-1), ["rounds", "-1"]),
     "past the last clock": (lambda a: a.tick(2**63 - 1), ["rounds", str(2**63 - 1)]),

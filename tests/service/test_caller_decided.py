@@ -4,7 +4,7 @@ import pytest
 from calls import NEWS, configure, counts, decide, digest, events, ok, problem, reward, verified
 
 from driftbandits import store
-from driftbandits.evaluate import read_parquet, read_stored
+from driftbandits.evaluate import read_log, read_stored
 from servers import Served
 
 
@@ -114,7 +114,7 @@ def test_logs_that_are_evaluated_have_what_was_shown(both, tmp_path):
     path.write_bytes(client.get(f"{NEWS}/events", params={"format": "parquet"}).content)
     with store.open(both.url) as log, log.read() as session:
         stored = read_stored(session, "news")
-    for read in (stored, read_parquet(path)):
+    for read in (stored, read_log(path)):
         row = next(row for row in read if row.event_id == "e1")
         assert row.arm_ids[row.chosen] == shown_arm
         assert (row.propensity, row.reward) == (0.5, 1.0)

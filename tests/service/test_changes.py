@@ -18,7 +18,6 @@ from calls import (
 )
 
 import driftbandits as db
-from driftbandits import store
 from driftbandits.service import relearning
 from servers import Served, wait_until
 
@@ -231,22 +230,6 @@ def test_versions_are_brought_back(both):
         "unknown_version"
     )
     assert problem(client.post(f"{NEWS}/versions/x:restore", json={}), 422)["path"] == "version"
-
-
-def test_versions_that_learned_again_survive_a_restart(store_url):
-    with Served(store_url) as service:
-        configure(service.client)
-        play(service.client, 20)
-        configure(service.client, lam=4.0)
-        changed(service.client)
-        play(service.client, 5, first=20)
-        told, before = ok(service.client.get(NEWS)), digest(service.client)
-    with Served(store_url) as service:
-        assert (ok(service.client.get(NEWS)), digest(service.client)) == (told, before)
-    with store.open(store_url) as log, log.write() as session:  # and the loss of all snapshots
-        session.drop_snapshots("news", before=2**40, foundations=True)
-    with Served(store_url) as service:
-        assert digest(service.client) == before
 
 
 # -- frozen meanwhile ----------------------------------------------------------------------------

@@ -61,6 +61,8 @@ CLOCKS = ("decisions", "ticks")
 
 Played = Callable[[list[Decision]], Sequence[int]]
 """A function that returns the rows that are played, given what was chosen."""
+REWARD = "reward"
+"""The name of rewards among the columns that were limited."""
 _LARGEST_SEED = 2**63 - 1
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
@@ -297,7 +299,11 @@ class Agent:
 
     def _as_offered(self, at: int, *values: float) -> tuple[str | int, list[float]]:
         """The name of a column, or its place, and values of it in the units of the offer."""
-        encoding = self._encoding
+        encoding, policy = self._encoding, self.policy
+        if policy.intercept and at == policy.dim:  # the place of the constant is the rewards'
+            rewards = np.array(values) + policy.centre
+            shown = rewards if policy.reward is None else policy.reward.values(rewards)
+            return REWARD, shown.tolist()
         if encoding is None:
             return at, list(values)
         return encoding.names[at], [encoding.as_offered(at, x) for x in values]
@@ -396,6 +402,11 @@ class Agent:
                 rows = np.concatenate([play.rows for play in plays])
                 self._learner.check([(rows, [arm for play in plays for arm in play.arms or ()])])
             outcomes = np.atleast_1d(checks.floats("rewards", rewards))
+            for row in np.flatnonzero(np.isnan(outcomes))[:1].tolist():
+                raise ValueError(
+                    f"rewards must be known: row {row} is missing. Leave such rows out, as in "
+                    "log.dropna(subset=['reward'])."
+                )
             if outcomes.shape != (len(plays),):
                 raise ValueError(
                     f"rewards must be {len(plays)} numbers; got shape {outcomes.shape}"
@@ -541,15 +552,14 @@ class Agent:
     def coefficients(self) -> dict[Any, Any]:
         """theta by the names of its features; of separate arms, by the ids of the arms."""
         with self._lock:
-            names, theta = self._named().names, self.theta
+            names, theta = self.names, self.theta
 
-            def named(theta: Floats) -> dict[str, float]:
-                found = dict(zip(names, theta.tolist(), strict=False))
-                return {**found, **({CONSTANT: float(theta[-1])} if self.policy.intercept else {})}
+        def named(own: Floats) -> dict[str, float]:
+            found = dict(zip(names, own.tolist(), strict=False))
+            return {**found, CONSTANT: float(own[-1])} if self.policy.intercept else found
 
-            if isinstance(theta, dict):
-                return {arm: named(own) for arm, own in theta.items()}
-            return named(theta)
+        is_one = not isinstance(theta, dict)
+        return named(theta) if is_one else {arm: named(own) for arm, own in theta.items()}
 
     def features_report(self) -> Report:
         """Levels, what they share, missing and clipped values, the dimension and what it costs."""
@@ -599,7 +609,7 @@ class Agent:
         """Columns of `auto` that had numbers far beyond what they had shown; of others nothing.
 
         The model is given the end of the range instead of such a number. It comes back as ordinary
-        if such numbers keep coming.
+        if such numbers keep coming. Amounts are limited in the same way; their name is "reward".
         """
         with self._lock:
             found = limited_columns(self.policy, self._learner.model.buffers)
@@ -723,8 +733,7 @@ class Agent:
             )
         with self._lock:
             arrays, plain = self._contents()
-            content = savefile.packed(arrays, {**plain, "policy": policy.arguments, "seed": seed})
-        other = self.from_bytes(content)
+            other = self._revived(arrays, {**plain, "policy": policy.arguments, "seed": seed})
         other._learner.fit_again()  # so that the radius is that of the new policy
         return other
 
@@ -740,7 +749,7 @@ class Agent:
             )
         with self._lock:
             encoding, places = self._named().carried_to(features)
-            other = self.from_bytes(self.to_bytes())
+            other = self._revived(*self._contents())
         move = Move(*(np.array(list(x), dtype=np.int64) for x in (places, places.values())))
         other._carry_over(len(encoding), features, move)
         other._read_by(encoding)

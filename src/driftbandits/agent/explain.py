@@ -243,25 +243,24 @@ class Explanation(NamedTuple):
 
 def explanation_of(made: Made, policy: Policy, names: Sequence[str] | None) -> Explanation:
     """The explanation of a decision; `names` are those of the coordinates, where they have any."""
-    decision, limits = made.decision, made.limits
+    decision, encoded = made.decision, made.encoded
     estimates = np.frombuffer(made.estimates).reshape(-1, 2, policy.model_dim)
-    theta_hat: Any = estimates[0, 0]
-    theta: Any = estimates[0, 1]
+    theta_hat: Any
+    theta: Any
+    theta_hat, theta = estimates[0]
     if policy.separate:
-        assert decision.arms is not None
         theta_hat, theta = (
-            dict(zip(decision.arms, estimates[:, which], strict=True)) for which in range(2)
+            dict(zip(decision.arms or (), of_arms, strict=True))
+            for of_arms in estimates.swapaxes(0, 1)
         )
-    found = Explanation(decision, theta_hat, theta, made.radius)
-    if names is None or made.encoded is None:
-        return found._replace(limits={at: limit[2:] for at, limit in limits.items()})
-    return found._replace(
-        contributions={
+    contributions = None
+    if names is not None and encoded is not None:
+        contributions = {
             arm: _added(made, own, theta[arm] if policy.separate else theta, policy, names)
-            for arm, own in zip(made.encoded.arms, made.encoded.own, strict=True)
-        },
-        limits={names[at]: limit[2:] for at, limit in limits.items()},
-    )
+            for arm, own in zip(encoded.arms, encoded.own, strict=True)
+        }
+    limits = {at if names is None else names[at]: x[2:] for at, x in made.limits.items()}
+    return Explanation(decision, theta_hat, theta, made.radius, contributions, limits)
 
 
 def _added(

@@ -17,42 +17,15 @@ import numpy as np
 from driftbandits import policies
 from driftbandits.agent.explain import Decision, Floats
 from driftbandits.core import Buffers, keeps_rows, with_capacity
-from driftbandits.core.estimator.state import (
-    BEGUN,
-    DECREMENT,
-    DETECTIONS,
-    ERROR_BOUND,
-    ESTIMATED,
-    FIRST_CAPACITY,
-    FITTED,
-    HEAD,
-    KKT_RESIDUAL,
-    OFF,
-    RADIUS,
-    SPAN,
-    TAIL,
-    N,
-    copy_of,
-    essence,
-    estimates_of,
-    notes_of,
-    revived,
-)
+from driftbandits.core.estimator import state
 from driftbandits.jit import handle_of
-from driftbandits.policies import (
-    TABLE_ROWS,
-    Detection,
-    Move,
-    Policy,
-    believes,
-    carried_over,
-)
+from driftbandits.policies import TABLE_ROWS, Detection, Move, Policy, believes
 
 KEPT_DETECTIONS = 1000
 
 # Plain numbers, as `item` takes them: it gives plain numbers too, which are quick to compare.
-_CLOCK, _HEAD, _TAIL, _RADIUS = int(N), int(HEAD), int(TAIL), int(RADIUS)
-_BEGUN, _SPAN, _DETECTIONS = int(BEGUN), int(SPAN), int(DETECTIONS)
+_CLOCK, _HEAD, _TAIL, _RADIUS = map(int, (state.N, state.HEAD, state.TAIL, state.RADIUS))
+_BEGUN, _SPAN, _DETECTIONS = map(int, (state.BEGUN, state.SPAN, state.DETECTIONS))
 _ACCEPTED = int(policies.ACCEPTED)
 _WITHOUT_ADVANCE = 1  # a number of a decision, which lets the clock stand still
 
@@ -73,7 +46,7 @@ class Model:
         self._capacity = buffers.rows.shape[1] if self._keeps_rows else sys.maxsize
         self.counters, self.gauges = buffers.counters, buffers.gauges
         self.limits = policies.limit_counter(self.policy, buffers)  # (1,), of limited values
-        self.estimates = estimates_of(buffers)  # theta_hat and theta, (2, p)
+        self.estimates = state.estimates_of(buffers)  # theta_hat and theta, (2, p)
 
     def see(self, seed: int, rows: Floats) -> None:
         """Let scales and priors follow these rows, as if they had been offered."""
@@ -116,13 +89,13 @@ class Model:
 
     def weights(self) -> Floats:
         """The weights of the remembered rows."""
-        head, tail = self.counters[HEAD], self.counters[TAIL]
+        head, tail = self.counters[state.HEAD], self.counters[state.TAIL]
         ages = self.clock - self.buffers.rows[-1, head:tail]
         return self.policy.weights_of_ages(self.buffers, ages)
 
     def fitted(self, seed: int, number: int) -> Model:
         """A copy as the next decision will see it: it has decided among no actions."""
-        fitted = Model(self.policy, copy_of(self.buffers))
+        fitted = Model(self.policy, state.copy_of(self.buffers))
         nothing = np.empty((0, self.policy.dim)), np.empty((TABLE_ROWS, 0)), np.empty((2, 0))
         fitted.choose(fitted.handle, seed, number, *nothing)
         return fitted
@@ -131,16 +104,14 @@ class Model:
         """The exactness of the estimate of this fitted model."""
         gauges, policy = self.gauges, self.policy
         certificate = {
-            "newton_decrement": float(gauges[DECREMENT]),
-            "error_bound": float(gauges[ERROR_BOUND]),
-            "kkt_residual": float(gauges[KKT_RESIDUAL]),
+            "newton_decrement": float(gauges[state.DECREMENT]),
+            "error_bound": float(gauges[state.ERROR_BOUND]),
+            "kkt_residual": float(gauges[state.KKT_RESIDUAL]),
         }
         if policy.fast and not believes(policy) and not policy.model.linear:
-            notes = notes_of(self.buffers)
-            certificate["relative_to_width"] = (
-                policy.problem.k * float(notes[OFF]) / (self.radius or 1.0)
-            )
-            certificate["proved"] = 1.0 - float(notes[ESTIMATED])
+            off, estimated = state.notes_of(self.buffers)[[state.OFF, state.ESTIMATED]].tolist()
+            certificate["relative_to_width"] = policy.problem.k * off / (self.radius or 1.0)
+            certificate["proved"] = 1.0 - estimated
         return certificate
 
 
@@ -154,7 +125,7 @@ class Learner:
         self._issued = 0  # decisions, where they are counted apart
         self._shown_at: int | None = None  # the clock of a decision that nothing has followed
         self._one_pick = np.empty((2, 1))  # scratch
-        room = FIRST_CAPACITY if keeps_rows(policy.model) and not policy.separate else 0
+        room = state.FIRST_CAPACITY if keeps_rows(policy.model) and not policy.separate else 0
         self.model = self._model_of(policy.new_buffers(room))
 
     def _model_of(self, buffers: Buffers) -> Model:
@@ -202,13 +173,13 @@ class Learner:
     def _beside(self, arms: Any) -> Self:
         """A learner that may decide among these arms and leaves this one as it is."""
         other = copy.copy(self)
-        other.model = Model(self.policy, copy_of(self.model.buffers))
+        other.model = Model(self.policy, state.copy_of(self.model.buffers))
         return other
 
     def fit_again(self) -> None:
         """Let the next decision compute what follows from the policy's arguments."""
         for model in self.models():
-            model.buffers.counters[FITTED] = 0
+            model.buffers.counters[state.FITTED] = 0
 
     def check(self, offers: Iterable[tuple[Floats, Any]]) -> None:
         """Refuse actions that `decide` would refuse."""
@@ -280,7 +251,9 @@ class Learner:
         other = type(self)(policy, seed=self.seed, counts_apart=self.counts_apart)
         other._issued, other._shown_at = self._issued, self._shown_at
         other.detections.extend(self.detections)
-        moved = [carried_over(self.policy, one.buffers, policy, move) for one in self.models()]
+        moved = [
+            policies.carried_over(self.policy, one.buffers, policy, move) for one in self.models()
+        ]
         other._hold(moved, self.arms)
         return other
 
@@ -289,7 +262,7 @@ class Learner:
 
         The rows of all models stand in one table.
         """
-        found = [essence(model.buffers) for model in self.models()]
+        found = [state.essence(model.buffers) for model in self.models()]
         arrays = {
             "rows": np.concatenate([one.pop("rows") for one in found], axis=1),
             **{name: np.stack([one[name] for one in found]) for name in found[0]},
@@ -302,12 +275,12 @@ class Learner:
         """Go on from what `contents` gave."""
         self._issued, self._shown_at = plain["issued"], plain["shown_at"]
         self.detections.extend(map(Detection.from_row, arrays["detections"]))
-        ends = np.cumsum(arrays["counters"][:, TAIL])[:-1]
-        stacked = [name for name in essence(self.model.buffers) if name != "rows"]
+        ends = np.cumsum(arrays["counters"][:, state.TAIL])[:-1]
+        stacked = [name for name in state.essence(self.model.buffers) if name != "rows"]
         models = []
         for i, rows in enumerate(np.split(arrays["rows"], ends, axis=1)):
             own = {name: arrays[name][i] for name in stacked}
-            models.append(revived(self.policy.new_buffers(0), {**own, "rows": rows}))
+            models.append(state.revived(self.policy.new_buffers(0), {**own, "rows": rows}))
         self._hold(models, plain["arms"])
 
     def _hold(self, models: Iterable[Buffers], arms: Iterable[Any]) -> None:

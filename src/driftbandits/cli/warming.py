@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,32 +21,23 @@ KEY = "import"
 """Stands where events have the id of the key that they came with."""
 
 
-def warm(
-    store: Store,
-    name: str,
-    log: Log,
-    *,
-    policy: Policy,
-    seed: int,
-    half_life_s: float | None = None,
-    window_s: float | None = None,
-) -> None:
+def warm(store: Store, name: str, log: Log, *, policy: Policy, **how: Any) -> None:
     """Make the policy `name` and let it learn the log as an apprentice; all of it or nothing.
 
     Its events are those that a service would have written while somebody else decided, so that
     every replay ends in the same state. Then it is online.
+
+    how  the seed, and by what age rewards are forgotten: half_life_s and window_s
     """
     apprentice = Configured(
         version=1,
         arguments=policy.arguments,
-        seed=seed,
         mode="apprentice",
         reward_wait_s=None,
         default_reward=0.0,
-        half_life_s=half_life_s,
-        window_s=window_s,
         fresh=True,
         key=KEY,
+        **how,
     )
     with store.write() as session:
         if name in session.policies():

@@ -1,14 +1,7 @@
 """Turn tables into vectors, and rewards in their own units into the model's."""
 
 from driftbandits.features.columns import KINDS
-from driftbandits.features.encoding import (
-    ColumnReport,
-    Encoded,
-    Encoding,
-    Report,
-    aligned,
-    report_on,
-)
+from driftbandits.features.encoding import Encoded, Encoding, Report, aligned, report_on
 from driftbandits.features.guessing import is_outcome
 from driftbandits.features.inputs import (
     ArmId,
@@ -20,16 +13,14 @@ from driftbandits.features.inputs import (
     records_of,
     refuse_twice,
 )
-from driftbandits.features.rewards import CLIP, OUTSIDE, Reward, reward
+from driftbandits.features.rewards import CLIP, Reward, reward
 from driftbandits.features.spec import IGNORE, Features, features_from
 
 __all__ = [
     "CLIP",
     "IGNORE",
     "KINDS",
-    "OUTSIDE",
     "ArmId",
-    "ColumnReport",
     "Encoded",
     "Encoding",
     "Features",

@@ -35,7 +35,6 @@ from driftbandits.features.inputs import (
 from driftbandits.features.spec import ARM, EVERY, IGNORE, Features
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 _NO_COLUMNS: Record = {}
 _ROUNDING = 1e-12  # by which a sum of squares may come out too large
 
@@ -59,14 +58,11 @@ class Encoded(NamedTuple):
 
     def dense(self, width: int) -> Floats:
         """The rows (K, width)."""
-        sizes = [len(pairs) for pairs in self.own]
-        at, values = _apart(list(itertools.chain.from_iterable(self.own)))
-        at += np.repeat(width * np.arange(len(sizes)), sizes)
-        rows = np.zeros(len(sizes) * width)
-        np.add.at(rows, at, values)
-        common = np.zeros(width)
-        np.add.at(common, *_apart(self.shared))
-        return rows.reshape(len(sizes), width) + common
+        common, rows = np.zeros(width), np.zeros((len(self.own), width))
+        for row, pairs in [(common, self.shared), *zip(rows, self.own, strict=True)]:
+            for at, x in pairs:
+                row[at] += x
+        return rows + common
 
     def moved(self, places: Mapping[int, int]) -> Encoded:
         """Return the rows in other coordinates, without those that have none."""
@@ -77,13 +73,6 @@ class Encoded(NamedTuple):
         return self._replace(
             shared=renamed(self.shared), own=[renamed(pairs) for pairs in self.own]
         )
-
-
-def _apart(pairs: Pairs) -> tuple[Ints, Floats]:
-    if not pairs:
-        return np.empty(0, dtype=np.int64), np.empty(0)
-    at, values = zip(*pairs, strict=True)
-    return np.array(at, dtype=np.int64), np.array(values, dtype=np.float64)
 
 
 class ColumnReport(NamedTuple):
@@ -408,7 +397,9 @@ def _refuse_unknown(where: str, given: Record, features: Features) -> None:
         known, other, others = other, known, "context"
     for name in given:
         if name not in known and name not in features.ignored:
-            hint = f", which is one of the {others}'s" if name in other else perhaps(name, known)
+            hint = (
+                f", which is one of the {others}'s" if name in other else perhaps(str(name), known)
+            )
             raise ValueError(
                 f"column {brief(name)} of the {where} is not known{hint}; known are "
                 f"{', '.join(known) or 'none'}. extra='ignore' in the features leaves others out."

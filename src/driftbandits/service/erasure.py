@@ -18,7 +18,7 @@ from driftbandits import api
 from driftbandits.service.metrics import Metrics
 from driftbandits.service.refusals import Refused
 from driftbandits.service.transactions import Command, Transactions, Unfinished, UnitOfWork
-from driftbandits.store import LAST_CHARACTER, Kind, Session, Store, StoreError
+from driftbandits.store import LAST_CHARACTER, Kind, Store, StoreError
 from driftbandits.store.records import Erased
 
 _MOST_AT_ONCE = 500
@@ -73,14 +73,17 @@ class Erase(Command):
         """The seqs of some events to erase, and what is left to do after them."""
         session, until = work.session, task.until
         assert until is not None
-        if task.event_ids:
-            event_id, *others = task.event_ids
-            found = self._matching(session, task, first=event_id, last=event_id)
-            return found, task if len(found) == _MOST_AT_ONCE else task._replace(event_ids=others)
-        if task.prefix is not None:
-            last = task.prefix + LAST_CHARACTER
-            found = self._matching(session, task, first=task.prefix, last=last)
-            return found, task if len(found) == _MOST_AT_ONCE else task._replace(prefix=None)
+        if task.event_ids or task.prefix is not None:
+            first = task.event_ids[0] if task.event_ids else task.prefix or ""
+            last = first if task.event_ids else first + LAST_CHARACTER
+            found = session.matching(
+                self.policy, first=first, last=last, until=until, limit=_MOST_AT_ONCE
+            )
+            if len(found) == _MOST_AT_ONCE:  # there may be more
+                return found, task
+            if task.event_ids:
+                return found, task._replace(event_ids=task.event_ids[1:])
+            return found, task._replace(prefix=None)
         assert task.older_than_ns is not None
         before_ns = work.now_ns - task.older_than_ns
         page = session.outlines(self.policy, after=task.after, limit=_MOST_AT_ONCE)
@@ -90,12 +93,6 @@ class Erase(Command):
         else:
             task = task._replace(after=old[-1].seq)
         return [each.seq for each in old if each.is_erasable], task
-
-    def _matching(self, session: Session, task: Task, *, first: str, last: str) -> list[int]:
-        assert task.until is not None
-        return session.matching(
-            self.policy, first=first, last=last, until=task.until, limit=_MOST_AT_ONCE
-        )
 
 
 def prune(store: Store, policy: str, *, before_days: float) -> int:

@@ -114,13 +114,7 @@ def weigh(
 
 @inlined
 def load_block(
-    model: Model,
-    state: State,
-    point: Floats,
-    end: int,
-    weight: float,
-    block: Floats,
-    lanes: Floats,
+    model: Model, state: State, point: Floats, end: int, weight: float, block: Floats, lanes: Floats
 ) -> float:
     """The rows before `end`, as many as fit: coordinates to `block`; z, ||a|| and w to `lanes`.
 

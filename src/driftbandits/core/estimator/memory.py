@@ -45,31 +45,25 @@ def advance(model: Model, state: State, rounds: int) -> None:
     state.counters[at.N] += rounds
     if model.memory == DISCOUNT:
         decay = model.gamma if rounds == 1 else model.gamma**rounds
-        _decay(model, state, decay)
+        ridge = model.lam / model.c  # which does not fade: eq_Design_matrix_D, eq_Design_matrix_D2
+        for i in range(model.d):
+            state.b[i] *= decay
+            for j in range(model.d):
+                state.V[i, j] *= decay
+                state.V2[i, j] *= decay * decay
+            state.V[i, i] += (1.0 - decay) * ridge
+            state.V2[i, i] += (1.0 - decay * decay) * ridge
+        for which in range(2):
+            if state.counters[at.VALID + which]:
+                for i in range(state.moments.shape[1]):
+                    state.moments[which, i] *= decay
+                state.gauges[at.MASS + which] *= decay
+        state.gauges[at.LEAK] *= decay
         _let_inverses_fade(model, state, decay, rounds)
     if model.memory in (WINDOW, DISCOUNT):
         if _oldest_has_left(model, state):
             _forget(model, state)
         state.counters[at.FITTED] = 0
-
-
-@inlined
-def _decay(model: Model, state: State, decay: float) -> None:
-    """The recursions of eq_Design_matrix_D and eq_Design_matrix_D2: lam does not fade."""
-    ridge = model.lam / model.c
-    for i in range(model.d):
-        state.b[i] *= decay
-        for j in range(model.d):
-            state.V[i, j] *= decay
-            state.V2[i, j] *= decay * decay
-        state.V[i, i] += (1.0 - decay) * ridge
-        state.V2[i, i] += (1.0 - decay * decay) * ridge
-    for which in range(2):
-        if state.counters[at.VALID + which]:
-            for i in range(state.moments.shape[1]):
-                state.moments[which, i] *= decay
-            state.gauges[at.MASS + which] *= decay
-    state.gauges[at.LEAK] *= decay
 
 
 @inlined

@@ -505,11 +505,7 @@ def estimate(
 
 
 @compiled
-def _absorb_all(
-    handle: Handle,
-    actions: Floats,
-    rewards: Floats,
-) -> None:
+def _absorb_all(handle: Handle, actions: Floats, rewards: Floats) -> None:
     numbers = floats_of(handle, at.NUMBERS, (length_of(handle, at.NUMBERS, 0),))
     d = int(numbers[0])
     model, state = model_of(numbers, d, 0), state_of(handle, d)

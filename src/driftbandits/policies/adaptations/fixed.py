@@ -10,7 +10,7 @@ from driftbandits.core.estimator.inverse import share_inverse
 from driftbandits.core.estimator.memory import drop_expansions, rebuild
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.solve import fit
-from driftbandits.core.estimator.state import BEGUN, FITTED, HEAD, TAIL, Buffers, N
+from driftbandits.core.estimator.state import BEGUN, FITTED, HEAD, TAIL, N
 from driftbandits.jit import inlined, internal
 from driftbandits.policies.scoring import Opened, closeness
 
@@ -38,24 +38,6 @@ def window_for(policy: Policy) -> int | None:
 
 def exploration_for(policy: Policy) -> float:
     return 0.0
-
-
-def size_of_change(buffers: Buffers) -> float | None:
-    return None
-
-
-def hypotheses(policy: Policy, buffers: Buffers) -> list[Any]:
-    return []
-
-
-def weights_of_ages(policy: Policy, buffers: Buffers, ages: Floats) -> Floats:
-    weights: Floats = (policy.discount or 1.0) ** ages
-    return weights
-
-
-@inlined
-def advance(model: Model, state: State, rounds: int) -> None:
-    memory.advance(model, state, rounds)
 
 
 @inlined

@@ -31,7 +31,7 @@ import numpy as np
 from driftbandits.core import Model, State, dot
 from driftbandits.core.estimator.memory import insert_row
 from driftbandits.core.estimator.model import Floats
-from driftbandits.core.estimator.state import FITTED, HEAD, ROW_AT, TAIL, Buffers, N
+from driftbandits.core.estimator.state import FITTED, HEAD, ROW_AT, TAIL, N
 from driftbandits.jit import allocating, internal, place, reader_of
 from driftbandits.policies.auto import gaussians, priors, weighing
 from driftbandits.policies.auto.record import (
@@ -95,10 +95,6 @@ def sizes_for(policy: Policy) -> dict[str, int]:
 
 SIZE_OF_CHANGE = place(int(PLACES.size[0]))
 """The gauge that has the size of the last reported change, in the units that the model is given."""
-
-
-def size_of_change(buffers: Buffers) -> float:
-    return float(buffers.gauges[SIZE_OF_CHANGE])
 
 
 @internal
