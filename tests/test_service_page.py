@@ -397,7 +397,7 @@ def hostile_log(url: str) -> None:
         for policy in ("news", HOSTILE):
             state = State(policy)
             state.configure(record, 1)
-            made = state.decide(HOSTILE, Offer((HOSTILE, "b"), np.eye(2), -1, ""), 1)
+            (made,) = state.decide(HOSTILE, Offer((HOSTILE, "b"), np.eye(2), -1, ""), 1)
             session.create(policy)
             session.lock([policy])
             configured = NewEvent(Kind.CONFIGURED, "", 1, packed(record))
@@ -717,6 +717,7 @@ def test_shares_and_means_of_arms_are_drawn(opened, compared):
     assert sum(played.values()) == 400
     with opened(compared.address) as page:
         page.locator("#shares summary").click()
+        expect(page.locator("#shares th[scope=col]").first).to_be_visible()
         heads = page.locator("#shares th[scope=col]").all_inner_texts()
         assert heads[1:] == sorted(played, key=lambda arm: -played[arm])
         first = page.locator("#shares tbody tr").last.locator("td").all_inner_texts()

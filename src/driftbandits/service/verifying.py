@@ -45,60 +45,42 @@ def verify(store: Store, *, say: Say = lambda policy, done, total: None) -> list
 
 
 def _verdict(session: Session, policy: str, say: Say) -> Replayed:
-    replay = _Replay(session, policy)
+    snapshots = {snapshot.seq: snapshot for snapshot in session.snapshots(policy)}
+    start = max((s.seq for s in snapshots.values() if s.is_foundation), default=0)
+    seen, faults, state = 0, list[str](), State(policy)
+    head, end = Head(0, 0, START), session.head(policy)
     try:
-        replay.run(say)
-    except (StoreError, msgspec.DecodeError, BadSnapshot) as error:
-        replay.faults.append(str(error))
-    state = replay.state
-    digest = state.digest if state.versions and not replay.faults else ""
-    return Replayed(policy, replay.seen, digest, replay.faults)
-
-
-class _Replay:
-    def __init__(self, session: Session, policy: str) -> None:
-        self._session = session
-        self._policy = policy
-        self._snapshots = {snapshot.seq: snapshot for snapshot in session.snapshots(policy)}
-        kept = self._snapshots.values()
-        self._start = max((s.seq for s in kept if s.is_foundation), default=0)
-        self.state = State(policy)
-        self.seen = 0
-        self.faults: list[str] = []
-
-    def run(self, say: Say) -> None:
-        if self._session.erasures(self._policy) and not self._start:
+        if session.erasures(policy) and not start:
             raise Corrupt("events were erased, and the snapshot of that moment is missing")
-        events = self._session.all_events(self._policy)
-        end = self._session.head(self._policy)
-        head = Head(0, 0, START)
-        for event in checked(events, after=head):
-            self._take(event)
-            if event.seq % _SAY_EVERY == 0 and end is not None:
-                say(self._policy, event.seq, end.seq)
+        for event in checked(session.all_events(policy), after=head):
+            seen += 1
             head = Head(event.seq, event.at_ns, event.checksum)
+            if event.seq > start:
+                _replay(session, state, event)
+            if event.seq >= start and (snapshot := snapshots.get(event.seq)) is not None:
+                kept = State.from_bytes(snapshot.content)
+                if kept.checksum != event.checksum:
+                    raise Corrupt(f"the snapshot at event {event.seq} belongs to another log")
+                if event.seq == start:
+                    state = kept
+                elif kept.digest != state.digest:
+                    faults.append(f"the snapshot at event {event.seq} is not what its log gives")
+            if event.seq % _SAY_EVERY == 0 and end is not None:
+                say(policy, event.seq, end.seq)
         if end != head:
             raise Corrupt(f"the log ends at event {head.seq}, which is not where its head is")
-        if self.state.differences:
-            self.faults.append(f"{self.state.differences} events come out otherwise when replayed")
+        if state.differences:
+            faults.append(f"{state.differences} events come out otherwise when replayed")
+    except (StoreError, msgspec.DecodeError, BadSnapshot) as error:
+        faults.append(str(error))
+    digest = state.digest if state.versions and not faults else ""
+    return Replayed(policy, seen, digest, faults)
 
-    def _take(self, event: Event) -> None:
-        self.seen += 1
-        if event.seq > self._start:
-            if event.is_erased:
-                raise Corrupt(f"event {event.seq} was erased after the last snapshot of an erasure")
-            state = self.state
-            state.relearn = lambda name: relearned(
-                self._session, self._policy, state.candidates[name], until=state.seq
-            )
-            state.replay([event])
-        snapshot = self._snapshots.get(event.seq)
-        if snapshot is None or event.seq < self._start:
-            return
-        kept = State.from_bytes(snapshot.content)
-        if kept.checksum != event.checksum:
-            raise Corrupt(f"the snapshot at event {event.seq} belongs to another log")
-        if event.seq == self._start:
-            self.state = kept
-        elif kept.digest != self.state.digest:
-            self.faults.append(f"the snapshot at event {event.seq} is not what its log gives")
+
+def _replay(session: Session, state: State, event: Event) -> None:
+    if event.is_erased:
+        raise Corrupt(f"event {event.seq} was erased after the last snapshot of an erasure")
+    state.relearn = lambda name: relearned(
+        session, state.policy, state.candidates[name], until=state.seq
+    )
+    state.replay([event])
