@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -408,15 +407,14 @@ def test_after_maintenance_the_log_begins_anew(tmp_path, monkeypatch):
     assert max(lengths) < 100
 
 
-def test_writing_at_once_does_not_wait(tmp_path):
+def test_writing_at_once_does_not_wait(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite, "_WAIT_MS", 3_600_000)  # whoever waits for the lock never ends
     url = f"sqlite:///{tmp_path}/log.db"
     with store.open(url) as holder, store.open(url) as other:
         with holder.write() as session:
             session.create("news")
-            began = time.monotonic()
             with pytest.raises(StoreBusy), other.write(at_once=True):
                 pass
-            assert time.monotonic() - began < sqlite._WAIT_MS / 1000 / 2
         with other.write(at_once=True) as session:
             assert session.policies() == ["news"]
 

@@ -6,6 +6,7 @@ import pytest
 from calls import NEWS, arms, configure, decide, events, ok, reward
 
 import driftbandits as db
+from servers import wait_until
 
 DAY = 86_400.0
 
@@ -17,9 +18,7 @@ def test_a_default_is_learned_without_anybody_asking(service):
     time.sleep(0.5)
     assert ok(service.client.get(NEWS))["pending"] == 1
     service.clock.pass_seconds(0.1)
-    deadline = time.monotonic() + 20
-    while ok(service.client.get(NEWS))["pending"] and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: not ok(service.client.get(NEWS))["pending"])
     last = events(service.client)[-1]
     assert (last["kind"], last["event_id"], last["value"]) == ("default", "e1", 0.5)
 
