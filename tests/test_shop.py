@@ -75,7 +75,7 @@ def test_an_agent_with_features_plays_the_tables(trace):
 
 
 def test_features_need_tables(trace):
-    policy = db.policy("auto", features=db.Features(context={"age": "number"}, extra="ignore"))
+    policy = db.policy("auto", features=db.Features(arm={"price": "log"}, extra="ignore"))
     world = db.environment("abrupt2d", horizon=10)
     with pytest.raises(ValueError, match=r"traces have contexts and offers"):
         db.simulate({"auto": policy}, world, runs=1)
@@ -86,7 +86,7 @@ def test_features_need_tables(trace):
 
 
 def test_an_experiment_may_guess_or_give_features(tmp_path):
-    given = {"context": {"age": "number"}, "extra": "ignore"}
+    given = {"arm": {"price": "log"}, "extra": "ignore"}
     spec = {
         "experiment": {"name": "small-shop", "runs": 1},
         "environment": {"name": "shop", "horizon": 120},
