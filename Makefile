@@ -186,7 +186,7 @@ suite: $(INSTALLED) ## every policy in many worlds, into results/suite/ (SUITE_R
 
 # Every fault of docs/service.md in its long form; set a size on the command line to change it.
 TORTURE ?= KILLS=200 POSTGRES_KILLS=20 POWER_LOSSES=2000 FLIPS=2000 EVENTS=150 STEPS=10000 \
-  OWNER_KILLS=10 EXAMPLES=200 IDLE=2000 FLOOD=100000 FLOOD_MB=200 DUE=5000 SILENT=5000
+  EXAMPLES=200 IDLE=2000 FLOOD=100000 DUE=5000
 SOAK_MINUTES ?= 60
 torture: faults soak ## kill, starve and corrupt the service for long (TORTURE="KILLS=20 ...")
 

@@ -23,7 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import driftbandits as db
-from driftbandits.service.guardrails import Accounts, Asked, Draws, Guard, Limits, earned, price_of
+from driftbandits.service.guardrails import Accounts, Guard, earned, price_of
+from driftbandits.service.offers import Offer
+from driftbandits.store.records import Configured
 
 ROUNDS, RUNS, ARMS, DIM = 3000, 20, 5, 5
 WINDOW = 1000
@@ -95,20 +97,21 @@ class Run(NamedTuple):
     by_log: Floats  # what was lost, by rewards and upper bounds
 
 
-def play(name: str, seen: World, seed: int, limits: Limits) -> Run:
+def version(**limits: Any) -> Configured:
+    """A configuration with these limits, whatever else it says."""
+    plain = (1, {}, 0, "online", None, 0.0, None, None, True, "")
+    return Configured(*plain, **limits, limit_window=WINDOW)
+
+
+def play(name: str, seen: World, seed: int, limits: Configured) -> Run:
     policy = db.policy(name, dim=DIM, link="logistic", intercept=True, **POLICIES[name])
     agent, accounts = db.Agent(policy, seed=seed), Accounts()
     played = np.zeros(ROUNDS, dtype=np.int64)
     by_log, lost, waiting = np.zeros(ROUNDS), 0.0, list[tuple[Any, int]]()
     for t in range(ROUNDS):
         baseline = int(seen.baselines[t])
-        guard = Guard(
-            policy,
-            limits=limits,
-            asked=Asked(str(t), NAMES, baseline),
-            accounts=accounts,
-            draws=Draws(b"%d" % seed, str(t), ""),
-        )
+        offer = Offer(NAMES, seen.actions[t], baseline, "")
+        guard = Guard(policy, limits, str(t), offer, accounts, b"%d" % seed)
         made: list[Any] = []
 
         def rule(choices: Any, guard: Guard = guard, made: list[Any] = made) -> list[int]:
@@ -125,7 +128,7 @@ def play(name: str, seen: World, seed: int, limits: Limits) -> Run:
             value = float(seen.clicks[s, played[s]])
             agent.update(earlier, value)
             if limits.budget is not None and accounts.charged.pop(str(s), None) is not None:
-                accounts.put_in(earned(policy, value), limits.budget, limits.window)
+                accounts.put_in(earned(policy, value), limits.budget, limits.limit_window)
                 lost -= value
         by_log[t] = lost
     return Run(played, by_log)
@@ -140,11 +143,11 @@ def budgets() -> None:
     for kind, names in WORLDS.items():
         for name in names:
             for budget in BUDGETS:
-                limits = Limits(budget=budget, window=WINDOW)
+                limits = version(budget=budget)
                 print(f"{kind:<16}{name:<9}{_budget_row(kind, name, limits)}", flush=True)
 
 
-def _budget_row(kind: str, name: str, limits: Limits) -> str:
+def _budget_row(kind: str, name: str, limits: Configured) -> str:
     rounds, figures, losses = np.arange(ROUNDS), [], []
     allowed = (limits.budget or 0.0) * (rounds + 1)
     for seed in range(RUNS):
@@ -175,7 +178,7 @@ def shares() -> None:
             rows = []
             for seed in range(RUNS):
                 seen = world(kind, seed)
-                run = play("auto", seen, seed, Limits(shares=limited, window=WINDOW))
+                run = play("auto", seen, seed, version(shares=limited))
                 is_first = np.cumsum(np.concatenate([[0.0], run.played == 0]))
                 stretches = (is_first[STRETCH:] - is_first[:-STRETCH]) / STRETCH
                 reward = seen.means[np.arange(ROUNDS), run.played].mean()

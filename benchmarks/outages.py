@@ -24,6 +24,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -260,35 +261,29 @@ def main() -> None:
         with Client(server.url) as client:
             client.put_policy(POLICY, "D-GLUCB", dim=2, discount=0.99, epsilon=0.1)
 
-        def killed() -> None:
-            time.sleep(1.0)
-            server.kill()
-            time.sleep(given.seconds)
-            server.start()
-            time.sleep(2.0)
+        troubles = {
+            "killed": (server.kill, server.start),
+            "paused": (server.pause, server.go_on),
+            "slow": tuple(partial(setattr, proxy, "delay_s", delay) for delay in (0.4, 0.0)),
+        }
 
-        def paused() -> None:
-            time.sleep(1.0)
-            server.pause()
-            time.sleep(given.seconds)
-            server.go_on()
-            time.sleep(2.0)
-
-        def slow() -> None:
-            time.sleep(1.0)
-            proxy.delay_s = 0.4
-            time.sleep(given.seconds)
-            proxy.delay_s = 0.0
+        def bring(begin: Callable[[], None], end: Callable[[], None]) -> None:
+            for seconds, happens in ((1.0, begin), (given.seconds, end)):
+                time.sleep(seconds)
+                happens()
             time.sleep(2.0)
 
         try:
-            for trouble in (killed, paused, slow):
+            for kind, (begin, end) in troubles.items():
                 for asynchronous in (False, True):
-                    name = f"{trouble.__name__}, {'AsyncClient' if asynchronous else 'Client'}"
-                    shop = Shop(trouble.__name__)
-                    url = proxy.url if trouble is slow else server.url
+                    name = f"{kind}, {'AsyncClient' if asynchronous else 'Client'}"
+                    shop = Shop(kind)
                     left = run(
-                        shop, url, trouble, visitors=given.visitors, asynchronous=asynchronous
+                        shop,
+                        proxy.url if kind == "slow" else server.url,
+                        partial(bring, begin, end),
+                        visitors=given.visitors,
+                        asynchronous=asynchronous,
                     )
                     results[name] = figures(shop, left, server.url)
                     print(name, json.dumps(results[name]), flush=True)

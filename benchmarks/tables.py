@@ -105,7 +105,7 @@ def service_table(files: list[str]) -> list[str]:
         rows.append(
             [asked, each("p50_ms"), each("p99_ms"), each("stood_still_ms"), f"{spent:.0f} us"]
         )
-    heads = ["asked for", "p50 of each run", "p99 of each run", "callers stood still"]
+    heads = ["asked for", "p50 of each run", "p99 of each run", "callers blocked"]
     return table([*heads, "server's processor time a pair"], rows)
 
 

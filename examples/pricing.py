@@ -15,7 +15,7 @@ PRICES = (6, 10, 16, 24)
 
 
 def chance(price: float, limit: float) -> float:
-    """That somebody with about this limit buys."""
+    """Return the probability that somebody with about this limit buys."""
     return float(1 / (1 + np.exp((price - limit) / 2)))
 
 

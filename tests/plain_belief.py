@@ -25,26 +25,6 @@ def slope(z):
     return special.expit(z) * special.expit(-z)
 
 
-def moved(x: float, z: float, q: float, weight: float) -> float:
-    """Root of t = weight (x - mean(z + q t))."""
-    surprise = weight * (x - mean(z))
-    if surprise == 0.0:
-        return 0.0
-    low, high = sorted((0.0, surprise))
-    root = optimize.brentq(
-        lambda t: t - weight * (x - mean(z + q * t)), low, high, xtol=1e-15, rtol=1e-14
-    )
-    return float(root)
-
-
-def evidence_of(x: float, z: float, q: float) -> float:
-    """Laplace's approximation of the log-probability of a 0/1 reward."""
-    t = moved(x, z, q, 1.0)
-    mode = z + q * t
-    gain = x * mode - np.logaddexp(0.0, mode)
-    return float(gain - q * t * t / 2 - math.log1p(q * slope(mode)) / 2)
-
-
 def within_range(z: np.ndarray) -> np.ndarray:
     """No a . theta is told from another one that is as good as certain too."""
     return np.clip(z, -30.0, 30.0)
@@ -475,10 +455,22 @@ class PlainBelief:
         return slope(z)
 
     def moved(self, x: float, z: float, q: float, weight: float) -> float:
-        return moved(x, z, q, weight)
+        """Root of t = weight (x - mean(z + q t))."""
+        surprise = weight * (x - mean(z))
+        if surprise == 0.0:
+            return 0.0
+        low, high = sorted((0.0, surprise))
+        root = optimize.brentq(
+            lambda t: t - weight * (x - mean(z + q * t)), low, high, xtol=1e-15, rtol=1e-14
+        )
+        return float(root)
 
     def evidence(self, x: float, z: float, q: float) -> float:
-        return evidence_of(x, z, q)
+        """Laplace's approximation of the log-probability of a 0/1 reward."""
+        t = self.moved(x, z, q, 1.0)
+        mode = z + q * t
+        gain = x * mode - np.logaddexp(0.0, mode)
+        return float(gain - q * t * t / 2 - math.log1p(q * slope(mode)) / 2)
 
     def learned(
         self, gaussian: list[np.ndarray], row: np.ndarray, x: float, weight: float

@@ -24,7 +24,7 @@ class Played(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """What a policy thinks at some clock."""
+    """The thoughts of a policy at some clock."""
 
     theta_hat: np.ndarray
     theta: np.ndarray
@@ -37,12 +37,12 @@ class Scores(NamedTuple):
 
 
 def divergence(p, q):
-    """Of two chances."""
+    """Return the Kullback-Leibler divergence of two chances."""
     return special.rel_entr(p, q) + special.rel_entr(1 - p, 1 - q)
 
 
 def divergence_width(mean, level):
-    """How far above a mean, taken as a chance, its divergence reaches the level."""
+    """Return how far above a mean, taken as a chance, its divergence reaches the level."""
     edge = np.nextafter(1.0, 0.0)
     if mean >= edge or divergence(mean, edge) <= level:
         return 1.0 - mean

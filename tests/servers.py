@@ -109,13 +109,17 @@ class Process:
     """`driftbandits serve` as a process of its own, to be killed."""
 
     def __init__(self, store: str, *options: str) -> None:
+        self.store = store
+        self.address = ""
+        self._options = options
+        self.start()
+
+    def start(self) -> None:
+        """Start it, or start it again at the same address."""
+        port = self.address.rpartition(":")[2] or "0"
+        command = [sys.executable, "-m", "driftbandits", "serve", "--store", self.store]
         self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "driftbandits", "serve"),
-                *("--store", store, "--port", "0", *options),
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
+            [*command, "--port", port, *self._options], stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
         told = [self._process.stdout.readline(), self._process.stdout.readline()]

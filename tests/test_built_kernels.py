@@ -26,7 +26,7 @@ PLAY = """
 import json, sys
 import numpy as np
 import driftbandits as db
-from driftbandits.jit import native
+from driftbandits.jit import made_by
 
 class World:
     def draw(self, rng):
@@ -43,7 +43,8 @@ def play():
     return [agent.digest, choice.scores.tolist(), many.theta_hat["it"][:, -1].tolist()]
 """
 REPORT = """
-print(json.dumps([native.LEVEL, "numba" in sys.modules, play()]))
+level = made_by().partition(" for ")[2] or None
+print(json.dumps([level, "numba" in sys.modules, play()]))
 """
 
 
@@ -87,9 +88,9 @@ def best_of(site: Path) -> Path:
 
 
 def level_of(site: Path) -> str | None:
-    program = "from driftbandits.jit import native; print(native.LEVEL)"
-    level = run([sys.executable, "-c", program], PYTHONPATH=str(site)).strip()
-    return None if level == "None" else level
+    program = "from driftbandits.jit import made_by; print(made_by())"
+    made = run([sys.executable, "-c", program], PYTHONPATH=str(site)).strip()
+    return made.partition(" for ")[2] or None
 
 
 def test_the_same_bits_without_numba_as_from_numba(site):

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from driftbandits import experiments
 from driftbandits.cli.commands import BAD_USAGE, DONE, FAILED, INTERRUPTED, run
 from driftbandits.experiments import REPRODUCED, load, run_experiment
+from driftbandits.jit import cache
 from experiment_checks import (
     LONG,
     PATIENCE,
@@ -119,7 +121,7 @@ def test_a_bad_spec_is_one_line_and_code_2(capsys, tmp_path):
 
 def test_a_spec_that_no_policy_can_play_is_one_line_and_code_2(capsys, tmp_path):
     file = toml(tmp_path)
-    text = file.read_text(encoding="utf-8").replace("intercept = true", "L = 0.1")
+    text = file.read_text(encoding="utf-8").replace('"intercept" = true', '"L" = 0.1')
     file.write_text(text, encoding="utf-8")
     arguments = ["run", str(file), "--out", str(tmp_path), "--workers", "1"]
     assert run(arguments) == BAD_USAGE
@@ -194,16 +196,14 @@ def test_policies_are_listed_with_their_citations(capsys):
     assert max(map(len, out)) <= 80
 
 
-def test_without_a_terminal_an_experiment_is_one_line(tmp_path):
-    file, done = toml(tmp_path, runs=2), []
-    for _ in range(2):
+def test_without_a_terminal_an_experiment_ends_with_a_line(tmp_path):
+    for new in (2, 0):
+        file = toml(tmp_path, runs=2)
         process = start("-m", "driftbandits", "run", str(file), "--out", str(tmp_path / "out"))
         err = process.communicate()[1]
-        done.append([line for line in err.splitlines() if line.startswith("small: ")])
         assert process.returncode == DONE
-    assert [len(lines) for lines in done] == [1, 1]
-    assert "2 of 2 runs, 2 new" in done[0][0]
-    assert "2 of 2 runs, 0 new" in done[1][0]
+        *_, last = [line for line in err.splitlines() if line.startswith("small: ")]
+        assert last.startswith(f"small: 2 of 2 runs, {new} new, ")
 
 
 @pytest.mark.parametrize(
@@ -257,6 +257,22 @@ def test_a_terminal_gets_a_line_that_says_how_far_it_is(tmp_path):
     program.communicate()
     assert program.returncode == DONE
     assert "\rsmall: 5 of 5 runs, 5 new, " in shown
+
+
+def test_a_pipe_and_a_terminal_are_told_that_kernels_are_compiled(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(cache, "cache_directory", lambda: tmp_path)
+    cache.say_that_it_compiles("plain.decide")
+    assert "compiling its kernels" in capsys.readouterr().err
+    cache.say_that_it_compiles("plain.decide")
+    assert capsys.readouterr().err == "", "who has just been told is not told again"
+    os.utime(tmp_path / "announced", (0, 0))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    cache.say_that_it_compiles("plain.decide")
+    first, second = capsys.readouterr().err.splitlines()
+    assert ("compiling its kernels" in first, second) == (
+        True,
+        "driftbandits: compiling plain.decide",
+    )
 
 
 def read_terminal(descriptor: int) -> str:

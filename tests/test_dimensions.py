@@ -11,7 +11,7 @@ import pytest
 
 import driftbandits as db
 from driftbandits.core.estimator.state import STALE, named
-from policy_checks import CHECKS, Case, all_same, saved_copy
+from policy_checks import CHECKS, Case
 from test_simulation import EVERYTHING, assert_same_bits, draw_trace, online, play
 
 LINEAR = {
@@ -135,10 +135,12 @@ def follow(policy: db.Policy, sets: Sets, rounds: int, rtol: float = 1e-9) -> No
                 plain.learn(a, x, s)
 
 
-@pytest.mark.parametrize(("d", "rounds"), [(16, 400), (100, 150)])
+@pytest.mark.parametrize(
+    ("d", "rounds", "intercept"), [(16, 400, False), (100, 150, False), (30, 200, True)]
+)
 @linear
-def test_estimates_and_widths_are_the_plain_ones(name, d, rounds):
-    follow(db.policy(name, dim=d, **LINEAR[name]), Sets(d), rounds)
+def test_estimates_and_widths_are_the_plain_ones(name, d, rounds, intercept):
+    follow(db.policy(name, dim=d, intercept=intercept, **LINEAR[name]), Sets(d), rounds)
 
 
 @pytest.mark.parametrize("world", [NearlyCollinear, Repeated, Scaled])
@@ -147,18 +149,10 @@ def test_difficult_features_lose_no_digits(name, world):
     follow(db.policy(name, dim=24, **LINEAR[name]), world(24), 800)
 
 
-@linear
-def test_an_intercept_is_one_more_dimension(name):
-    follow(db.policy(name, dim=30, intercept=True, **LINEAR[name]), Sets(30), 200)
-
-
 @pytest.mark.parametrize("name", BESIDE)
 def test_the_ways_for_large_models_decide_as_those_for_small_ones(name):
     given = {"dim": 40, **BESIDE[name]}
-    large, small = (
-        db.Agent(db.policy(name, **given)),
-        db.Agent(db.policy(name, exact=True, **given)),
-    )
+    large, small = (db.Agent(db.policy(name, exact=exact, **given)) for exact in (False, True))
     sets = Sets(40, K=23)  # more than a block of actions
     for _, actions in zip(range(300), sets, strict=False):
         choice, expected = large.decide(actions), small.decide(actions)
@@ -197,41 +191,20 @@ def test_the_policy_checks_hold_in_many_dimensions(name, tmp_path):
         check(Case(name, {"dim": 18, **LINEAR[name]}, "large"), tmp_path)
 
 
-OWN_LOOPS = ("D-RandLinUCB", "auto")
-"""Their loops take half a minute to compile."""
+IN_HALF_A_MINUTE = ("D-RandLinUCB", "auto")  # their loops take as long to compile
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        *(name for name in LINEAR if name not in OWN_LOOPS),
-        *(pytest.param(name, marks=pytest.mark.slow) for name in OWN_LOOPS),
+        *(name for name in LINEAR if name not in IN_HALF_A_MINUTE),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in IN_HALF_A_MINUTE),
     ],
 )
 def test_simulation_has_the_bits_of_the_loop_over_an_agent(name):
     trace = draw_trace(db.environment("abrupt", dim=20, horizon=120, changes=1), 1, 0)
     policy = db.policy(name, dim=20, **LINEAR.get(name, {}))
     assert_same_bits(play(policy, trace, 5, EVERYTHING), online(policy, trace, seed=5))
-
-
-@linear
-def test_a_saved_agent_goes_on_between_two_renewals(name, tmp_path):
-    agent, sets = db.Agent(db.policy(name, dim=60, **LINEAR[name])), Sets(60)
-    rounds = iter(sets)
-
-    def play_beside(agents, count):
-        decisions = [[] for _ in agents]
-        for _ in range(count):
-            actions = next(rounds)
-            x = float(sets.rng.random() < 0.5)
-            for one, made in zip(agents, decisions, strict=True):
-                made.append(one.decide(actions))
-                one.update(made[-1], x)
-        return decisions
-
-    play_beside([agent], 33)
-    one, other = play_beside([agent, saved_copy(agent, tmp_path)], 40)
-    assert all_same(one, other)
 
 
 def test_an_inverse_that_went_wrong_is_found_and_made_anew():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import linalg, optimize
+from scipy import linalg
 
 import driftbandits as db
 import kinds
@@ -182,29 +182,6 @@ def test_features_of_many_scales(name):
 @pytest.mark.parametrize("name", MEMORIES)
 def test_rewards_that_come_late(name):
     follow(name, dim=20, rounds=700, every=10, late=40)
-
-
-def test_the_witness_finds_what_scipy_finds():
-    rng = np.random.default_rng(3)
-    witness = Witness(db.policy("D-GLUCB", dim=20, discount=0.99))
-    for t in range(150):
-        witness.learn(t, unit_ball(rng, 1, 20)[0], float(rng.integers(2)))
-    A, x, w = witness.weighted(150)
-    b = A.T @ (w * x)
-    mine = witness.root(A, w, b, np.zeros(20))
-    root = optimize.root(lambda theta: b - witness.g(A, w, theta), np.zeros(20), tol=1e-14).x
-    np.testing.assert_allclose(mine, root, atol=1e-10)
-    M = np.linalg.inv((A.T * w**2) @ A + witness.of.lam / witness.of.c * np.eye(20))
-
-    def distance(theta):
-        return (b - witness.g(A, w, theta)) @ M @ (b - witness.g(A, w, theta))
-
-    sphere = {"type": "eq", "fun": lambda theta: theta @ theta - 1.0}
-    radial = mine / np.linalg.norm(mine)
-    found = optimize.minimize(
-        distance, radial, constraints=[sphere], method="SLSQP", options={"ftol": 1e-15}
-    ).x
-    np.testing.assert_allclose(witness.projected(A, w, b, M, radial), found, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", MEMORIES)

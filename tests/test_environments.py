@@ -79,21 +79,6 @@ def assert_same(first, second):
     assert first.changes == second.changes
 
 
-def noise_variance(link, m, means):
-    if link == "poisson":
-        return means
-    if link == "identity":
-        return means * (m - means)
-    return means * (1 - means / m)
-
-
-def test_one_hot_arms_are_the_same_in_every_round():
-    trace = Stationary(horizon=20, arms=3, one_hot=True, parameters=[[0.5, 0.0, -1.0]]).draw(rng())
-    assert trace.dim == 3
-    assert (trace.actions == np.eye(3)).all()
-    np.testing.assert_allclose(trace.means, np.tile(expit([0.5, 0.0, -1.0]), (20, 1)), rtol=1e-12)
-
-
 # --- every world ---------------------------------------------------------------------------------
 
 
@@ -129,10 +114,12 @@ def test_rewards_have_the_stated_means_and_range(name, link):
     assert trace.rewards.max() <= world.m
     if link != "identity":
         assert (trace.rewards % 1 == 0).all()
-    error = (trace.rewards - trace.means).sum()
-    assert abs(error) < 5 * np.sqrt(noise_variance(link, world.m, trace.means).sum())
+    means, most = trace.means, np.inf if link == "poisson" else world.m
+    variance = means * ((most - means) if link == "identity" else (1 - means / most))
+    noise = (trace.rewards - means) / np.sqrt(variance)
+    assert abs(noise.mean()) < 5 / np.sqrt(noise.size)
+    assert 0.9 < (noise**2).mean() < 1.1
     # The arms of a round must not share their noise, or policies would learn from arms unplayed.
-    noise = (trace.rewards - trace.means) / np.sqrt(noise_variance(link, world.m, trace.means))
     assert abs((noise[:, 0] * noise[:, 1]).mean()) < 5 / np.sqrt(3000)
 
 
@@ -226,6 +213,9 @@ def test_a_stationary_world_keeps_its_parameter():
     np.testing.assert_array_equal(trace.theta, np.tile([0.3, 0.4, 0.0], (10, 1)))
     scaled = Stationary(parameters=[[0.3, 0.4]], norm=5, horizon=10).draw(rng())
     np.testing.assert_allclose(scaled.theta[0], [3.0, 4.0])
+    fixed = Stationary(horizon=20, arms=3, one_hot=True, parameters=[[0.5, 0.0, -1.0]]).draw(rng())
+    assert (fixed.actions == np.eye(3)).all()
+    np.testing.assert_allclose(fixed.means, np.tile(expit([0.5, 0.0, -1.0]), (20, 1)), rtol=1e-12)
 
 
 # --- low base rates, the identity model, varying arms --------------------------------------------
@@ -285,16 +275,8 @@ def test_arm_sets_shrink_and_grow():
         ("martian", {}, "name must be one of abrupt, abrupt2d, counts, .*; got 'martian'"),
         ("paired", {"table": "iris"}, "table must be one of fair, pima, randhie; got 'iris'"),
         ("paired", {"path": "x.csv"}, "path is only for the table pima; got 'x.csv' for fair"),
-        (
-            "paired",
-            {"table": Table([[0.0], [1.0]], [1, 1])},
-            "table must have outcomes of 0 and above",
-        ),
-        (
-            "counts",
-            {"table": Table([[0.0], [1.0]], [0, 1.5])},
-            "whole outcomes for the poisson model",
-        ),
+        ("paired", {"table": Table([[0], [1]], [1, 1])}, "table must have outcomes of 0 and above"),
+        ("counts", {"table": Table([[0], [1]], [0, 1.5])}, "whole outcomes for the poisson model"),
     ],
 )
 def test_refusals_name_the_argument(name, options, message):

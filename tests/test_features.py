@@ -64,7 +64,7 @@ def test_a_row_is_the_sum_of_its_columns_and_their_products():
         ("category", 3.0, {"x=3": 1.0}),
         ("category", True, {"x=true": 1.0}),
         ("category", None, {"x missing": 1.0}),
-        ("cycle:24", 30, {"x sin": 1.0, "x cos": math.cos(math.pi / 2)}),
+        ("cycle:24", 30, {"x sin": 1.0}),
         ("flag", True, {"x": 1.0}),
         ("flag", 0, {}),
         ("tags", ["b", "a", "b"], {"x=a": 1.0, "x=b": 1.0}),
@@ -492,3 +492,51 @@ def test_actions_and_tables_are_not_mixed(agent):
         plain.decide(context={"age": 1}, arms=["a"])
     with pytest.raises(ValueError, match=r"dim must be given, or features"):
         db.policy("auto")
+
+
+@pytest.mark.parametrize(
+    ("name", "left_out"),
+    [
+        *((name, True) for name in ("p", "p_shown", "prob_shown", "propensity_logged", "y")),
+        *((name, True) for name in ("Revenue (EUR)", "revenue_eur", "num_clicks", "was_sold")),
+        *((name, False) for name in ("age", "hour", "price", "clicks_last_week", "pages")),
+        *((name, False) for name in ("days_since_purchase", "avg_revenue", "product")),
+    ],
+)
+def test_names_of_outcomes_and_propensities(name, left_out):
+    rows = [{name: 0.5 * i, "other": -1.5 * i} for i in range(20)]
+    if not left_out:
+        assert name in db.Features.guess(rows, ["a", "b"]).context
+        return
+    with pytest.warns(UserWarning, match="left out"):
+        assert name not in db.Features.guess(rows, ["a", "b"]).context
+
+
+def test_guess_knows_arms_that_are_numbers():
+    rows = [{"shown": 1 + i % 4, "member": i % 2, "age": i} for i in range(40)]
+    with pytest.warns(UserWarning, match="shown left out"):
+        assert list(db.Features.guess(rows, [1, 2, 3, 4]).context) == ["member", "age"]
+    with pytest.raises(ValueError, match=r"texts or whole numbers; got 1\.0"):
+        db.Features.guess(rows, [1.0, 2.0])
+
+
+def test_a_cycle_is_exactly_0_where_its_sine_is():
+    encoding = Encoding(db.Features(context={"hour": "cycle:24"}, cross=[("arm", "*")]))
+    for hour in (0, 12, 24):
+        rows = encoding.read({"hour": hour}, ["a"]).dense(len(encoding))
+        sines = [x for x, name in zip(rows[0], encoding.names, strict=False) if "sin" in name]
+        assert set(sines) == {0.0}
+
+
+def test_arms_that_all_look_alike_are_a_warning():
+    features = db.Features(context={"age": "number"})
+    with pytest.warns(UserWarning, match="all arms look alike"):
+        db.policy("auto", features=features)
+    db.policy("auto", features=features, arms="separate")
+
+
+def test_too_many_levels_name_the_column():
+    rows = [{"city": f"c{i}", "age": i} for i in range(300)]
+    features = db.Features(context={"city": "category", "age": "number"}, limit=100)
+    with pytest.raises(ValueError, match="Column 'city' has 300 levels"):
+        features.fit(rows)

@@ -106,7 +106,7 @@ def test_processes_that_start_together_compile_once_and_the_next_not_at_all(toge
     choices = [report["outcome"][:2] for report in reports]
     assert choices == [choices[0]] * 3
     compiler = next(report for report in reports if any(map(is_decide, report["compiled"])))
-    assert sum(err.count(NOTICE) for err in errors) == 1, "once for this installation"
+    assert sum(err.count(NOTICE) for err in errors) == 1, "once for processes that start together"
     assert "driftbandits.core.estimator.solve" in compiler["modules"]
     others = [f"adaptations.{name}" for name in ("change_test", "windows", "dlinucb")]
     for other in [*others, "auto"]:

@@ -131,9 +131,8 @@ def test_the_quick_derivatives_of_large_models_agree_with_scipy(m):
     slope = m * special.expit(z) * special.expit(-z)
     bend = slope * (special.expit(-z) - special.expit(z))
     for mine, exact in zip(got, (m * special.expit(z), slope, bend), strict=True):
-        np.testing.assert_allclose(
-            mine, exact, rtol=0, atol=1e-15 * m
-        )  # absolute, as large sums are
+        # absolute, as large sums are
+        np.testing.assert_allclose(mine, exact, rtol=0, atol=1e-15 * m)
 
 
 @given(z=st.floats(-300.0, 300.0))
@@ -170,13 +169,11 @@ def test_the_smallest_slope_keeps_its_digits_where_p_times_one_minus_p_is_zero()
     assert_within_ulps(MODELS["logistic"].c_mu(L=10.0, S=5.0), float(high * low), 4)
 
 
-@pytest.mark.parametrize(
-    ("name", "longest"), [("logistic", 800.0), ("binomial", 800.0), ("poisson", 800.0)]
-)
-def test_a_smallest_slope_of_zero_is_refused(name, longest):
+@pytest.mark.parametrize("name", ["logistic", "binomial", "poisson"])
+def test_a_smallest_slope_of_zero_is_refused(name):
     with pytest.raises(ValueError, match=re.escape("L * S = 800 is too large")):
-        MODELS[name].c_mu(L=longest, S=1.0)
-    assert MODELS[name].c_mu(L=longest / 2, S=1.0) > 0.0
+        MODELS[name].c_mu(L=800.0, S=1.0)
+    assert MODELS[name].c_mu(L=400.0, S=1.0) > 0.0
 
 
 @pytest.mark.parametrize(

@@ -412,12 +412,15 @@ def test_learned_rewards_count_and_late_ones_where_nothing_was(tmp_path):
         return Decided(1, names, arms.tobytes(), -1, 1, 1, number, 0.5, scores, "")
 
     entries = [
-        NewEvent(store.DECISION, "old", 1, packed(decided(1, np.ones((2, 3))))),
-        *(NewEvent(store.DECISION, f"e{i}", 1 + i, packed(decided(1 + i))) for i in range(1, 6)),
-        NewEvent(store.REWARD, "e1", 10, packed(Rewarded(1.0, ""))),
-        NewEvent(store.DEFAULT, "e2", 11, packed(Rewarded(0.0, ""))),
-        NewEvent(store.LATE, "e2", 12, packed(Rewarded(1.0, ""))),
-        NewEvent(store.LATE, "e3", 13, packed(Rewarded(0.25, ""))),
+        NewEvent(store.Kind.DECISION, "old", 1, packed(decided(1, np.ones((2, 3))))),
+        *(
+            NewEvent(store.Kind.DECISION, f"e{i}", 1 + i, packed(decided(1 + i)))
+            for i in range(1, 6)
+        ),
+        NewEvent(store.Kind.REWARD, "e1", 10, packed(Rewarded(1.0, ""))),
+        NewEvent(store.Kind.DEFAULT, "e2", 11, packed(Rewarded(0.0, ""))),
+        NewEvent(store.Kind.LATE, "e2", 12, packed(Rewarded(1.0, ""))),
+        NewEvent(store.Kind.LATE, "e3", 13, packed(Rewarded(0.25, ""))),
     ]
     with store.open(f"sqlite:///{tmp_path / 'bandits.db'}") as opened:
         with opened.write() as session:

@@ -14,9 +14,8 @@ from driftbandits import api
 from driftbandits.api import operations
 from driftbandits.api.operations import Operation
 from driftbandits.client import AsyncClient, Client
-from driftbandits.client.fallback import Fallback
 from driftbandits.client.methods import Methods
-from driftbandits.client.queue import Queue
+from driftbandits.client.queue import Fallback, Queue
 from driftbandits.service.auth import ROLES
 from driftbandits.service.openapi import document
 from driftbandits.service.routes import OPERATIONS, ROUTES

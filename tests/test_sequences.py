@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from scipy import integrate, optimize
 
 from driftbandits.core.sequences import (
     FEWEST,
@@ -51,31 +50,6 @@ def test_the_mixture_is_one_of_probabilities():
 def test_the_boundary_is_where_the_wealth_is_one_over_the_risk(v, scale):
     found = boundary(v * scale**2, scale=scale, risk=0.025)
     assert float(log_wealth(found / scale, v)) == pytest.approx(math.log(40.0), abs=1e-6)
-
-
-def test_the_boundary_is_near_that_of_the_gamma_mixture():
-    """Howard, Ramdas, McAuliffe and Sekhon (2021), proposition 9, by quadrature."""
-
-    def of_gamma(v, rho=5.0, risk=0.025):
-        norm = integrate.quad(lambda r: r ** (rho - 1) * math.exp(-rho * r), 0, 1)[0]
-
-        def excess(s):
-            def integrand(r):
-                share = 1.0 - r
-                density = r ** (rho - 1) * math.exp(-rho * r) / norm
-                return density * math.exp(share * s - v * (-math.log(r) - share) - shift)
-
-            shift = max(
-                share * s - v * (-math.log1p(-share) - share) for share in np.linspace(0, 0.99, 500)
-            )
-            peak = 1.0 - s / (s + v)
-            total = integrate.quad(integrand, 1e-9, 1, points=[peak], limit=500)[0]
-            return math.log(total) + shift + math.log(risk)
-
-        return optimize.brentq(excess, 0.1, 50 * math.sqrt(v) + 50)
-
-    for v in (5.0, 50.0, 500.0):
-        assert boundary(v, scale=1.0, risk=0.025) == pytest.approx(of_gamma(v), rel=0.15)
 
 
 def test_the_asymptotic_boundary_is_the_paper_s():

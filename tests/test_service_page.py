@@ -19,7 +19,7 @@ from driftbandits.service import relearning
 from driftbandits.service.offers import Offer
 from driftbandits.service.routes import OPERATIONS
 from driftbandits.service.state import State
-from driftbandits.store import CONFIGURED, DECISION, NewEvent
+from driftbandits.store import Kind, NewEvent
 from driftbandits.store.records import Configured, packed
 from servers import Clock, Process, Served, wait_until
 
@@ -136,7 +136,7 @@ def tile(page: Page, name: str) -> str:
 # -- what it shows -------------------------------------------------------------------------------
 
 
-def test_a_service_without_policies_says_how_to_begin(opened, tmp_path):
+def test_a_service_without_policies_says_how_to_begin_and_many_can_be_filtered(opened, tmp_path):
     with Served(f"sqlite:///{tmp_path}/log.db") as service, opened(service.address) as page:
         expect(page.get_by_role("heading", name="No policies yet")).to_be_visible()
         assert (
@@ -150,6 +150,11 @@ def test_a_service_without_policies_says_how_to_begin(opened, tmp_path):
         expect(page.locator(".outcome")).to_have_text("pending")
         reward(service, "first", 0, 1.0)
         expect(page.locator(".outcome")).to_have_text("reward 1")
+        for i in range(12):
+            configure(service, f"shop.{i}")
+        expect(page.locator("#policies li")).to_have_count(13)
+        page.get_by_label("Filter").fill("SHOP.1")
+        expect(page.locator("#policies li")).to_have_count(3)
 
 
 def test_tiles_tell_what_the_service_knows(opened, news):
@@ -194,7 +199,7 @@ def turn(service: Served, policy: str) -> Any:
     return told
 
 
-def test_changes_of_a_belief_have_a_probability_and_a_size(opened, believing):
+def test_changes_of_a_belief_are_told_in_words_and_figures(opened, believing):
     told = ok(believing.client.get("/v1/policies/turning"))
     with opened(f"{believing.address}/#/turning", width="phone") as page:
         expect(page.locator("#detections tbody tr")).to_have_count(len(told["detections"]))
@@ -213,6 +218,12 @@ def test_changes_of_a_belief_have_a_probability_and_a_size(opened, believing):
         assert float(size) == pytest.approx(first["size"], rel=0.01)
         table = page.locator("#detections .scroll")
         assert table.evaluate("e => e.scrollWidth - e.clientWidth") <= 0
+        expect(page.locator(".changes li")).to_have_count(min(3, len(told["detections"])))
+        newest = page.locator(".changes li").first.inner_text()
+        moved = [one["name"] for one in told["detections"][-1]["moved"]]
+        assert moved
+        for words in ("A change was noticed at", "Probably since", *moved):
+            assert words in newest
 
 
 @pytest.mark.parametrize(("policy", "width"), [("turning", "phone"), ("young", "desk")])
@@ -386,11 +397,11 @@ def hostile_log(url: str) -> None:
         for policy in ("news", HOSTILE):
             state = State(policy)
             state.configure(record, 1)
-            made = state.decide(HOSTILE, Offer((HOSTILE, "b"), np.eye(2), -1, ""), 1)
+            (made,) = state.decide(HOSTILE, Offer((HOSTILE, "b"), np.eye(2), -1, ""), 1)
             session.create(policy)
             session.lock([policy])
-            configured = NewEvent(CONFIGURED, "", 1, packed(record))
-            session.append(policy, [configured, NewEvent(DECISION, HOSTILE, 1, packed(made))])
+            configured = NewEvent(Kind.CONFIGURED, "", 1, packed(record))
+            session.append(policy, [configured, NewEvent(Kind.DECISION, HOSTILE, 1, packed(made))])
 
 
 def test_names_are_shown_and_never_run(opened, tmp_path):
@@ -470,9 +481,9 @@ def test_a_server_that_goes_away_is_waited_for(opened, tmp_path):
         first.kill()
         expect(status).to_contain_text("The server is away")
         expect(status).to_contain_text("What you see is from")
-        second = Process(url, "--no-auth", "--port", first.address.rpartition(":")[2])
+        first.start()
         expect(status).to_have_attribute("data-state", "live")
-        second.kill()
+        first.kill()
 
 
 # -- how it behaves ------------------------------------------------------------------------------
@@ -515,16 +526,6 @@ def test_an_opened_decision_stays_open_and_focused(opened, news):
         assert same.locator(".event").inner_text() == event
         assert same.locator("details").get_attribute("open") is not None
         expect(same.locator("summary")).to_be_focused()
-
-
-def test_many_policies_can_be_filtered(opened, tmp_path):
-    with Served(f"sqlite:///{tmp_path}/log.db") as service:
-        for i in range(12):
-            configure(service, f"shop.{i}")
-        with opened(service.address) as page:
-            expect(page.locator("#policies li")).to_have_count(12)
-            page.get_by_label("Filter").fill("SHOP.1")
-            expect(page.locator("#policies li")).to_have_count(3)
 
 
 def assert_it_fits(page: Page) -> None:
@@ -716,6 +717,7 @@ def test_shares_and_means_of_arms_are_drawn(opened, compared):
     assert sum(played.values()) == 400
     with opened(compared.address) as page:
         page.locator("#shares summary").click()
+        expect(page.locator("#shares th[scope=col]").first).to_be_visible()
         heads = page.locator("#shares th[scope=col]").all_inner_texts()
         assert heads[1:] == sorted(played, key=lambda arm: -played[arm])
         first = page.locator("#shares tbody tr").last.locator("td").all_inner_texts()
@@ -726,19 +728,6 @@ def test_shares_and_means_of_arms_are_drawn(opened, compared):
             assert float(cell.strip("> %")) == pytest.approx(100 * share, abs=1.0)
         assert page.locator("#shares .stack").count() > len(parts)
         assert page.locator("#means .line").count() >= 3
-
-
-def test_changes_are_told_in_words(opened, believing):
-    told = ok(believing.client.get("/v1/policies/turning"))["detections"]
-    with opened(f"{believing.address}/#/turning") as page:
-        words = page.locator(".changes li")
-        expect(words).to_have_count(min(3, len(told)))
-        newest = words.first.inner_text()
-        assert "A change was noticed at" in newest
-        assert "Probably since" in newest
-        for one in told[-1]["moved"]:
-            assert one["name"] in newest
-        assert told[-1]["moved"]
 
 
 # -- tables and separate arms --------------------------------------------------------------------

@@ -1,20 +1,28 @@
-"""Both stores pass the same checks; what only one of them has is checked here."""
+"""What both stores do, and then what only one of them has."""
 
 import os
 import signal
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
 import pytest
 
-import store_checks
 from driftbandits import store
 from driftbandits.store import (
+    START,
+    Corrupt,
+    Head,
+    Key,
+    Kind,
     NewEvent,
+    Overtaken,
+    Snapshot,
     StoreBusy,
+    StoreError,
     StoreUnavailable,
-    opening,
     postgres,
     sqlite,
 )
@@ -24,24 +32,277 @@ from torture.disk import Disk
 NOTHING_MOVES = apsw.SQLITE_CHECKPOINT_NOOP
 
 
-@pytest.mark.parametrize("check", store_checks.CHECKS, ids=lambda check: check.__name__)
-def test_store(check, store_url):
-    check(lambda: store.open(store_url))
+BEGINNING = Head(0, 0, START)
+
+
+def fill(log, policy="news", count=3, *, first=1):
+    with log.write() as session:
+        session.create(policy)
+        session.lock([policy])
+        entries = [
+            NewEvent("decision", f"e{i}", 10 * i, b"body %d" % i)
+            for i in range(first, first + count)
+        ]
+        return session.append(policy, entries)
+
+
+@pytest.fixture
+def open_store(store_url):
+    """Opens the same database again."""
+    return lambda: store.open(store_url)
+
+
+def append_to(session, kind):
+    session.lock(["news"])
+    session.append("news", [NewEvent(kind, "e1", 99, b"")])
+
+
+def test_events_come_back_in_order_and_whole(open_store):
+    with open_store() as log:
+        head = fill(log, count=5)
+    with open_store() as log, log.read() as session:
+        events = session.events("news")
+        assert [event.seq for event in events] == [1, 2, 3, 4, 5]
+        assert [event.body for event in events] == [b"body %d" % i for i in range(1, 6)]
+        assert list(store.checked(events, after=BEGINNING)) == events
+        assert session.head("news") == head == Head(5, 50, events[-1].checksum)
+        assert [event.seq for event in session.events("news", after=2, limit=2)] == [3, 4]
+        assert list(session.all_events("news", page=2)) == events
+        assert session.policies() == ["news"]
+        assert session.head("olds") is None
+
+
+def test_a_transaction_that_fails_leaves_nothing(open_store):
+    class Interrupted(Exception):
+        pass
+
+    with open_store() as log:
+        before = fill(log)
+        with suppress(Interrupted), log.write() as session:
+            append_to(session, "reward")
+            session.create("other")
+            raise Interrupted
+        with log.read() as session:
+            assert session.head("news") == before
+            assert session.policies() == ["news"]
+        assert fill(log, first=7).seq == before.seq + 3
+
+
+def test_one_decision_and_one_outcome(open_store):
+    """The database itself refuses a second one, whatever the program does."""
+    with open_store() as log:
+        fill(log)
+        with log.write() as session:
+            session.lock(["news"])
+            session.append(
+                "news", [NewEvent("reward", "e1", 99, b""), NewEvent("late", "e1", 99, b"")]
+            )
+            session.append("news", [NewEvent("duplicate", "e1", 99, b"")] * 2)
+        for kind in ("decision", "reward", "default", "late"):
+            with pytest.raises(StoreError), log.write() as session:
+                append_to(session, kind)
+        with log.read() as session:
+            known = session.known("news", ["e1", "e2", "e9"])
+            assert known["e1"].decision is not None
+            assert known["e1"].outcome is not None
+            assert known["e1"].late is not None
+            assert known["e2"].outcome is None
+            assert "e9" not in known
+            assert session.head("news").seq == 7
 
 
 @pytest.mark.parametrize("column", ["body", "event_id", "at_ns", "kind", "digest", "checksum"])
-def test_altered_events_are_found(column, store_url):
-    store_checks.check_altered_events_are_found(lambda: store.open(store_url), column)
+def test_altered_events_are_found(open_store, column):
+    other = {"event_id": "e9", "at_ns": 21, "kind": "reward"}.get(column, b"x" * 16)
+    with open_store() as log:
+        fill(log, count=4)
+        with log.write() as session:
+            session.run(f"UPDATE event SET {column} = ? WHERE seq = 2", (other,))
+        with log.read() as session, pytest.raises(Corrupt, match=r"event [23] of policy news"):
+            list(store.checked(session.events("news"), after=BEGINNING))
 
 
-def test_a_backup_is_the_same_log(store_url, tmp_path):
-    store_checks.check_a_backup_is_the_same_log(lambda: store.open(store_url), tmp_path)
+def test_missing_events_are_found(open_store):
+    with open_store() as log:
+        fill(log, count=4)
+        with log.write() as session:
+            session.run("DELETE FROM event WHERE seq = 2")
+        with log.read() as session, pytest.raises(Corrupt, match="missing"):
+            list(store.checked(session.events("news"), after=BEGINNING))
+
+
+def matching(session, first, last, **more):
+    limits = {"until": 99, "limit": 99, **more}
+    return sorted(session.matching("news", first=first, last=last, **limits))
+
+
+def test_events_are_read_in_pages_of_bytes(open_store):
+    """However many are asked for, few large ones are held at once; one is always read."""
+    sizes = [10, 10, 500, 5000, 10, 10]
+    with open_store() as log:
+        with log.write() as session:
+            session.create("news")
+            session.lock(["news"])
+            events = [NewEvent(Kind.DECISION, f"e{i}", i, b"x" * n) for i, n in enumerate(sizes)]
+            session.append("news", events)
+        with log.read() as session:
+            pages, after = [], 0
+            while page := session.page("news", after=after, limit=4, most_bytes=600):
+                pages.append([event.seq for event in page])
+                after = page[-1].seq
+    assert pages == [[1, 2, 3], [4], [5, 6]]
+
+
+def test_erased_events_keep_their_place_and_nothing_else(open_store):
+    with open_store() as log:
+        fill(log, count=4)
+        with log.write() as session:
+            session.lock(["news"])
+            assert matching(session, "e2", "e2") == [2]
+            assert matching(session, "e", "f") == [1, 2, 3, 4]
+            assert matching(session, "e", "f", until=3) == [1, 2, 3]
+            assert len(matching(session, "e", "f", limit=2)) == 2
+            assert [e.seq for e in session.outlines("news", after=1, limit=2)] == [2, 3]
+            session.erase("news", [2, 3])
+            assert matching(session, "e", "f") == [1, 4]
+            outlines = session.outlines("news", after=0, limit=9)
+            assert [e.seq for e in outlines if e.is_erasable] == [1, 4]
+    with open_store() as log, log.read() as session:
+        events = session.events("news")
+        assert list(store.checked(events, after=BEGINNING)) == events
+        assert [event.is_erased for event in events] == [False, True, True, False]
+        assert not any(b"body 2" in part for part in map(repr_bytes, events))
+        assert "e2" not in {event.event_id for event in events}
+        assert session.known("news", ["e2"])["e2"].decision == events[1]
+        assert session.erasures("news") == 1
+
+
+def repr_bytes(event):
+    return repr(event).encode()
+
+
+def test_writers_take_turns(open_store):
+    """Two connections append at once: no gap, no number twice, one chain."""
+    rounds = 25
+    with open_store() as log:
+        fill(log, count=1)
+
+    def append(name):
+        with open_store() as log:
+            for i in range(rounds):
+                with log.write() as session:
+                    session.lock(["news"])
+                    session.append("news", [NewEvent("decision", f"{name}{i}", 1, b"")])
+
+    threads = [threading.Thread(target=append, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with open_store() as log, log.read() as session:
+        events = session.events("news")
+        assert len(list(store.checked(events, after=BEGINNING))) == 1 + 2 * rounds
+
+
+def test_a_reader_sees_one_moment(open_store):
+    with open_store() as log:
+        fill(log, count=2)
+        with log.read() as session:
+            assert len(session.events("news")) == 2
+            fill(log, count=2, first=3)
+            assert len(session.events("news")) == 2
+        with log.read() as session:
+            assert len(session.events("news")) == 4
+
+
+def test_snapshots(open_store):
+    with open_store() as log:
+        fill(log, count=4)
+        with log.write() as session:
+            for seq, is_foundation in ((1, True), (2, False), (3, False)):
+                session.save_snapshot(Snapshot("news", seq, 10, is_foundation, b"state %d" % seq))
+            session.save_snapshot(Snapshot("news", 3, 11, False, b"again"))
+        with log.read() as session:
+            kept = session.snapshots("news")
+            assert [(s.seq, s.is_foundation, s.content) for s in kept] == [
+                (3, False, b"again"),
+                (2, False, b"state 2"),
+                (1, True, b"state 1"),
+            ]
+        with log.write() as session:
+            session.drop_snapshots("news", before=3)
+            assert [s.seq for s in session.snapshots("news")] == [3, 1]
+            session.drop_snapshots("news", before=3, foundations=True)
+            assert [s.seq for s in session.snapshots("news")] == [3]
+
+
+def test_keys(open_store):
+    key = Key("id1", b"h" * 32, "writer", "shop.", "label", 5, 0)
+    with open_store() as log:
+        with log.write() as session:
+            session.add_key(key)
+        with log.write() as session:
+            assert session.api_keys() == [key]
+            assert session.revoke_key("id1", at_ns=9)
+            assert not session.revoke_key("id1", at_ns=10)
+            assert not session.revoke_key("id2", at_ns=10)
+            assert session.api_keys() == [key._replace(revoked_ns=9)]
+
+
+def test_a_backup_is_the_same_log(open_store, tmp_path):
+    with open_store() as log:
+        fill(log, count=4)
+        with log.write() as session:
+            session.lock(["news"])
+            session.erase("news", [2])
+            session.save_snapshot(Snapshot("news", 4, 10, True, b"state"))
+            session.add_key(Key("id1", b"h" * 32, "writer", "", "", 5, 0))
+        url = f"sqlite:///{tmp_path}/copy.db"
+        store.backup(log, url)
+        with store.open(url) as copy:
+            with log.read() as source, copy.read() as target:
+                for ask in (
+                    lambda s: s.policies(),
+                    lambda s: s.events("news"),
+                    lambda s: s.head("news"),
+                    lambda s: s.snapshots("news"),
+                    lambda s: s.api_keys(),
+                    lambda s: s.known("news", ["e1", "e2"]),
+                    lambda s: s.erasures("news"),
+                ):
+                    assert ask(source) == ask(target)
+            with pytest.raises(StoreError, match="empty"):
+                store.backup(log, url)
+            fill(copy, first=9)
+            with copy.read() as session:
+                events = session.events("news")
+                assert len(list(store.checked(events, after=BEGINNING))) == 7
+
+
+def test_an_append_names_the_event_that_it_follows(open_store):
+    """Who has not seen what another one has appended writes nothing."""
+    with open_store() as log, open_store() as other:
+        fill(log, count=2)
+        with log.write() as session:
+            session.lock(["news"])
+            session._rows["news"] = session._rows["news"]._replace(head=Head(1, 10, b""))
+            with pytest.raises(Overtaken):
+                session.append("news", [NewEvent("decision", "e7", 99, b"")])
+        with other.read() as session:
+            assert [event.event_id for event in session.events("news")] == ["e1", "e2"]
+
+
+def test_a_later_schema_is_refused(open_store):
+    with open_store() as log, log.write() as session:
+        session.set_about("schema", b"99")
+    with pytest.raises(Corrupt, match="schema 99"):
+        open_store()
 
 
 def test_a_backup_can_move_to_the_other_database(postgres_server, tmp_path):
     target = postgres_server.new_database()
     with store.open(f"sqlite:///{tmp_path}/log.db") as log:
-        store_checks.fill(log, count=1500)
+        fill(log, count=1500)
         store.backup(log, target)
         with store.open(target) as copy, log.read() as source, copy.read() as moved:
             assert list(source.all_events("news")) == list(moved.all_events("news"))
@@ -51,11 +312,11 @@ def test_a_backup_is_taken_in_one_go(tmp_path, monkeypatch):
     """Writes meanwhile do not make it begin again, and are not in it."""
     url, copy = f"sqlite:///{tmp_path}/log.db", f"sqlite:///{tmp_path}/copy.db"
     with store.open(url) as log:
-        store_checks.fill(log, count=5000)
+        fill(log, count=5000)
         written = []
 
         def write(progress):
-            store_checks.fill(log, first=10_000 + len(written), count=1)
+            fill(log, first=10_000 + len(written), count=1)
             written.append(progress)
             return False
 
@@ -78,10 +339,10 @@ def test_a_backup_is_taken_in_one_go(tmp_path, monkeypatch):
 def test_a_backup_is_whole_or_is_not(tmp_path, monkeypatch):
     """Where it is broken off there is no file by its name; the next one is not disturbed by it."""
     with store.open(f"sqlite:///{tmp_path}/log.db") as log:
-        store_checks.fill(log, count=50)
+        fill(log, count=50)
         copy = tmp_path / "copy.db"
         with monkeypatch.context() as broken:
-            broken.setattr(opening, "_sync", None)  # what comes before it was done
+            broken.setattr(store, "_sync", None)  # what comes before it was done
             with pytest.raises(TypeError):
                 store.backup(log, f"sqlite:///{copy}")
         assert not copy.exists()
@@ -95,12 +356,12 @@ def test_a_busy_store_says_so(store_url, monkeypatch):
     monkeypatch.setattr(sqlite, "_WAIT_MS", 50)
     monkeypatch.setattr(postgres, "LOCK_WAIT_MS", 50)
     with store.open(store_url) as holder, store.open(store_url) as other:
-        store_checks.fill(holder)
+        fill(holder)
         with holder.write() as session:
             session.lock(["news"])
             with pytest.raises(StoreBusy), other.write() as waiting:
                 waiting.lock(["news"])
-        assert store_checks.fill(other, first=8).seq == 6
+        assert fill(other, first=8).seq == 6
 
 
 def test_sqlite_syncs_every_commit(tmp_path):
@@ -125,7 +386,7 @@ def test_maintenance_goes_on_beside_the_writer(store_url):
 def test_maintenance_empties_the_write_ahead_log(tmp_path):
     with store.open(f"sqlite:///{tmp_path}/log.db") as log:
         log.maintain()  # the first one cuts the log off
-        store_checks.fill(log, count=500)
+        fill(log, count=500)
         before = (tmp_path / "log.db").stat().st_size
         log.maintain()
         assert (tmp_path / "log.db").stat().st_size > before
@@ -153,16 +414,17 @@ def test_writing_at_once_does_not_wait(tmp_path):
         with holder.write() as session:
             session.create("news")
             began = time.monotonic()
-            with pytest.raises(StoreBusy), other.write_at_once():
+            with pytest.raises(StoreBusy), other.write(at_once=True):
                 pass
             assert time.monotonic() - began < sqlite._WAIT_MS / 1000 / 2
-        with other.write_at_once() as session:
+        with other.write(at_once=True) as session:
             assert session.policies() == ["news"]
 
 
 def test_a_database_elsewhere_cannot_be_written_at_once(postgres_server):
-    with store.open(postgres_server.new_database()) as log:
-        assert log.write_at_once() is None
+    log = store.open(postgres_server.new_database())
+    with log, pytest.raises(StoreBusy), log.write(at_once=True):
+        pass
 
 
 def test_a_damaged_file_is_no_store(tmp_path):
@@ -181,17 +443,17 @@ def test_a_writer_that_pauses_is_cut_off(postgres_server):
     """The server ends its transaction; what it then commits is refused, and it can start anew."""
     url = postgres_server.new_database()
     with store.open(url) as paused, store.open(url) as other:
-        store_checks.fill(other)
+        fill(other)
         with pytest.raises(StoreUnavailable):
             pause_in_a_transaction(paused, other)
-        assert store_checks.fill(paused, first=8).seq == 9
+        assert fill(paused, first=8).seq == 9
 
 
 def pause_in_a_transaction(paused, other):
     with paused.write() as session:
         session.lock(["news"])
         session.run("SET LOCAL idle_in_transaction_session_timeout = 1")
-        assert store_checks.fill(other, first=5).seq == 6  # waits until the server has ended it
+        assert fill(other, first=5).seq == 6  # waits until the server has ended it
         session.append("news", [NewEvent("decision", "e5", 1, b"")])
 
 
@@ -202,7 +464,7 @@ def test_a_plan_that_was_made_for_a_short_log_reads_a_long_one_by_its_index(post
             session.run("ALTER TABLE event SET (autovacuum_enabled = off)")
         wanted = {}
         for name in ("one", "two"):
-            store_checks.fill(log, policy=name, count=1)
+            fill(log, policy=name, count=1)
             wanted[name] = [f"e{i}" for i in range(20)]
 
         def look_up(times):
@@ -220,7 +482,7 @@ def test_a_plan_that_was_made_for_a_short_log_reads_a_long_one_by_its_index(post
             return rows
 
         look_up(20)
-        store_checks.fill(log, policy="one", first=2, count=2000)
+        fill(log, policy="one", first=2, count=2000)
         before = rows_read()
         look_up(20)
         with log.write() as session:
@@ -250,7 +512,7 @@ def test_room_on_a_full_disk_goes_into_the_database_first(tmp_path):
                 assert session.head("news").seq >= first
                 first = session.head("news").seq + 1
             disk.room += 4_000_000
-            store_checks.fill(log, count=1, first=first)
+            fill(log, count=1, first=first)
             first += 1
             assert ahead.stat().st_size < 1_000_000
 
@@ -265,7 +527,7 @@ def test_a_database_that_never_answers_is_given_up(postgres_server, monkeypatch)
         try:
             with pytest.raises(StoreUnavailable, match="no answer within"), log.write() as session:
                 session.policies()
-            assert store_checks.fill(log).seq == 3
+            assert fill(log).seq == 3
         finally:
             os.kill(stopped, signal.SIGCONT)
 

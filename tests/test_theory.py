@@ -22,14 +22,13 @@ GAMMA = 1 - (3 / 12000) ** (2 / 3)
 # The formulas of the paper, with nothing shared with the package.
 
 
+def plain_deviation(p, log_confidence, count):
+    log_det = p.d * math.log(1 + p.c * p.L**2 * count / (p.d * p.lam))
+    return p.m / 2 * math.sqrt(2 * log_confidence + log_det)
+
+
 def plain_rho_window(p, t, tau, log_confidence):
-    c_t = (
-        p.m
-        / 2
-        * math.sqrt(
-            2 * log_confidence + p.d * math.log(1 + p.c * p.L**2 * min(t, tau) / (p.d * p.lam))
-        )
-    )
+    c_t = plain_deviation(p, log_confidence, min(t, tau))
     return 2 * p.k / p.c * (c_t + math.sqrt(p.c * p.lam) * p.S)
 
 
@@ -38,26 +37,10 @@ def plain_forgetting_time(gamma):
 
 
 def plain_rho_discount(p, t, gamma):
-    count = (1 - gamma ** (2 * t)) / (1 - gamma**2)
-    c_t = (
-        p.m
-        / 2
-        * math.sqrt(
-            2 * math.log(1 / p.delta) + p.d * math.log(1 + p.c * p.L**2 * count / (p.d * p.lam))
-        )
-    )
+    c_t = plain_deviation(p, math.log(1 / p.delta), (1 - gamma ** (2 * t)) / (1 - gamma**2))
     tail = gamma ** plain_forgetting_time(gamma) / (1 - gamma)
     bias = 2 * p.L**2 * p.S * p.k * math.sqrt(p.c / p.lam) * tail
     return 2 * p.k / p.c * (c_t + math.sqrt(p.c * p.lam) * p.S + bias)
-
-
-def plain_rho_stationary(p, t):
-    return plain_rho_window(p, t, t, math.log(1 / p.delta))
-
-
-def plain_linear_radius(p, n, log_confidence):
-    wide = math.sqrt(2 * log_confidence + p.d * math.log(1 + n * p.L**2 / (p.lam * p.d)))
-    return math.sqrt(p.lam) * p.S + p.m / 2 * wide
 
 
 problems = st.builds(
@@ -174,122 +157,11 @@ def test_the_discounted_radius_is_the_papers(p, t, gamma):
 @given(p=problems, t=rounds)
 def test_the_stationary_radius_needs_no_union_bound(p, t):
     rho = theory.radius(theory.confidence_of(p), float(t))
-    assert rho == pytest.approx(plain_rho_stationary(p, t), rel=1e-12)
+    assert rho == pytest.approx(plain_rho_window(p, t, t, math.log(1 / p.delta)), rel=1e-12)
 
 
-SETTINGS = {
-    "plain": {},
-    "other numbers": {"lam": 0.3, "S": 1.4, "L": 0.8, "delta": 0.2, "bonus_scale": 0.1},
-    "intercept": {"intercept": True, "S": 0.7, "lam": 2.0},
-    "five trials": {"link": "binomial", "m": 5},
-    "counts": {"link": "poisson", "m": 30, "S": 0.5},
-}
 GLM_ROWS = ("SW-GLUCB", "D-GLUCB", "LogisticUCB")
 LINEAR_ROWS = ("SW-LinUCB", "D-LinUCB", "LinUCB")
-SLOPES = {  # largest and smallest slope, by z = L S
-    "logistic": lambda z: (0.25, math.exp(-z) / (1 + math.exp(-z)) ** 2),
-    "binomial": lambda z: (1.25, 5 * math.exp(-z) / (1 + math.exp(-z)) ** 2),
-    "poisson": lambda z: (math.exp(z), math.exp(-z)),
-    "identity": lambda z: (1.0, 1.0),
-}
-
-
-def plain_problem(name, settings, dim=2):
-    intercept = settings.get("intercept", False)
-    L, S = settings.get("L", 1.0), settings.get("S", 1.0)
-    L = math.sqrt(L**2 + 1) if intercept else L
-    model = "identity" if name in LINEAR_ROWS else settings.get("link", "logistic")
-    k, c = SLOPES[model](L * S)
-    return theory.Problem(
-        d=dim + intercept,
-        k=k,
-        c=c,
-        lam=settings.get("lam", 1.0),
-        L=L,
-        S=S,
-        m=settings.get("m", 1.0),
-        delta=settings.get("delta", 0.01),
-    )
-
-
-def plain_radius(name, p, t, tau, gamma, horizon):
-    union = math.log((horizon if horizon and t <= horizon else t * (t + 1)) / p.delta)
-    anytime = math.log(1 / p.delta)
-    n = t - 1
-    return {
-        "SW-GLUCB": lambda: plain_rho_window(p, t, tau, union),
-        "D-GLUCB": lambda: plain_rho_discount(p, t, gamma),
-        "LogisticUCB": lambda: plain_rho_stationary(p, t),
-        "SW-LinUCB": lambda: plain_linear_radius(p, min(n, tau), union),
-        "D-LinUCB": lambda: plain_linear_radius(
-            p, (1 - gamma ** (2 * n)) / (1 - gamma**2), anytime
-        ),
-        "LinUCB": lambda: plain_linear_radius(p, n, anytime),
-    }[name]()
-
-
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-@pytest.mark.parametrize("horizon", [None, 500])
-@pytest.mark.parametrize("name", GLM_ROWS + LINEAR_ROWS)
-def test_the_widths_of_a_decision_are_the_radius_times_the_norm(name, horizon, settings):
-    """Before any reward the design is (lam/c) I, so widths are rho_t ||a|| sqrt(c/lam)."""
-    tau, gamma = 40, 0.97
-    if name in LINEAR_ROWS:
-        settings = {key: value for key, value in settings.items() if key != "link"}
-    policy = db.policy(name, dim=2, window=tau, discount=gamma, horizon=horizon, **settings)
-    p = plain_problem(name, settings)
-    actions = np.array([[0.6, 0.0], [0.0, -0.8], [0.3, 0.4]])
-    seen = np.column_stack([actions, np.ones(3)]) if settings.get("intercept") else actions
-    norms = np.sqrt((seen**2).sum(axis=1) * p.c / p.lam)
-    agent = db.Agent(policy)
-    for t in (1, 2, 40, 41, 42, 499, 500, 501, 5000):
-        agent.tick(t - 1 - agent.clock)
-        choice = agent.decide(actions)
-        assert choice.round == t
-        radius = settings.get("bonus_scale", 1.0) * plain_radius(name, p, t, tau, gamma, horizon)
-        np.testing.assert_allclose(choice.widths, radius * norms, rtol=1e-9)
-
-
-def plain_designs(rows, tau, gamma, ridge):
-    """V over everything and over the window, W and W~ after the rows, as plain sums."""
-    start = ridge * np.eye(rows.shape[1])
-    weights = gamma ** np.arange(len(rows) - 1, -1, -1.0)
-    return (
-        start + rows.T @ rows,
-        start + rows[-tau:].T @ rows[-tau:],
-        start + (rows * weights[:, None]).T @ rows,
-        start + (rows * weights[:, None] ** 2).T @ rows,
-    )
-
-
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("name", GLM_ROWS + LINEAR_ROWS)
-def test_the_bonus_is_measured_in_the_norm_of_the_row(name, intercept):
-    """V^-1 or W^-1, and W^-1 W~ W^-1 for D-LinUCB alone."""
-    tau, gamma, count = 25, 0.93, 60
-    rng = np.random.default_rng(3)
-    rows = rng.normal(size=(count, 2))
-    rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1))[:, None]
-    actions = rows[:4]
-    agent = db.Agent(db.policy(name, dim=2, window=tau, discount=gamma, intercept=intercept))
-    agent.learn(rows, rng.integers(0, 2, count))
-    choice = agent.decide(actions)
-
-    def as_seen(a):
-        return np.column_stack([a, np.ones(len(a))]) if intercept else a
-
-    p = plain_problem(name, {"intercept": intercept})
-    everything, window, W, W_squared = plain_designs(as_seen(rows), tau, gamma, p.lam / p.c)
-    inverse = np.linalg.inv(W if "D-" in name else window if "SW-" in name else everything)
-    matrix = inverse @ W_squared @ inverse if name == "D-LinUCB" else inverse
-    norms = np.sqrt(np.einsum("ij,jk,ik->i", as_seen(actions), matrix, as_seen(actions)))
-    radius = plain_radius(name, p, count + 1, tau, gamma, None)
-    np.testing.assert_allclose(choice.widths, radius * norms, rtol=1e-9)
-    # the rest of the algorithm's line: theta-tilde predicts, and the highest bound is played
-    z = as_seen(actions) @ agent.theta
-    means = z if name in LINEAR_ROWS else 1 / (1 + np.exp(-z))
-    np.testing.assert_allclose(choice.means, means, rtol=1e-12)
-    assert choice.index == np.argmax(means + radius * norms)
 
 
 # -- assumptions ----------------------------------------------------------------------------------

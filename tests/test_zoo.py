@@ -265,7 +265,7 @@ def amounts_share(reward: str, factor: float) -> float:
         paid[hit] *= factor
         policy = db.policy("auto", dim=6, arms="separate", reward=reward)
         agent, rows = db.Agent(policy, seed=seed), task.contexts
-        chosen = followed(agent, paid, lambda t, x=rows: {"context": x[t], "arms": [0, 1, 2, 3]})
+        chosen = followed(agent, paid, lambda t, x=rows: {"actions": x[t], "arms": [0, 1, 2, 3]})
         shares.append(task.rewards[np.arange(ROUNDS), chosen][300:].mean())
     return float(np.mean(shares))
 
@@ -378,7 +378,7 @@ def test_many_arms_without_features_are_told_apart():
         rates = 1.0 / (1.0 + np.exp(-rng.normal(size=40)))
         rewards = rng.random((2000, 40)) < rates
         agent = db.Agent(db.policy("auto", dim=1, arms="separate"), seed=seed)
-        chosen = followed(agent, rewards, lambda t: {"context": [1.0], "arms": list(range(40))})
+        chosen = followed(agent, rewards, lambda t: {"actions": [1.0], "arms": list(range(40))})
         shares.append(share_of_way(np.tile(rates, (2000, 1)), chosen, since=1000))
     assert np.mean(shares) > LONE
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from navigation import ROOT_PAGES, WRITTEN, navigation
+from navigation import ROOT_PAGES, SECTIONS, navigation
 from parts import with_parts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,7 +107,7 @@ pymdownx.details = {{}}
 
 
 def with_links(text: str, *, file: Path, page: str) -> str:
-    """The text of a file, with links as they are from a page of the site."""
+    """Return the text of a file with links as they are from a page of the site."""
 
     def lead(match: re.Match[str]) -> str:
         picture, words, target = match.groups()
@@ -133,7 +133,7 @@ def with_links(text: str, *, file: Path, page: str) -> str:
 
 
 def gather(pages: Path) -> list[str]:
-    """Write every page and picture into the folder; gives back the pages."""
+    """Write every page and picture into the folder, and return the pages."""
     files = {path.relative_to(DOCS).as_posix(): path for path in sorted(DOCS.rglob("*.md"))}
     files |= {page: ROOT / name for name, page in ROOT_PAGES.items()}
     for page, file in files.items():
@@ -148,7 +148,7 @@ def gather(pages: Path) -> list[str]:
 
 
 def leave_nothing_elsewhere(site: Path) -> None:
-    """What the search needs to work from a disk comes from the site itself."""
+    """Let the search take what it needs from the site itself, so that it works from a disk."""
     (worker,) = (site / "assets/javascripts/workers").glob("search.*.js")
     source = f"const SOURCE = {json.dumps(worker.read_text(encoding='utf-8'))};{_FROM_DISK}"
     worker.with_name("from-disk.js").write_text(source, encoding="utf-8")
@@ -190,13 +190,19 @@ def build(out: Path) -> None:
     shutil.rmtree(work)
 
 
-def words_of(page: Path) -> int:
-    """Count everything between spaces, code and the bars of tables included."""
-    return len(page.read_text(encoding="utf-8").split())
+def count_words() -> None:
+    """Print how many pages and words each group has; generated references do not count."""
+    groups = {title: [DOCS / page for page in pages] for title, pages in SECTIONS.items()}
+    del groups["Reference"]
+    groups["all"] = [page for pages in groups.values() for page in pages]
+    groups["decisions"] = list((DOCS / "decisions").glob("*.md"))
+    for title, pages in groups.items():
+        words = sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
+        print(f"{title:10} {len(pages):3} pages {words:7,} words")
 
 
 def _toml(value: object) -> str:
-    """A value of lists, texts and tables with one key, in one line of TOML."""
+    """Return lists, texts and tables with one key as one line of TOML."""
     if isinstance(value, dict):
         ((key, inner),) = value.items()
         return f"{{ {json.dumps(key)} = {_toml(inner)} }}"
@@ -210,14 +216,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "site")
     out = parser.parse_args().out
     build(out)
-    total = 0
-    for title, pages in WRITTEN.items():
-        words = sum(words_of(DOCS / page) for page in pages)
-        total += words
-        print(f"{title:10} {len(pages):3} pages {words:7,} words")
-    print(f"{'all':10} {sum(map(len, WRITTEN.values())):3} pages {total:7,} words, with tables")
-    records = sorted((DOCS / "decisions").glob("*.md"))
-    print(f"{'decisions':10} {len(records):3} pages {sum(map(words_of, records)):7,} words")
+    count_words()
     print(out / "index.html")
 
 

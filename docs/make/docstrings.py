@@ -1,4 +1,4 @@
-"""How docstrings of the package are shown: names set in columns become a list."""
+"""Show docstrings of the package with the names that stand in columns as a list."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COLUMN = re.compile(r"^(\S[^\n]*?)  +(\S.*)$")
 
 
 class Columns(griffe.Extension):  # type: ignore[misc]
-    """Turns `name    what it is`, with lines that go on below, into the items of a list."""
+    """Turn `name    what it is`, with lines that go on below, into the items of a list."""
 
     def on_object(self, *, obj: griffe.Object, **others: Any) -> None:
         if obj.docstring is not None:
@@ -28,13 +28,9 @@ def _listed(paragraph: str) -> str:
         return paragraph
     items: list[str] = []
     for line in lines:
-        if found := _COLUMN.match(line):
-            items.append(f"- `{found[1].strip()}`: {_plain(found[2])}")
-        else:
-            items[-1] += f" {_plain(line.strip())}"
+        found = _COLUMN.match(line)
+        if found:
+            items.append(f"- `{found[1].strip()}`:")
+        words = found[2] if found else line.strip()
+        items[-1] += f" {words}".replace("*", "\\*")  # Markdown would take a star for emphasis
     return "\n".join(items)
-
-
-def _plain(words: str) -> str:
-    """Without the meaning that Markdown gives to a star."""
-    return words.replace("*", "\\*")

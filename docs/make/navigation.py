@@ -1,4 +1,4 @@
-"""In which order the site shows the pages of docs/.
+"""The order in which the site shows the pages of docs/.
 
 A page that nobody has listed here appears by itself, at the end of the group "Use".
 """
@@ -24,7 +24,7 @@ TITLES = {
 }
 """Short titles for the list of pages; the others are called by their headings."""
 
-WRITTEN: dict[str, list[str]] = {
+SECTIONS: dict[str, list[str]] = {
     "Start": ["index.md", "tutorial.md", "which-policy.md", "moving.md"],
     "Use": [
         "features.md",
@@ -46,11 +46,6 @@ WRITTEN: dict[str, list[str]] = {
         "extending.md",
         "negative-results.md",
     ],
-}
-"""The pages that people write."""
-
-SECTIONS: dict[str, list[str]] = {
-    **WRITTEN,
     "Reference": [
         "api.md",
         "command-line.md",
@@ -66,7 +61,7 @@ SECTIONS: dict[str, list[str]] = {
 
 
 def navigation(pages: Iterable[str]) -> list[dict[str, object]]:
-    """The sections, with those of the pages that there are; decisions are listed below theirs."""
+    """Return the sections with the pages that exist; decisions are listed below their page."""
     there = set(pages)
     listed = {page for section in SECTIONS.values() for page in section}
     decisions = sorted(page for page in there if page.startswith("decisions/"))

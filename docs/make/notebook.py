@@ -35,7 +35,7 @@ _PICTURE = re.compile(r"^!\[[^\]]*\]\((figures/[^)]+)\)\n", re.MULTILINE)
 
 
 def notebook(text: str) -> Any:
-    """The cells of a page."""
+    """Make a notebook of a page."""
     made = nbformat.v4.new_notebook()
     made.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     # links lead to the pages, seen from examples/

@@ -16,7 +16,7 @@ _MARK = re.compile(r"^<!-- made of the code: ([a-z-]+) -->(?:\n\*[^\n]+\*)?$", r
 
 
 def with_parts(text: str, *, page: str) -> str:
-    """The text of a page, with what its marks ask for in their place."""
+    """Return the text of a page with the parts that its marks ask for."""
 
     def put_in(match: re.Match[str]) -> str:
         if match[1] not in PARTS:
@@ -42,7 +42,7 @@ def _table(headings: tuple[str, ...], rows: Iterator[str]) -> Iterator[str]:
 
 
 def command_line() -> Iterator[str]:
-    """Every command with its help, as click prints it."""
+    """Print every command with its help."""
     from driftbandits.cli.commands import group
 
     yield from _commands(group, "driftbandits", level=2)
@@ -60,7 +60,7 @@ def _commands(command: click.Command, name: str, *, level: int) -> Iterator[str]
 
 
 def http() -> Iterator[str]:
-    """Every operation and every body, from the OpenAPI document."""
+    """List every operation and every body of the OpenAPI document."""
     from driftbandits.service.openapi import document
     from driftbandits.service.routes import OPERATIONS
 
@@ -156,7 +156,7 @@ USED, IGNORED, REFUSED, NEEDED = "●", "", "✕", "◆"
 
 
 def configuration() -> Iterator[str]:
-    """Policies by arguments."""
+    """Show which policy uses which argument."""
     from driftbandits.policies import LIMITED, ROWS, takes, uses
 
     def cell(name: str, argument: str) -> str:
@@ -171,7 +171,7 @@ def configuration() -> Iterator[str]:
 
 
 def _needed(name: str) -> tuple[str, ...]:
-    """Of which one must be given, besides `dim` or `features`; as the policy itself says."""
+    """Return the arguments of which the policy says that it needs one."""
     import driftbandits as db
 
     try:
@@ -186,7 +186,7 @@ _NOT_NEEDED = ("changes", "path_length")  # "if known"
 
 
 def arguments() -> Iterator[str]:
-    """The arguments of `driftbandits.policy`, those of the theory apart."""
+    """List the arguments of `driftbandits.policy`, those of the theory apart."""
     from driftbandits.policies.arguments import ARGUMENTS, PRODUCT, THEORY
 
     for title, group in (
@@ -202,7 +202,7 @@ def arguments() -> Iterator[str]:
 
 
 def metrics() -> Iterator[str]:
-    """What /metrics has, from the collector that serves it."""
+    """List the metrics of the collector that serves /metrics."""
     from driftbandits.service.metrics import Metrics, Scrape
 
     families = Scrape(Metrics(), (), waiting=0, ready=True).collect()
@@ -230,7 +230,7 @@ def decisions() -> Iterator[str]:
 
 
 def examples() -> Iterator[str]:
-    """The programs of examples/ in full, each under the first line of its docstring."""
+    """Show the programs of examples/, each under the first line of its docstring."""
     for path in sorted((ROOT / "examples").glob("*.py")):
         text = path.read_text(encoding="utf-8")
         title = text.split('"""')[1].partition("\n")[0].rstrip(".")
@@ -239,7 +239,7 @@ def examples() -> Iterator[str]:
 
 
 def catalogue() -> Iterator[str]:
-    """Every policy with its formula, its citation and what it is good for."""
+    """Describe every policy with its formula, its citation and its use."""
     from policy_words import described
 
     yield from described()

@@ -28,7 +28,7 @@ PLACE = re.compile(
 
 
 def printed(command: str) -> str:
-    """What a command prints on stdout; a failure ends the program."""
+    """Return what a command prints on stdout; a failure ends the program."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(

@@ -101,7 +101,7 @@ def _good_for(name: str, row: Row) -> str:
 
 
 def described() -> Iterator[str]:
-    """A section for each row of the catalogue."""
+    """Write a section for each row of the catalogue."""
     other_names = {name: alias for alias, name in ALIASES.items()}
     for name, row in ROWS.items():
         alias = f" (also `{other_names[name]}`)" if name in other_names else ""

@@ -44,7 +44,7 @@ class Program:
 
 
 def programs(text: str) -> list[Program]:
-    """The blocks of a page that are run."""
+    """Return the blocks of a page that are run."""
     return [
         Program(
             found["code"],
@@ -56,12 +56,11 @@ def programs(text: str) -> list[Program]:
     ]
 
 
-def run(page: Path, *, text: str | None = None) -> list[str]:
-    """Run a page in the present folder; gives back what each block printed."""
-    text = page.read_text(encoding="utf-8") if text is None else text
+def run(page: Path) -> list[str]:
+    """Run a page in the present folder, and return what each block printed."""
     told: list[str] = []
     names: dict[str, object] = {"__name__": "__main__"}
-    blocks = programs(text)
+    blocks = programs(page.read_text(encoding="utf-8"))
     calls = any(ADDRESS in block.code for block in blocks)
     Path("figures").mkdir(exist_ok=True)
     same_names = mpl.rc_context({"svg.hashsalt": page.stem})  # so that a picture is the same again
@@ -72,23 +71,15 @@ def run(page: Path, *, text: str | None = None) -> list[str]:
             with contextlib.redirect_stdout(printed):
                 exec(compile(lines, str(page), "exec"), names)
             told.append(printed.getvalue())
-        if calls:
-            _close_clients(names)
+        for value in names.values():  # a program may leave that to its end
+            if calls and type(value).__name__ == "Client":
+                value.close()
     return told
-
-
-def _close_clients(names: dict[str, object]) -> None:
-    """What a program may leave to its end."""
-    from driftbandits.client import Client
-
-    for value in names.values():
-        if isinstance(value, Client):
-            value.close()
 
 
 @contextlib.contextmanager
 def served() -> Iterator[str]:
-    """The address of a service without keys that lives as long as the block."""
+    """Give the address of a service without keys that lives as long as the block."""
     with tempfile.TemporaryDirectory() as folder:
         store = f"sqlite:///{folder}/driftbandits.db"
         command = [sys.executable, "-m", "driftbandits", "serve", "--no-auth", "--port", "0"]
@@ -113,7 +104,7 @@ def _wait_until_ready(address: str, process: subprocess.Popen[str]) -> None:
 
 
 def with_outputs(text: str, told: list[str]) -> str:
-    """The page with what its blocks printed."""
+    """Return the page with what its blocks printed."""
     for block, printed in reversed(list(zip(programs(text), told, strict=True))):
         if block.output is not None:
             begin, end = block.output

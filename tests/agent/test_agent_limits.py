@@ -229,3 +229,18 @@ def test_numbers_are_limited_to_the_range_of_the_others():
     assert limited([3.0, 3.0]) == [3.0, 3.0]
     rare = [0.0] * 95 + [1.0, 2.0, 3.0, 2.0, 1.0]
     assert limited(rare) == rare
+
+
+@pytest.mark.parametrize(("text", "far"), [("amount", 20_000.0), ("cost:0..50000", 20_000.0)])
+@pytest.mark.parametrize("features", [FEATURES, None])
+def test_a_limited_amount_is_counted_as_reward(features, text, far):
+    dim = {} if features else {"dim": 2}
+    agent = db.Agent(db.policy("auto", features=features, reward=text, **dim), seed=0)
+    rng = np.random.default_rng(0)
+    for i, context in enumerate(visits(120)):
+        actions = rng.normal(size=(2, 2))
+        choice = agent.decide(**offer(agent, context)) if features else agent.decide(actions)
+        agent.update(choice, far if i == 100 else float(rng.exponential(30.0)))
+    found = {one.column: one for one in agent.limited}["reward"]
+    assert found.count >= 1
+    assert found.last == pytest.approx(far)

@@ -1,9 +1,13 @@
 """Services to ask."""
 
-import pytest
-from calls import configure, counts
+from contextlib import contextmanager
 
-from servers import Served
+import pytest
+from calls import configure, counts, digest, ok, verified
+
+from driftbandits import store
+from driftbandits.service.transactions import load
+from servers import Clock, Served
 
 
 @pytest.fixture
@@ -13,9 +17,38 @@ def served(tmp_path):
         yield service
 
 
+@contextmanager
+def checked(url):
+    """A service with a clock; at the end a snapshot, and its log alone, come to the same state."""
+    clock = Clock()
+    with Served(url, clock=clock) as service:
+        service.clock, service.url = clock, url
+        configure(service.client)
+        yield service
+        names = [one["policy"] for one in ok(service.client.get("/v1/policies"))["policies"]]
+        live = {name: digest(service.client, f"/v1/policies/{name}") for name in names}
+    assert verified(url) == live
+    with store.open(url) as log, log.read() as session:
+        assert {name: load(session, name).digest for name in names} == live
+
+
 @pytest.fixture
-def client(served):
-    return served.client
+def both(store_url):
+    """A checked service on each of the two stores."""
+    with checked(store_url) as service:
+        yield service
+
+
+@pytest.fixture
+def service(tmp_path):
+    """A checked service on SQLite."""
+    with checked(f"sqlite:///{tmp_path}/log.db") as service:
+        yield service
+
+
+@pytest.fixture
+def client(service):
+    return service.client
 
 
 @pytest.fixture

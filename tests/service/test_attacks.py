@@ -13,13 +13,14 @@ from pathlib import Path
 import msgspec
 import pytest
 from calls import NEWS, configure, decide, ok, problem
-from test_connections import LAST, connected, connections_of, heard, spoken, statuses
+from test_connections import connections_of, heard
 
 from driftbandits import api
 from driftbandits.service import bodies, server
-from driftbandits.service.limits import Limits, Room
+from driftbandits.service.auth import Limits, Room
 from driftbandits.service.refusals import Refused
 from servers import Process, Served, wait_until
+from wire import connected, spoken
 
 # -- heads -----------------------------------------------------------------------------------------
 
@@ -167,7 +168,7 @@ def test_invalid_bodies_do_not_hold_the_loop(served, monkeypatch):
         names.append(threading.current_thread().name)
         return decoded(*arguments)
 
-    monkeypatch.setattr("driftbandits.service.serving.decoded", noted)
+    monkeypatch.setattr("driftbandits.service.endpoints.decoded", noted)
     monkeypatch.setattr(bodies.json, "loads", None)
     body = b'{"event_id": "e", "arms": [' + b"[1, 2], " * 250_000 + b"NaN]}"
     request = spoken("POST", f"{NEWS}/decisions", body)
@@ -260,11 +261,6 @@ def test_who_does_not_read_holds_little(served):
         loop.call_soon_threadsafe(look, server.REQUEST_TIMEOUT_S + 1.0)
         wait_until(lambda: not any(each.flow.write_paused for each in connections_of(served)))
     ok(decide(served.client, "after"))
-
-
-def test_all_of_a_long_row_is_answered_although_it_is_read_late(served):
-    row = spoken("GET", "/openapi.json") * 300 + LAST
-    assert statuses(served, row) == [200] * 301
 
 
 def test_refusals_have_one_form(served):

@@ -2,49 +2,18 @@
 
 import json
 import socket
-from urllib.parse import urlsplit
 
 import pytest
 from calls import NEWS, arms, configure, decide, ok, problem, raw, reward
 
-from driftbandits.service import server
-from driftbandits.service.limits import Limits
+from driftbandits.service import Limits, server
 from servers import Served, wait_until
-
-
-def connected(served):
-    address = urlsplit(served.address)
-    return socket.create_connection((address.hostname, address.port), timeout=60.0)
-
-
-def spoken(method, path, body=b"", *headers):
-    """A request as it goes over the wire."""
-    if "transfer-encoding: chunked" in headers:
-        body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
-    else:
-        headers = (*headers, f"content-length: {len(body)}")
-    lines = [f"{method} {path} HTTP/1.1", "host: 127.0.0.1", *headers, "", ""]
-    return "\r\n".join(lines).encode() + body
+from wire import LAST, answers_of, connected, spoken
 
 
 def asking(event_id, *headers):
     body = json.dumps({"event_id": event_id, "arms": arms()}).encode()
     return spoken("POST", f"{NEWS}/decisions", body, *headers)
-
-
-LAST = spoken("GET", "/healthz", b"", "connection: close")
-
-
-def answers_of(caller):
-    """Every answer on a connection, as (status, content), until it is closed."""
-    stream, answers = caller.makefile("rb"), []
-    while line := stream.readline():
-        lengths = [0]
-        while (header := stream.readline()).strip():
-            name, _, value = header.partition(b": ")
-            lengths += [int(value)] if name == b"content-length" else []
-        answers.append((int(line.split()[1]), stream.read(lengths[-1])))
-    return answers
 
 
 def heard(served, *parts, half_closed=False):
@@ -121,8 +90,9 @@ def test_a_long_row_of_requests_is_answered_to_the_end(served):
 
 def test_bytes_that_are_no_request_are_the_last(served):
     """Who sent good ones before gets their answers."""
-    ((status, content),) = heard(served, b"no request\r\n\r\n")
-    assert (status, json.loads(content)["error"]["code"]) == (400, "malformed")
+    for noise in (b"no request", b"\x00\x01\x02", b"GET", b"\x16\x03\x01\x02"):
+        ((status, content),) = heard(served, noise + b"\r\n\r\n")
+        assert (status, json.loads(content)["error"]["code"]) == (400, "malformed")
     good = asking("n1")
     assert statuses(served, good + b"no request\r\n\r\n") == [200]
     with connected(served) as caller:
@@ -285,6 +255,8 @@ def test_who_is_slow_is_cut_off(served):
         served.client.get("/healthz")
         at(served, server.LONGEST_DISCARDING_S + 1.0)
         assert [status for status, _ in answers_of(refused)] == [400]
+        at(served, server.REQUEST_TIMEOUT_S - 1.0)
+        slow.sendall(whole[40:50])  # a byte now and then gives no more time
         at(served, server.REQUEST_TIMEOUT_S + 1.0)
         assert silent.recv(10) == slow.recv(10) == b""
     ok(decide(served.client, "e1"))

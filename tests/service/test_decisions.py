@@ -3,7 +3,6 @@
 from calls import NEWS, arms, configure, counts, decide, events, ok, play, problem, reward
 
 import driftbandits as db
-from servers import Served
 
 
 def test_answers_are_those_of_an_agent(client):
@@ -19,7 +18,7 @@ def test_answers_are_those_of_an_agent(client):
             "round": choice.round,
             "propensity": choice.propensity,
             "scores": choice.scores.tolist(),
-            "model_seq": answer["model_seq"],
+            "model_seq": 1 + 2 * i,
         }
         ok(reward(client, f"e{i}", i % 2))
         agent.update(choice, i % 2)
@@ -35,28 +34,21 @@ def test_answers_are_those_of_an_agent(client):
     )
 
 
-def test_model_seq_is_the_event_before(client):
-    for i in range(3):
-        assert ok(decide(client, f"e{i}"))["model_seq"] == 1 + i
-
-
-def test_batches_are_single_requests_in_order(tmp_path):
-    with Served(f"sqlite:///{tmp_path}/log.db") as service:
-        client = service.client
-        for policy in ("one", "many"):
-            configure(client, f"/v1/policies/{policy}")
-        bodies = [{"event_id": f"e{i}", "arms": arms(i)} for i in range(5)]
-        bodies += [bodies[0], {**bodies[1], "arms": arms(9)[:2]}]
-        single = [client.post("/v1/policies/one/decisions", json=body) for body in bodies]
-        batch = ok(client.post("/v1/policies/many/decisions:batch", json={"decisions": bodies}))
-        for answer, result in zip(single, batch["results"], strict=True):
-            assert result["status"] == answer.status_code
-            told = answer.json()
-            assert (result["decision"] or {"error": result["error"]}) == told
-        rewards = [{"event_id": f"e{i}", "value": v} for i, v in ((0, 1), (0, 1), (0, 0), (9, 1))]
-        results = ok(client.post("/v1/policies/many/rewards:batch", json={"rewards": rewards}))
-        assert [result["status"] for result in results["results"]] == [200, 200, 409, 404]
-        assert results["results"][1]["reward"] == {"status": "duplicate"}
+def test_batches_are_single_requests_in_order(client):
+    for policy in ("one", "many"):
+        configure(client, f"/v1/policies/{policy}")
+    bodies = [{"event_id": f"e{i}", "arms": arms(i)} for i in range(5)]
+    bodies += [bodies[0], {**bodies[1], "arms": arms(9)[:2]}]
+    single = [client.post("/v1/policies/one/decisions", json=body) for body in bodies]
+    batch = ok(client.post("/v1/policies/many/decisions:batch", json={"decisions": bodies}))
+    for answer, result in zip(single, batch["results"], strict=True):
+        assert result["status"] == answer.status_code
+        told = answer.json()
+        assert (result["decision"] or {"error": result["error"]}) == told
+    rewards = [{"event_id": f"e{i}", "value": v} for i, v in ((0, 1), (0, 1), (0, 0), (9, 1))]
+    results = ok(client.post("/v1/policies/many/rewards:batch", json={"rewards": rewards}))
+    assert [result["status"] for result in results["results"]] == [200, 200, 409, 404]
+    assert results["results"][1]["reward"] == {"status": "duplicate"}
 
 
 def test_one_transaction_may_hold_everything_about_an_id(client):
@@ -72,25 +64,23 @@ def test_one_transaction_may_hold_everything_about_an_id(client):
     assert counts(client)["late"] == 0
 
 
-def test_an_apprentice_plays_and_learns_the_baseline(tmp_path):
-    with Served(f"sqlite:///{tmp_path}/log.db") as service:
-        client = service.client
-        configure(client, mode="apprentice", epsilon=0)
-        agent = db.Agent(db.policy("D-GLUCB", dim=2, discount=0.95), seed=3)
-        assert problem(decide(client, "e"), 422)["path"] == "$.baseline"
-        for i in range(10):
-            answer = ok(decide(client, f"e{i}", i, baseline="stay"))
-            assert (answer["arm"], answer["index"], answer["propensity"]) == ("stay", 2, 1.0)
-            choice = agent.decide([arm["x"] for arm in arms(i)], played=2)
-            assert answer["scores"] == choice.scores.tolist()
-            ok(reward(client, f"e{i}", 1))
-            agent.update(choice, 1)
-        assert ok(client.get(NEWS))["theta_hat"] == agent.theta_hat.tolist()
-        assert {event["suggested"] for event in events(client) if event["kind"] == "decision"} - {2}
-        # from here on it decides, with what it has learned
-        configure(client, mode="online", epsilon=0)
-        assert ok(client.get(NEWS))["theta_hat"] == agent.theta_hat.tolist()
-        assert ok(decide(client, "new"))["index"] == agent.decide([a["x"] for a in arms()]).index
+def test_an_apprentice_plays_and_learns_the_baseline(client):
+    configure(client, mode="apprentice", epsilon=0)
+    agent = db.Agent(db.policy("D-GLUCB", dim=2, discount=0.95), seed=3)
+    assert problem(decide(client, "e"), 422)["path"] == "$.baseline"
+    for i in range(10):
+        answer = ok(decide(client, f"e{i}", i, baseline="stay"))
+        assert (answer["arm"], answer["index"], answer["propensity"]) == ("stay", 2, 1.0)
+        choice = agent.decide([arm["x"] for arm in arms(i)], played=2)
+        assert answer["scores"] == choice.scores.tolist()
+        ok(reward(client, f"e{i}", 1))
+        agent.update(choice, 1)
+    assert ok(client.get(NEWS))["theta_hat"] == agent.theta_hat.tolist()
+    assert {event["suggested"] for event in events(client) if event["kind"] == "decision"} - {2}
+    # from here on it decides, with what it has learned
+    configure(client, mode="online", epsilon=0)
+    assert ok(client.get(NEWS))["theta_hat"] == agent.theta_hat.tolist()
+    assert ok(decide(client, "new"))["index"] == agent.decide([a["x"] for a in arms()]).index
 
 
 def test_a_frozen_policy_decides_and_does_not_learn(client):
@@ -122,3 +112,12 @@ def test_arms_are_named_as_people_name_them(client):
         offer[1]["id"] = bad
         refused = client.post(f"{NEWS}/decisions", json={"event_id": "f", "arms": offer})
         assert "a control character or |" in problem(refused, 422)["message"]
+
+
+def test_the_list_of_policies(client):
+    configure(client, "/v1/policies/other", mode="frozen")
+    listed = ok(client.get("/v1/policies"))["policies"]
+    assert [(p["policy"], p["name"], p["mode"]) for p in listed] == [
+        ("news", "D-GLUCB", "online"),
+        ("other", "D-GLUCB", "frozen"),
+    ]

@@ -3,7 +3,7 @@
 from calls import NEWS, configure, decide, digest, events, ok, reward, verified
 
 import driftbandits as db
-from driftbandits.service.history import MOST_ARMS, OTHERS, History
+from driftbandits.service.observers import MOST_ARMS, OTHERS, History
 from servers import Clock, Served, wait_until
 
 MINUTE = 60
@@ -46,45 +46,37 @@ def test_rewards_count_in_the_minute_of_their_decision(store_url):
     assert verified(store_url)
 
 
-def test_what_has_changed_can_be_asked_for(store_url):
-    clock = Clock()
-    with Served(store_url, clock=clock) as service:
-        client = service.client
-        configure(client)
-        for i in range(4):
-            ok(decide(client, f"e{i}"))
-            clock.pass_seconds(MINUTE)
-        seen = ok(client.get(f"{NEWS}/history"))
-        assert len(seen["minutes"]) == 4
-        ok(reward(client, "e1", 1))
-        changed = ok(client.get(f"{NEWS}/history", params={"since": seen["seq"]}))
-        assert [m["at"] for m in changed["minutes"] if m["decisions"]] == [seen["minutes"][1]["at"]]
-        assert changed["seq"] == seen["seq"] + 1
-        again = ok(client.get(f"{NEWS}/history", params={"since": changed["seq"]}))
-        assert (again["minutes"], again["arms"]) == ([], [])
+def test_what_has_changed_can_be_asked_for(service):
+    client = service.client
+    for i in range(4):
+        ok(decide(client, f"e{i}"))
+        service.clock.pass_seconds(MINUTE)
+    seen = ok(client.get(f"{NEWS}/history"))
+    assert len(seen["minutes"]) == 4
+    ok(reward(client, "e1", 1))
+    changed = ok(client.get(f"{NEWS}/history", params={"since": seen["seq"]}))
+    assert [m["at"] for m in changed["minutes"] if m["decisions"]] == [seen["minutes"][1]["at"]]
+    assert changed["seq"] == seen["seq"] + 1
+    again = ok(client.get(f"{NEWS}/history", params={"since": changed["seq"]}))
+    assert (again["minutes"], again["arms"]) == ([], [])
 
 
-def test_open_decisions_that_are_given_up_are_no_longer_pending(store_url):
-    clock = Clock()
-    with Served(store_url, clock=clock) as service:
-        client = service.client
-        window = {"name": "SW-GLUCB", "discount": None, "window": 2}
-        configure(client, **window)
-        for i in range(6):
-            ok(decide(client, f"e{i}"))
-        assert minutes(client) == [(6, 0, 0.0, ok(client.get(NEWS))["pending"])]
-        open_ids = [f"e{i}" for i in range(6)]
-        ok(client.post(f"{NEWS}/erasures", json={"event_ids": open_ids}))
-        assert minutes(client) == [(6, 0, 0.0, 0)]
+def test_open_decisions_that_are_given_up_are_no_longer_pending(client):
+    window = {"name": "SW-GLUCB", "discount": None, "window": 2}
+    configure(client, **window)
+    for i in range(6):
+        ok(decide(client, f"e{i}"))
+    assert minutes(client) == [(6, 0, 0.0, ok(client.get(NEWS))["pending"])]
+    open_ids = [f"e{i}" for i in range(6)]
+    ok(client.post(f"{NEWS}/erasures", json={"event_ids": open_ids}))
+    assert minutes(client) == [(6, 0, 0.0, 0)]
 
 
-def test_clipped_rewards_are_shown_as_they_are_learned(store_url):
-    with Served(store_url) as service:
-        client = service.client
-        configure(client, name="LinUCB", discount=None, reward="rating:1..5")
-        ok(decide(client, "e1"))
-        ok(reward(client, "e1", 9))
-        assert minutes(client)[0][2] == 5.0
+def test_clipped_rewards_are_shown_as_they_are_learned(client):
+    configure(client, name="LinUCB", discount=None, reward="rating:1..5")
+    ok(decide(client, "e1"))
+    ok(reward(client, "e1", 9))
+    assert minutes(client)[0][2] == 5.0
 
 
 def test_arms_are_counted_over_the_day(store_url):

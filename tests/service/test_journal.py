@@ -6,13 +6,15 @@ import logging
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import httpx
 import pytest
 from calls import NEWS, arms, configure, decide, ok, problem, reward
+from click.testing import CliRunner
 
-from driftbandits.cli.serving import _without_password
-from driftbandits.service import commands
+from driftbandits.cli.commands import group
+from driftbandits.service import commands, server
 from driftbandits.service.journal import JsonLines, journal
 from servers import Served, wait_until, wait_until_ready
 
@@ -146,7 +148,17 @@ def test_the_command_writes_them_to_stderr(tmp_path, options):
         assert "INFO driftbandits.access: GET /v1/policies 200" in line
 
 
-def test_a_password_is_not_announced():
-    assert _without_password("postgresql://a:b@host/x") == "postgresql://a:***@host/x"
-    assert _without_password("postgresql://a@host/x") == "postgresql://a@host/x"
-    assert _without_password("sqlite:///a:b@c.db") == "sqlite:///a:b@c.db"
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("postgresql://a:b@host/x", "postgresql://a:***@host/x"),
+        ("postgresql://a@host/x", "postgresql://a@host/x"),
+        ("sqlite:///a:b@c.db", "sqlite:///a:b@c.db"),
+    ],
+)
+def test_a_password_is_not_announced(monkeypatch, url, told):
+    silent = SimpleNamespace(first_key=None)
+    made = SimpleNamespace(address="http://here", service=silent, run=lambda: 0)
+    monkeypatch.setattr(server, "Server", lambda *_: made)
+    result = CliRunner().invoke(group, ["serve", "--no-auth", "--store", url])
+    assert f"data: {told}\n" in result.output

@@ -11,8 +11,7 @@ from click.testing import CliRunner
 
 from driftbandits import store
 from driftbandits.cli.commands import BAD_USAGE, FAILED, group, run
-from driftbandits.service import auth
-from driftbandits.service.limits import Limits
+from driftbandits.service import Limits, auth
 from servers import Served
 
 

@@ -17,7 +17,7 @@ from calls import (
 from driftbandits import store
 from driftbandits.client import Client
 from driftbandits.core.sequences import boundary
-from driftbandits.service import snapshots
+from driftbandits.service.state import State
 from servers import Clock, Served, wait_until
 
 DAY = 86_400
@@ -96,9 +96,9 @@ def test_verify_finds_a_snapshot_whose_lift_is_another(store_url):
     with store.open(store_url) as log, log.write() as session:
         session.lock(["news"])
         kept = session.snapshots("news")[0]
-        state = snapshots.unpacked(kept.content)
+        state = State.from_bytes(kept.content)
         state.observers.lift.total.sums[0] += 1.0
-        session.save_snapshot(kept._replace(content=snapshots.packed(state)))
+        session.save_snapshot(kept._replace(content=state.to_bytes()))
     with pytest.raises(AssertionError, match="not what its log gives"):
         verified(store_url)
 
@@ -147,106 +147,94 @@ def ok_mean(client, side):
     return float(np.mean(values))
 
 
-def test_a_refused_reward_does_not_hold_up_the_others(store_url):
-    clock = Clock()
-    with Served(store_url, clock=clock) as service:
-        client = service.client
-        configure(client, control=0.5, reward_wait_s=300)
-        for i in range(4):
-            ok(decide(client, f"e{i}", i))
-        problem(reward(client, "e2", 7), 422)
-        problem(reward(client, "e3", 7), 422)
-        ok(reward(client, "e3", 1))  # in time
-        clock.pass_seconds(400)
-        ok(decide(client, "later"))
-        wait_until(lambda: lift(client)["lift"]["pending"] == 1)
-        told = lift(client)["lift"]
-        assert told["policy"]["rewards"] + told["control"]["rewards"] == 3
-        assert told["unknown"] == 1
-        assert ok(reward(client, "e2", 1))["status"] == "learned"
-        told = lift(client)["lift"]
-        assert (told["unknown"], told["pending"]) == (1, 1)
-        live = digest(client)
-    assert verified(store_url) == {"news": live}
+def test_a_refused_reward_does_not_hold_up_the_others(service):
+    client = service.client
+    configure(client, control=0.5, reward_wait_s=300)
+    for i in range(4):
+        ok(decide(client, f"e{i}", i))
+    problem(reward(client, "e2", 7), 422)
+    problem(reward(client, "e3", 7), 422)
+    ok(reward(client, "e3", 1))  # in time
+    service.clock.pass_seconds(400)
+    ok(decide(client, "later"))
+    wait_until(lambda: lift(client)["lift"]["pending"] == 1)
+    told = lift(client)["lift"]
+    assert told["policy"]["rewards"] + told["control"]["rewards"] == 3
+    assert told["unknown"] == 1
+    assert ok(reward(client, "e2", 1))["status"] == "learned"
+    told = lift(client)["lift"]
+    assert (told["unknown"], told["pending"]) == (1, 1)
 
 
-def test_days_have_intervals_of_their_own(store_url):
-    clock = Clock()
-    with Served(store_url, clock=clock) as service:
-        client = service.client
-        configure(client, control=0.5)
-        for day, value in enumerate((0.0, 1.0)):
-            run(client, 40, first=100 * day, value=value)
-            clock.pass_seconds(DAY)
-        days = lift(client)["days"]
-        assert [day["day"] for day in days] == ["2023-11-14", "2023-11-15"]
-        assert [day["policy"]["rewards"] + day["control"]["rewards"] for day in days] == [40, 40]
-        for day in days:
-            found = day["difference"]
-            assert found["low"] <= 0.0 <= found["high"]
-        for later in range(40):
-            clock.pass_seconds(DAY)
-            ok(decide(client, f"d{later}"))
-            ok(reward(client, f"d{later}", 1))
-        assert len(lift(client)["days"]) == 31
+def test_days_have_intervals_of_their_own(service):
+    client = service.client
+    configure(client, control=0.5)
+    for day, value in enumerate((0.0, 1.0)):
+        run(client, 40, first=100 * day, value=value)
+        service.clock.pass_seconds(DAY)
+    days = lift(client)["days"]
+    assert [day["day"] for day in days] == ["2023-11-14", "2023-11-15"]
+    assert [day["policy"]["rewards"] + day["control"]["rewards"] for day in days] == [40, 40]
+    for day in days:
+        found = day["difference"]
+        assert found["low"] <= 0.0 <= found["high"]
+    for later in range(40):
+        service.clock.pass_seconds(DAY)
+        ok(decide(client, f"d{later}"))
+        ok(reward(client, f"d{later}", 1))
+    assert len(lift(client)["days"]) == 31
 
 
-def test_it_begins_again_where_rewards_cannot_be_compared(store_url):
-    with Served(store_url) as service:
-        client = service.client
-        configure(client, control=0.5)
-        run(client, 20)
-        ok(decide(client, "open"))
-        began = lift(client)["lift"]["since_seq"]
-        configure(client, control=0.5, epsilon=0.1)  # this does not matter
-        assert lift(client)["lift"]["since_seq"] == began
-        configure(client, control=0.2, epsilon=0.1)
-        told = lift(client)["lift"]
-        assert (told["share"], told["policy"]["decisions"], told["pending"]) == (0.2, 0, 0)
-        ok(reward(client, "open", 1))
-        assert lift(client)["lift"]["pending"] == 0
-        run(client, 10, first=50)
-        last = lift(client)["lift"]
-        configure(client, epsilon=0.1)  # the control ends, and what was found stays
-        ok(decide(client, "after"))
-        assert lift(client)["lift"] == last
+def test_it_begins_again_where_rewards_cannot_be_compared(client):
+    configure(client, control=0.5)
+    run(client, 20)
+    ok(decide(client, "open"))
+    began = lift(client)["lift"]["since_seq"]
+    configure(client, control=0.5, epsilon=0.1)  # this does not matter
+    assert lift(client)["lift"]["since_seq"] == began
+    configure(client, control=0.2, epsilon=0.1)
+    told = lift(client)["lift"]
+    assert (told["share"], told["policy"]["decisions"], told["pending"]) == (0.2, 0, 0)
+    ok(reward(client, "open", 1))
+    assert lift(client)["lift"]["pending"] == 0
+    run(client, 10, first=50)
+    last = lift(client)["lift"]
+    configure(client, epsilon=0.1)  # the control ends, and what was found stays
+    ok(decide(client, "after"))
+    assert lift(client)["lift"] == last
 
 
-def test_units_are_told_apart_and_costs_are_better_when_lower(store_url):
-    with Served(store_url) as service:
-        client = service.client
-        configure(client, name="LinUCB", discount=None, control=0.5, reward="cost:0..10")
-        run(client, 30, value=2.0)
-        assert lift(client)["lift"]["better"] == "lower"
-        assert lift(client)["lift"]["method"] == "bounded"
-        run(client, 4, first=30, value=2.0, unit="anna")
-        told = lift(client)["lift"]
-        assert told["method"] == "asymptotic"
-        assert told["difference"]["low"] is None
-        sides = {
-            e["control"] for e in events(client, after=61) if e["kind"] == "decision" if "unit" in e
-        }
-        assert len(sides) == 1
+def test_units_are_told_apart_and_costs_are_better_when_lower(client):
+    configure(client, name="LinUCB", discount=None, control=0.5, reward="cost:0..10")
+    run(client, 30, value=2.0)
+    assert lift(client)["lift"]["better"] == "lower"
+    assert lift(client)["lift"]["method"] == "bounded"
+    run(client, 4, first=30, value=2.0, unit="anna")
+    told = lift(client)["lift"]
+    assert told["method"] == "asymptotic"
+    assert told["difference"]["low"] is None
+    sides = {
+        e["control"] for e in events(client, after=61) if e["kind"] == "decision" if "unit" in e
+    }
+    assert len(sides) == 1
 
 
-def test_what_is_erased_or_told_is_on_no_side(store_url):
-    with Served(store_url) as service:
-        client = service.client
-        configure(client, control=0.5)
-        for i in range(4):
-            ok(decide(client, f"e{i}", i))
-        ok(client.post(f"{NEWS}/erasures", json={"event_ids": ["e0"]}))
-        told = lift(client)["lift"]
-        assert (told["unknown"], told["pending"]) == (1, 3)
-        assert ok(decide(client, "own", played="left"))["caller_decided"]
-        assert ok(reward(client, "own", 1))["status"] == "learned"
-        shown = decide(client, "e1", 1, played="left")  # as the caller had shown it
-        assert ok(shown)["caller_decided"]
-        told = lift(client)["lift"]
-        assert (told["unknown"], told["pending"]) == (2, 2)
-        ok(reward(client, "e2", 1))
-        told = lift(client)["lift"]
-        assert (told["unknown"], told["pending"]) == (2, 1)
+def test_what_is_erased_or_told_is_on_no_side(client):
+    configure(client, control=0.5)
+    for i in range(4):
+        ok(decide(client, f"e{i}", i))
+    ok(client.post(f"{NEWS}/erasures", json={"event_ids": ["e0"]}))
+    told = lift(client)["lift"]
+    assert (told["unknown"], told["pending"]) == (1, 3)
+    assert ok(decide(client, "own", played="left"))["caller_decided"]
+    assert ok(reward(client, "own", 1))["status"] == "learned"
+    shown = decide(client, "e1", 1, played="left")  # as the caller had shown it
+    assert ok(shown)["caller_decided"]
+    told = lift(client)["lift"]
+    assert (told["unknown"], told["pending"]) == (2, 2)
+    ok(reward(client, "e2", 1))
+    told = lift(client)["lift"]
+    assert (told["unknown"], told["pending"]) == (2, 1)
 
 
 def test_what_the_agent_forgets_is_waited_for_nevertheless(store_url):

@@ -1,13 +1,12 @@
 """A writer that dies, disks that fail or are slow, snapshots that are damaged."""
 
+import functools
 import time
-from contextlib import contextmanager
 
 import pytest
 from calls import configure, decide, digest, ok, play, problem, reward
 
 from driftbandits import store
-from driftbandits.service import snapshots
 from driftbandits.service.transactions import load
 from servers import Served
 
@@ -17,83 +16,70 @@ def test_a_writer_that_dies_takes_the_process_with_it(tmp_path, in_loop):
     """Nobody is left hanging: requests fail, readiness flips, the server ends with an error."""
     with Served(f"sqlite:///{tmp_path}/log.db") as service:
         configure(service.client)
-        log = service.service.engine.store
-        log.write = die
-        log.write_at_once = die if in_loop else lambda: None
-        answer = decide(service.client, "e1")
-        assert answer.status_code == 503
+        service.service.engine.store.write = functools.partial(die, in_loop)
+        assert decide(service.client, "e1").status_code == 503
         service.join()
         assert service.code == 1
 
 
-def die():
+def die(in_loop, *, at_once=False):
+    if at_once and not in_loop:
+        raise store.StoreBusy("it has to be waited for")
     raise SystemExit("the writer is told to die")
 
 
-def test_a_slow_disk_is_left_to_the_thread(tmp_path):
+def test_a_slow_disk_is_left_to_the_thread(service):
     """The loop has to answer others; it tries again after a while."""
-    with Served(f"sqlite:///{tmp_path}/log.db") as service:
-        configure(service.client)
-        log, used = service.service.engine.store, []
-        write, write_at_once = log.write, log.write_at_once
+    log, used = service.service.engine.store, []
+    write = log.write
 
-        @contextmanager
-        def slowly():
-            used.append("loop")
-            time.sleep(0.06)
-            with write_at_once() as session:
-                yield session
+    def slowly(*, at_once=False):
+        used.append("loop" if at_once else "thread")
+        time.sleep(0.06 * at_once)
+        return write(at_once=at_once)
 
-        def with_patience():
-            used.append("thread")
-            return write()
-
-        log.write, log.write_at_once = with_patience, slowly
-        for i in range(4):
-            ok(decide(service.client, f"e{i}"))
-        assert used == ["loop", "loop", "thread", "thread"]
-        time.sleep(1.1)
-        ok(decide(service.client, "later"))
-        assert used[4:] == ["loop"]
+    log.write = slowly
+    for i in range(4):
+        ok(decide(service.client, f"e{i}"))
+    assert used == ["loop", "loop", "thread", "thread"]
+    time.sleep(1.1)
+    ok(decide(service.client, "later"))
+    assert used[4:] == ["loop"]
 
 
-def test_a_disk_that_fails_and_comes_back(tmp_path):
-    with Served(f"sqlite:///{tmp_path}/log.db") as service:
-        client = service.client
-        configure(client)
-        play(client, 5)
-        before = digest(client)
-        log = service.service.engine.store
-        real = log.write, log.write_at_once
+def test_a_disk_that_fails_and_comes_back(service):
+    client = service.client
+    play(client, 5)
+    before = digest(client)
+    log = service.service.engine.store
+    real = log.write
 
-        def fails():
-            raise store.StoreUnavailable("disk full")
+    def fails(*, at_once=False):
+        raise store.StoreUnavailable("disk full")
 
-        log.write = log.write_at_once = fails
-        refused = decide(client, "new")
-        assert problem(refused, 503)["code"] == "storage_unavailable"
-        assert "retry-after" in refused.headers
-        assert digest(client) == before
-        log.write, log.write_at_once = real
-        ok(decide(client, "new"))
+    log.write = fails
+    refused = decide(client, "new")
+    assert problem(refused, 503)["code"] == "storage_unavailable"
+    assert "retry-after" in refused.headers
+    assert digest(client) == before
+    log.write = real
+    ok(decide(client, "new"))
 
 
-def test_a_commit_that_fails_is_as_if_nothing_happened(tmp_path):
+def test_a_commit_that_fails_is_as_if_nothing_happened(service):
     """The fold had moved on; it is made again from the log."""
-    with Served(f"sqlite:///{tmp_path}/log.db") as service:
-        client = service.client
-        configure(client)
-        play(client, 5)
-        before = digest(client)
-        log = service.service.engine.store
-        connection = log._write_connection()
-        connection.set_commit_hook(lambda: True)  # rolls every commit back
-        assert decide(client, "new").status_code >= 500
-        assert reward(client, "e4", 1).status_code >= 500
-        connection.set_commit_hook(None)
-        assert digest(client) == before
-        first = ok(decide(client, "new"))
-        assert ok(decide(client, "new")) == first
+    client = service.client
+    play(client, 5)
+    before = digest(client)
+    log = service.service.engine.store
+    connection = log._write_connection()
+    connection.set_commit_hook(lambda: True)  # rolls every commit back
+    assert decide(client, "new").status_code >= 500
+    assert reward(client, "e4", 1).status_code >= 500
+    connection.set_commit_hook(None)
+    assert digest(client) == before
+    first = ok(decide(client, "new"))
+    assert ok(decide(client, "new")) == first
 
 
 @pytest.mark.parametrize("damage", ["flipped", "truncated", "other format", "empty"])
@@ -118,6 +104,6 @@ def test_a_bad_snapshot_falls_back(tmp_path, damage):
                 }[damage]
                 session.save_snapshot(kept[bad - 1]._replace(content=altered))
             with log.read() as session:
-                assert snapshots.digest(load(session, "news")) == live
+                assert load(session, "news").digest == live
     with Served(url) as service:
         assert digest(service.client) == live

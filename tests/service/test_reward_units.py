@@ -47,33 +47,29 @@ def test_a_refused_reward_never_becomes_a_default(store_url):
     assert verified(store_url) == {"news": live}
 
 
-def test_rewards_are_clipped_and_counted(store_url):
+def test_rewards_are_clipped_and_counted(client):
     settings = {"name": "SW-LinUCB", "discount": None, "window": 50, "epsilon": 0.0}
-    with Served(store_url) as service:
-        client = service.client
-        configure(client, **settings, reward="rating:1..5")
-        agent = db.Agent(db.policy("SW-LinUCB", dim=2, window=50, reward="rating:1..5"), seed=3)
-        agent.warns = False
-        for i, value in enumerate([9, 3, -4, 5, 1]):
-            answer = ok(decide(client, f"e{i}", i))
-            choice = agent.decide([arm["x"] for arm in arms(i)])
-            assert answer["scores"] == choice.scores.tolist()
-            agent.update(choice, value)
-            learned = ok(reward(client, f"e{i}", value))
-            assert learned["status"] == "learned"
-            assert learned.get("clipped", False) == (value in (9, -4))
-        assert counts(client)["clipped"] == agent.clipped == 2
-        assert ok(reward(client, "e0", 9))["status"] == "duplicate"
-        assert reward(client, "e0", 5).status_code == 409
-        explained = ok(client.get(f"{NEWS}/explanations"))["decisions"][0]
-        assert [arm["mean"] for arm in explained["arms"]] == choice.means.tolist()
-        metrics = client.get("/metrics").text
-        assert 'driftbandits_rewards_clipped_total{policy="news"} 2.0' in metrics
-        assert 'kind="clipped"' not in metrics
-        configuration = ok(client.get(NEWS))["configuration"]["arguments"]
-        assert (configuration["reward"], configuration["outside"]) == ("rating:1..5", "clip")
-        live = digest(client)
-    assert verified(store_url) == {"news": live}
+    configure(client, **settings, reward="rating:1..5")
+    agent = db.Agent(db.policy("SW-LinUCB", dim=2, window=50, reward="rating:1..5"), seed=3)
+    agent.warns = False
+    for i, value in enumerate([9, 3, -4, 5, 1]):
+        answer = ok(decide(client, f"e{i}", i))
+        choice = agent.decide([arm["x"] for arm in arms(i)])
+        assert answer["scores"] == choice.scores.tolist()
+        agent.update(choice, value)
+        learned = ok(reward(client, f"e{i}", value))
+        assert learned["status"] == "learned"
+        assert learned.get("clipped", False) == (value in (9, -4))
+    assert counts(client)["clipped"] == agent.clipped == 2
+    assert ok(reward(client, "e0", 9))["status"] == "duplicate"
+    assert reward(client, "e0", 5).status_code == 409
+    explained = ok(client.get(f"{NEWS}/explanations"))["decisions"][0]
+    assert [arm["mean"] for arm in explained["arms"]] == choice.means.tolist()
+    metrics = client.get("/metrics").text
+    assert 'driftbandits_rewards_clipped_total{policy="news"} 2.0' in metrics
+    assert 'kind="clipped"' not in metrics
+    configuration = ok(client.get(NEWS))["configuration"]["arguments"]
+    assert (configuration["reward"], configuration["outside"]) == ("rating:1..5", "clip")
 
 
 @pytest.mark.parametrize(
@@ -101,22 +97,3 @@ def test_what_an_unbounded_amount_may_be(client):
         assert ok(reward(client, f"e{i}", value, policy=own))["status"] == "learned"
     ok(decide(client, "e9", policy=own))
     assert "[-1e+09, 1e+09]" in problem(reward(client, "e9", 2e9, policy=own), 422)["message"]
-
-
-def test_a_reward_refused_in_a_batch_is_no_default_either(store_url):
-    clock = Clock()
-    with Served(store_url, clock=clock) as service:
-        client = service.client
-        configure(client, reward_wait_s=5, reward="rating:1..5", outside="refuse", default_reward=1)
-        for event_id in ("e1", "e2"):
-            ok(decide(client, event_id))
-        rewards = [{"event_id": "e1", "value": 0}, {"event_id": "e2", "value": 4}]
-        told = ok(client.post(f"{NEWS}/rewards:batch", json={"rewards": rewards}))["results"]
-        assert [one["status"] for one in told] == [422, 200]
-        learn_what_is_due(client, clock, 60)
-        assert [e["event_id"] for e in events(client) if e["kind"] == "default"] == []
-        assert ok(reward(client, "e1", 2))["status"] == "learned"
-        sums = [m["reward_sum"] for m in ok(client.get(f"{NEWS}/history"))["minutes"]]
-        assert sum(sums) == 6.0
-        live = digest(client)
-    assert verified(store_url) == {"news": live}

@@ -18,7 +18,7 @@ from calls import (
 
 import driftbandits as db
 from driftbandits.client import Client
-from servers import Clock, Served
+from servers import Served
 
 
 def withdraw(client, event_id):
@@ -55,18 +55,16 @@ def test_a_decision_that_was_never_shown_is_taken_back(store_url):
     assert verified(store_url) == {"news": now}
 
 
-def test_no_default_is_learned_for_what_was_withdrawn(tmp_path):
-    clock = Clock()
-    with Served(f"sqlite:///{tmp_path}/log.db", clock=clock) as service:
-        client = service.client
-        configure(client, reward_wait_s=60)
-        for event_id in ("shown", "never"):
-            ok(decide(client, event_id))
-        ok(withdraw(client, "never"))
-        clock.pass_seconds(61)
-        ok(decide(client, "other"))
-        told = counts(client)
-        assert (told["withdrawn"], told["defaults"]) == (1, 1)
+def test_no_default_is_learned_for_what_was_withdrawn(service):
+    client = service.client
+    configure(client, reward_wait_s=60)
+    for event_id in ("shown", "never"):
+        ok(decide(client, event_id))
+    ok(withdraw(client, "never"))
+    service.clock.pass_seconds(61)
+    ok(decide(client, "other"))
+    told = counts(client)
+    assert (told["withdrawn"], told["defaults"]) == (1, 1)
 
 
 def test_a_withdrawal_gives_back_what_it_took_out(client):
@@ -97,31 +95,27 @@ def test_withdrawing_what_is_not_there(client):
 
 
 @pytest.mark.parametrize("mode", ["online", "apprentice"])
-def test_frozen_and_thawed_in_one_call(store_url, mode):
-    with Served(store_url) as service:
-        client = service.client
-        configure(client)
-        play(client, 10)
-        configure(client, mode=mode, control=0.2, shares={"left": [0, 0.9]})
-        before = ok(client.get(NEWS))
-        frozen = ok(client.post(f"{NEWS}:freeze"))
-        assert ok(client.post(f"{NEWS}:freeze")) == frozen, "it is as it was"
-        configuration = frozen["configuration"]
-        assert (configuration["mode"], configuration["fresh"], frozen["version"]) == (
-            "frozen",
-            False,
-            before["version"] + 1,
-        )
-        assert (configuration["control"], configuration["shares"]) == (0.2, {"left": [0, 0.9]})
-        ok(decide(client, "f"))
-        assert ok(reward(client, "f", 1)) == {"status": "recorded"}
-        with Client(service.address) as typed:
-            assert typed.policy("news").theta_hat == before["theta_hat"]
-            assert typed.thaw("news").configuration.mode == mode
-            assert typed.thaw("news").version == before["version"] + 2
-            typed.decide("news", arms(), event_id="t", baseline="left")
-            assert typed.withdraw("news", "t").status == "withdrawn"
-        assert client.post("/v1/policies/none:freeze").status_code == 404
-        assert client.post(f"{NEWS}:melt").status_code == 404
-        now = digest(client)
-    assert verified(store_url) == {"news": now}
+def test_frozen_and_thawed_in_one_call(service, mode):
+    client = service.client
+    play(client, 10)
+    configure(client, mode=mode, control=0.2, shares={"left": [0, 0.9]})
+    before = ok(client.get(NEWS))
+    frozen = ok(client.post(f"{NEWS}:freeze"))
+    assert ok(client.post(f"{NEWS}:freeze")) == frozen, "it is as it was"
+    configuration = frozen["configuration"]
+    assert (configuration["mode"], configuration["fresh"], frozen["version"]) == (
+        "frozen",
+        False,
+        before["version"] + 1,
+    )
+    assert (configuration["control"], configuration["shares"]) == (0.2, {"left": [0, 0.9]})
+    ok(decide(client, "f"))
+    assert ok(reward(client, "f", 1)) == {"status": "recorded"}
+    with Client(service.address) as typed:
+        assert typed.policy("news").theta_hat == before["theta_hat"]
+        assert typed.thaw("news").configuration.mode == mode
+        assert typed.thaw("news").version == before["version"] + 2
+        typed.decide("news", arms(), event_id="t", baseline="left")
+        assert typed.withdraw("news", "t").status == "withdrawn"
+    assert client.post("/v1/policies/none:freeze").status_code == 404
+    assert client.post(f"{NEWS}:melt").status_code == 404

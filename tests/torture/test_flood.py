@@ -2,8 +2,7 @@
 
 import json
 import re
-import socket
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,11 @@ from load import POLICY, asking, configure, size_of_test
 
 from driftbandits import store
 from driftbandits.service.verifying import verify
-from servers import Clock, Served, wait_until
+from servers import Clock, Served
+from wire import connected
 
 FLOOD = size_of_test("FLOOD", short=4000)
-FLOOD_MB = size_of_test("FLOOD_MB", short=20)
 DUE = size_of_test("DUE", short=300)
-SILENT = size_of_test("SILENT", short=200)
 
 pytestmark = pytest.mark.compiled
 
@@ -25,11 +23,6 @@ pytestmark = pytest.mark.compiled
 def service(tmp_path):
     with Served(f"sqlite:///{tmp_path}/log.db", with_keys=True) as served:
         yield served
-
-
-def connected(service):
-    host, port = service.address.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=300.0)
 
 
 def memory_kb():
@@ -60,22 +53,6 @@ def test_a_flood_without_a_key_takes_no_memory_and_no_turn_of_others(service, re
     record_property("answers to another", served)
 
 
-def test_unread_answers_take_no_memory(service, record_property):
-    before, sent = memory_kb(), 0
-    ask = b"GET /openapi.json HTTP/1.1\r\nhost: a\r\n\r\n" * 1000
-    with connected(service) as caller:
-        caller.settimeout(1.0)
-        try:
-            while sent < FLOOD_MB * 1_000_000:
-                sent += caller.send(ask)
-        except TimeoutError:
-            pass
-        assert service.client.get("/healthz").status_code == 200
-        assert memory_kb() - before < 100_000
-    record_property("MB offered", FLOOD_MB)
-    record_property("bytes taken", sent)
-
-
 def test_everything_falls_due_at_once(store_url, record_property):
     """It is learned portion by portion; meanwhile a neighbour decides."""
     clock = Clock()
@@ -103,13 +80,3 @@ def test_everything_falls_due_at_once(store_url, record_property):
         assert not any(verdict.faults for verdict in verify(log))
     record_property("due", DUE)
     record_property("decisions of another meanwhile", decided)
-
-
-def test_silent_connections(service, record_property):
-    with ExitStack() as stack:
-        for _ in range(SILENT):
-            stack.enter_context(connected(service))
-        state = service.server.uvicorn.server_state
-        wait_until(lambda: len(state.connections) >= SILENT)
-        assert service.client.get("/v1/policies").status_code == 200
-    record_property("connections", SILENT)

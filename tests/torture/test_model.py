@@ -10,7 +10,6 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from load import offered, size_of_test
 
 from driftbandits import store
-from driftbandits.service import snapshots
 from driftbandits.service.state import State
 from driftbandits.store import START, Head, checked
 from servers import Clock, Served
@@ -261,7 +260,7 @@ class Machine(RuleBasedStateMachine):
             events = session.all_events(self.policy)
             state.replay(checked(events, after=Head(0, 0, START)))
         assert state.differences == 0
-        assert snapshots.digest(state) == live["digest"]
+        assert state.digest == live["digest"]
 
 
 def test_the_service_is_a_dict(store_url, record_property):

@@ -13,7 +13,6 @@ from disk import Disk
 from load import POLICY, asking, configure, digest, size_of_test
 
 from driftbandits import store
-from driftbandits.service import snapshots
 from driftbandits.service.state import State
 from driftbandits.service.transactions import load
 from driftbandits.service.verifying import verify
@@ -115,7 +114,7 @@ def states(life):
     state, digests = State("news"), {}
     for event in life.events:
         state.replay([event])
-        digests[state.seq] = snapshots.digest(state)
+        digests[state.seq] = state.digest
     assert digests[len(life.events)] == life.digest
     return digests
 
@@ -169,4 +168,4 @@ def learned(log, states):
             state = load(session, "news")
         except msgspec.DecodeError:
             return
-    assert state.seq == 0 or snapshots.digest(state) == states[state.seq]
+    assert state.seq == 0 or state.digest == states[state.seq]

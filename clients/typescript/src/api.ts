@@ -153,7 +153,7 @@ export interface DecisionResult {
   error?: Problem | null;
 }
 
-/** In the order of the request. */
+/** Results in the order of the request. */
 export interface DecisionsAnswer {
   results: DecisionResult[];
 }
@@ -561,7 +561,7 @@ export interface RewardResult {
   error?: Problem | null;
 }
 
-/** In the order of the request. */
+/** Results in the order of the request. */
 export interface RewardsAnswer {
   results: RewardResult[];
 }
@@ -615,7 +615,7 @@ export interface ShadowAnswer {
   failed?: string;
 }
 
-/** By name. */
+/** Shadows, sorted by name. */
 export interface ShadowsAnswer {
   shadows: ShadowAnswer[];
 }

@@ -61,6 +61,8 @@ CLOCKS = ("decisions", "ticks")
 
 Played = Callable[[list[Decision]], Sequence[int]]
 """A function that returns the rows that are played, given what was chosen."""
+REWARD = "reward"
+"""The name of rewards among the columns that were limited."""
 _LARGEST_SEED = 2**63 - 1
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
@@ -299,7 +301,11 @@ class Agent:
 
     def _as_offered(self, at: int, *values: float) -> tuple[str | int, list[float]]:
         """The name of a column, or its place, and values of it in the units of the offer."""
-        encoding = self._encoding
+        encoding, policy = self._encoding, self.policy
+        if policy.intercept and at == policy.dim:  # the place of the constant is the rewards'
+            rewards = np.array(values) + policy.centre
+            shown = rewards if policy.reward is None else policy.reward.values(rewards)
+            return REWARD, shown.tolist()
         if encoding is None:
             return at, list(values)
         return encoding.names[at], [encoding.as_offered(at, x) for x in values]
@@ -399,6 +405,11 @@ class Agent:
                 rows = np.concatenate([play.rows for play in plays])
                 self._learner.check([(rows, [arm for play in plays for arm in play.arms or ()])])
             outcomes = np.atleast_1d(checks.floats("rewards", rewards))
+            for row in np.flatnonzero(np.isnan(outcomes))[:1].tolist():
+                raise ValueError(
+                    f"rewards must be known: row {row} is missing. Leave such rows out, as in "
+                    "log.dropna(subset=['reward'])."
+                )
             if outcomes.shape != (len(plays),):
                 raise ValueError(
                     f"rewards must be {len(plays)} numbers; got shape {outcomes.shape}"
@@ -601,7 +612,7 @@ class Agent:
         """Columns of `auto` that had numbers far beyond what they had shown; of others nothing.
 
         The model is given the end of the range instead of such a number. It comes back as ordinary
-        if such numbers keep coming.
+        if such numbers keep coming. Amounts are limited in the same way; their name is "reward".
         """
         with self._lock:
             found = limited_columns(self.policy, self._learner.model.buffers)

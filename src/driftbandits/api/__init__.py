@@ -4,8 +4,5 @@ The service refuses what a request does not list. The client reads answers as le
 fields and words that a later service adds do not disturb it.
 """
 
-from driftbandits.api.comparing import *
 from driftbandits.api.decisions import *
 from driftbandits.api.policies import *
-from driftbandits.api.reading import *
-from driftbandits.api.values import *

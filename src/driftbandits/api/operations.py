@@ -21,6 +21,8 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 _POLICY = "/v1/policies/{policy}"
 _BUSY = (429, 503)
+# of requests that are done once for an event_id, whatever comes later
+_ONCE = (404, 409, 410, *_BUSY)
 
 
 class Parameter(NamedTuple):
@@ -47,8 +49,8 @@ class Operation(Generic[Answer]):
 
     id: str
     summary: str
-    method: Literal["GET", "POST", "PUT", "DELETE"]
     path: str
+    method: Literal["GET", "POST", "PUT", "DELETE"] = "GET"
     role: Role | None = "reader"
     request: type | None = None
     query: Mapping[str, Parameter] = field(default_factory=dict)
@@ -69,7 +71,7 @@ DECIDE = Operation(
     role="writer",
     request=api.DecisionRequest,
     answer=api.DecisionAnswer,
-    refused=(404, 409, 410, *_BUSY),
+    refused=_ONCE,
 )
 DECIDE_MANY = Operation(
     id="decide_many",
@@ -88,7 +90,7 @@ REWARD = Operation(
     role="writer",
     request=api.RewardRequest,
     answer=api.RewardAnswer,
-    refused=(404, 409, 410, *_BUSY),
+    refused=_ONCE,
 )
 REWARD_MANY = Operation(
     id="reward_many",
@@ -108,7 +110,7 @@ WITHDRAW = Operation(
     role="writer",
     request=api.WithdrawalRequest,
     answer=api.WithdrawalAnswer,
-    refused=(404, 409, 410, *_BUSY),
+    refused=_ONCE,
 )
 
 # -- policies ------------------------------------------------------------------------------------
@@ -116,7 +118,6 @@ WITHDRAW = Operation(
 POLICIES = Operation(
     id="policies",
     summary="The policies that this key may see",
-    method="GET",
     path="/v1/policies",
     answer=api.PoliciesAnswer,
     refused=_BUSY,
@@ -124,7 +125,6 @@ POLICIES = Operation(
 POLICY = Operation(
     id="policy",
     summary="Estimate, radius, memory and counts of a policy",
-    method="GET",
     path=_POLICY,
     answer=api.PolicyAnswer,
 )
@@ -183,7 +183,6 @@ RESTORE = Operation(
 SHADOWS = Operation(
     id="shadows",
     summary="What configurations beside the one that is played would have done",
-    method="GET",
     path=f"{_POLICY}/shadows",
     answer=api.ShadowsAnswer,
 )
@@ -217,21 +216,18 @@ PROMOTE = Operation(
 VERSIONS = Operation(
     id="versions",
     summary="Every configuration the policy has had",
-    method="GET",
     path=f"{_POLICY}/versions",
     answer=api.VersionsAnswer,
 )
 LIFT = Operation(
     id="lift",
     summary="The policy beside its control, with intervals that may be looked at at any time",
-    method="GET",
     path=f"{_POLICY}/lift",
     answer=api.LiftAnswer,
 )
 HISTORY = Operation(
     id="history",
     summary="The last day by the minute",
-    method="GET",
     path=f"{_POLICY}/history",
     query={
         "after": Parameter("give the minutes that began later, in seconds since 1970"),
@@ -242,7 +238,6 @@ HISTORY = Operation(
 EXPLANATIONS = Operation(
     id="explanations",
     summary="The last decisions with mean, width and score of every arm",
-    method="GET",
     path=f"{_POLICY}/explanations",
     query={"limit": Parameter("how many at most")},
     answer=api.ExplanationsAnswer,
@@ -250,7 +245,6 @@ EXPLANATIONS = Operation(
 EXPLANATION = Operation(
     id="explanation",
     summary="A decision of the log, however old",
-    method="GET",
     path=f"{_POLICY}/explanations/{{event_id}}",
     answer=api.ExplanationAnswer,
     refused=(404, 410, *_BUSY),
@@ -258,7 +252,6 @@ EXPLANATION = Operation(
 DIGEST = Operation(
     id="digest",
     summary="The fingerprint of the state, to compare with a replay",
-    method="GET",
     path=f"{_POLICY}/digest",
     answer=api.DigestAnswer,
 )
@@ -268,7 +261,6 @@ DIGEST = Operation(
 EVENTS = Operation(
     id="events",
     summary="The log",
-    method="GET",
     path=f"{_POLICY}/events",
     query={
         "after": Parameter("give the events with a greater seq"),
@@ -293,7 +285,6 @@ ERASE = Operation(
 HEALTH = Operation(
     id="health",
     summary="Is the process alive?",
-    method="GET",
     path="/healthz",
     role=None,
     answer=api.HealthAnswer,
@@ -302,7 +293,6 @@ HEALTH = Operation(
 READINESS = Operation(
     id="readiness",
     summary="Are the kernels compiled and the log replayed?",
-    method="GET",
     path="/readyz",
     role=None,
     answer=api.HealthAnswer,
@@ -311,7 +301,6 @@ READINESS = Operation(
 METRICS = Operation(
     id="metrics",
     summary="Counts and times for Prometheus",
-    method="GET",
     path="/metrics",
     answer=bytes,
     refused=(),

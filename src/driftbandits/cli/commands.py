@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import tomllib
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -51,7 +52,10 @@ def run(arguments: Sequence[str]) -> int:
     if traceback := arguments[:1] == ["--traceback"]:
         del arguments[0]
     try:
-        group.main(arguments, prog_name="driftbandits", standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = _show_warning
+            group.main(arguments, prog_name="driftbandits", standalone_mode=False)
     except click.ClickException as error:
         return _complain(error.format_message(), BAD_USAGE)
     except (KeyboardInterrupt, click.Abort):
@@ -64,6 +68,10 @@ def run(arguments: Sequence[str]) -> int:
             raise
         return _complain(*_message(error))
     return DONE
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    click.echo(f"Warning: {message}", err=True)
 
 
 def _complain(message: str, code: int) -> int:

@@ -6,8 +6,7 @@ import csv
 import json
 import math
 import re
-import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -47,6 +46,7 @@ _COLUMNS = {
     "time": ("COLUMN", "Column with the time of the decision.  [default: the order of the rows]"),
     "event_id": ("COLUMN", "Column with a name of the decision.  [default: the number of the row]"),
 }
+_LEVEL = Number(0, 1, min_open=True, max_open=True)
 _ARGUMENTS: dict[str, tuple[Any, str]] = {
     "window": (WHOLE, "Number of rounds that SW-* policies remember."),
     "discount": (float, "Weight that D-* policies keep from round to round."),
@@ -111,9 +111,6 @@ def _column_arguments(options: dict[str, Any]) -> dict[str, Any]:
         with suppress(ValueError):  # the name of a column, or "estimate"
             given["propensity"] = float(given["propensity"])
     return given
-
-
-_LEVEL = Number(0, 1, min_open=True, max_open=True)
 
 
 @click.group(invoke_without_command=True)
@@ -194,12 +191,7 @@ def _read(
             features = features_from(json.loads(features_file.read_text(encoding="utf-8")))
         except ValueError as error:
             raise click.UsageError(f"--features: {features_file}: {error}") from None
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always", UserWarning)
-        found = read_log(source, features=features, **columns)
-    for one in told:
-        if issubclass(one.category, UserWarning):
-            click.echo(f"Warning: {one.message}", err=True)
+    found = read_log(source, features=features, **columns)
     if keep and found.propensities == "unknown":
         raise click.UsageError(
             "--propensity must be given to keep a log: the column with the probability of each "
@@ -244,7 +236,7 @@ def import_(
     from driftbandits.cli.warming import check, warm
     from driftbandits.evaluate import rewards_outside
     from driftbandits.policies import policy as policy_of
-    from driftbandits.policies import takes
+    from driftbandits.policies import row_of, takes
     from driftbandits.service.configuration import arguments_by_time
 
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
@@ -259,7 +251,12 @@ def import_(
     found = _read(source, policy=None, option="", keep=True, **options)
     forgetting = {"half_life_s": half_life_s, "window_s": window_s}
     given = _policy_arguments(options) | arguments_by_time(**forgetting)
-    made = policy_of(policy, **_takes(policy, found), **given)
+    if found.features is None:
+        given["dim"] = found.dim
+    else:  # a policy that can grow takes features with room for new levels
+        grows = row_of(policy).believes
+        given["features"] = found.features.with_columns() if grows else found.features
+    made = policy_of(policy, **given)
     check(found)
     with store.open(url) as opened:
         warm(opened, name, found, policy=made, seed=seed, **forgetting)
@@ -331,11 +328,15 @@ def evaluate(
     """
     from driftbandits.evaluate import evaluate as evaluate_on
     from driftbandits.evaluate import policy_for
+    from driftbandits.policies import takes
 
     found = _read(source, policy=of, option="--of", **options)
     given = _policy_arguments(options)
     wanted = dict.fromkeys(names)
-    policies = {name: policy_for(found, name, **_of_all(name, wanted, given)) for name in wanted}
+    policies = {}
+    for name in wanted:  # a policy alone is given all options, and refuses some
+        its = {key: x for key, x in given.items() if len(wanted) == 1 or takes(name, key)}
+        policies[name] = policy_for(found, name, **its)
     results, failures = [], {}
     for name, policy in policies.items():
         try:
@@ -349,7 +350,7 @@ def evaluate(
         plain = [result.as_dict() for result in results]
         plain += [{"target": name, "error": reason} for name, reason in failures.items()]
         click.echo(json.dumps(plain, allow_nan=False, indent=2))
-    elif results:
+    else:
         click.echo(_contents(found))
         _print_overall(results)
         notes: dict[str, list[str]] = {}
@@ -373,26 +374,6 @@ def _contents(found: Log) -> str:
     columns = ", ".join(f"{name} ({kind})" for name, kind in found.features.context.items())
     left_out = "".join(f"\nleft out {name}: {why}" for name, why in found.features.left_out.items())
     return f"{line}; context: {columns or 'none'}{left_out}"
-
-
-def _of_all(name: str, names: Collection[str], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that this policy takes; a policy alone is given all, and refuses some."""
-    from driftbandits.policies import takes
-
-    return {key: value for key, value in given.items() if len(names) == 1 or takes(name, key)}
-
-
-def _takes(name: str, found: Log) -> dict[str, Any]:
-    """Return the arguments of a policy that goes on from a log: its dimension or its features.
-
-    A policy that can grow takes features with room for new levels, others as they were fitted.
-    """
-    from driftbandits.policies import row_of
-
-    if found.features is None:
-        return {"dim": found.dim}
-    grows = row_of(name).believes
-    return {"features": found.features.with_columns() if grows else found.features}
 
 
 def _print_overall(results: list[Evaluation]) -> None:

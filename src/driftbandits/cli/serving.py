@@ -74,6 +74,7 @@ def serve(
     from driftbandits.service import Limits, Settings
     from driftbandits.service.journal import journal
     from driftbandits.service.server import Server
+    from driftbandits.store import StoreError
 
     settings = Settings(
         url,
@@ -82,7 +83,10 @@ def serve(
         retention_days=retention_days,
         access_log=access_log,
     )
-    server = Server(settings, host, port)
+    try:
+        server = Server(settings, host, port)
+    except StoreError as error:  # such as a store that another process serves
+        raise Failed(str(error)) from None
     click.echo(f"driftbandits serves on {server.address}")
     click.echo("data: " + re.sub(r"(?<=://)([^:/@]*):[^/]*@", r"\1:***@", url))  # no password
     if server.service.first_key is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -13,39 +14,30 @@ from driftbandits.evaluate import Log, LoggedDecision
 from driftbandits.policies import Policy
 from driftbandits.service.offers import Offer
 from driftbandits.service.state import State
-from driftbandits.store import CONFIGURED, DECISION, NewEvent, Store
+from driftbandits.store import Kind, NewEvent, Store
 from driftbandits.store.records import Configured, Rewarded, packed
 
 KEY = "import"
 """Stands where events have the id of the key that they came with."""
 
 
-def warm(
-    store: Store,
-    name: str,
-    log: Log,
-    *,
-    policy: Policy,
-    seed: int,
-    half_life_s: float | None = None,
-    window_s: float | None = None,
-) -> None:
+def warm(store: Store, name: str, log: Log, *, policy: Policy, **how: Any) -> None:
     """Make the policy `name` and let it learn the log as an apprentice; all of it or nothing.
 
     Its events are those that a service would have written while somebody else decided, so that
     every replay ends in the same state. Then it is online.
+
+    how  the seed, and by what age rewards are forgotten: half_life_s and window_s
     """
     apprentice = Configured(
         version=1,
         arguments=policy.arguments,
-        seed=seed,
         mode="apprentice",
         reward_wait_s=None,
         default_reward=0.0,
-        half_life_s=half_life_s,
-        window_s=window_s,
         fresh=True,
         key=KEY,
+        **how,
     )
     with store.write() as session:
         if name in session.policies():
@@ -72,12 +64,12 @@ def _new_events(name: str, log: Log, apprentice: Configured) -> Iterator[NewEven
 
     def configured(record: Configured, at_ns: int) -> NewEvent:
         state.configure(record, at_ns)
-        return NewEvent(CONFIGURED, "", at_ns, packed(record))
+        return NewEvent(Kind.CONFIGURED, "", at_ns, packed(record))
 
     yield configured(apprentice, int(log.at[0]))
     for row in log:
-        made = state.decide(row.event_id, _offer(row), row.at)
-        yield NewEvent(DECISION, row.event_id, row.at, packed(made))
+        [made] = state.decide(row.event_id, _offer(row), row.at)
+        yield NewEvent(Kind.DECISION, row.event_id, row.at, packed(made))
         if row.reward is not None:
             kind = state.reward(row.event_id, row.reward, row.at)
             yield NewEvent(kind, row.event_id, row.at, packed(Rewarded(row.reward, KEY)))

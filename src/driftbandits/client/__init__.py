@@ -1,26 +1,13 @@
 """A client of the decision service. It imports nothing of the library, and nothing heavy."""
 
+from typing import TYPE_CHECKING, Any
+
 from driftbandits import checks
 
-checks.needed("Clients", "msgspec", extra="client")
+checks.needed("Clients", "httpx", "msgspec", extra="client")
 
-from driftbandits.api import (
-    Arm,
-    Configuration,
-    Counts,
-    Detection,
-    Hypothesis,
-    PolicySummary,
-)
-from driftbandits.api import DecisionAnswer as Decision
-from driftbandits.api import DigestAnswer as Digest
-from driftbandits.api import ErasureAnswer as Erasure
-from driftbandits.api import EventAnswer as Event
-from driftbandits.api import EventsAnswer as Events
-from driftbandits.api import PolicyAnswer as PolicyState
-from driftbandits.api import RewardAnswer as Reward
-from driftbandits.client.clients import AsyncClient, Client
-from driftbandits.client.errors import (
+from driftbandits.api import Arm, Configuration, Counts, Detection, Hypothesis, PolicySummary
+from driftbandits.client.calls import (
     BadRequest,
     Conflict,
     NoAnswer,
@@ -31,7 +18,19 @@ from driftbandits.client.errors import (
     TooMany,
     Unavailable,
 )
-from driftbandits.client.methods import Health
+from driftbandits.client.methods import (
+    Decision,
+    Digest,
+    Erasure,
+    Event,
+    Events,
+    Health,
+    PolicyState,
+    Reward,
+)
+
+if TYPE_CHECKING:
+    from driftbandits.client.clients import AsyncClient, Client
 
 __all__ = [
     "Arm",
@@ -60,3 +59,12 @@ __all__ = [
     "TooMany",
     "Unavailable",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import late what needs an event loop and HTTP: it takes longer than everything else here."""
+    if name not in ("AsyncClient", "Client"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from driftbandits.client import clients
+
+    return getattr(clients, name)

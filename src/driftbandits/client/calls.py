@@ -1,4 +1,7 @@
-"""A call of the service as data, and when to try one again; no connection is made here."""
+"""A call of the service as data, when to try it again, and the exceptions it may end in.
+
+No connection is made here.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,16 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from driftbandits import api
 from driftbandits.api.operations import Operation
-from driftbandits.client.errors import NoAnswer, ServiceError, error_of
-from driftbandits.client.queue import Item
+
+if TYPE_CHECKING:
+    from driftbandits.client.queue import Item
 
 Answer = TypeVar("Answer")
 Other = TypeVar("Other")
@@ -27,6 +31,84 @@ _WORTH_ANOTHER_TRY = frozenset({429, 502, 503, 504})
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 
 encoded = msgspec.json.Encoder(enc_hook=lambda value: value.tolist()).encode
+
+
+class ServiceError(Exception):
+    """The service did not do what it was asked.
+
+    status  of the answer; 0 where none came
+    code    the service's word for it
+    path    of the field at fault, as in $.arms[1].x[0]
+    """
+
+    def __init__(
+        self, message: str, *, status: int = 0, code: str = "", path: str | None = None
+    ) -> None:
+        super().__init__(message if path is None else f"{message} (at {path})")
+        self.status = status
+        self.code = code
+        self.path = path
+
+
+class BadRequest(ServiceError):
+    """The request was refused as it stands (other 4xx); the message says what is wrong."""
+
+
+class NotAllowed(ServiceError):
+    """The key is missing, unknown or may not do this (401, 403)."""
+
+
+class NotFound(ServiceError):
+    """There is no such policy or event (404)."""
+
+
+class Conflict(ServiceError):
+    """The event has another body or value already (409); nothing was changed."""
+
+
+class TooMany(ServiceError):
+    """A limit of this key was still exceeded when patience ended (429)."""
+
+
+class Unavailable(ServiceError):
+    """The service failed or was overloaded until patience ended (5xx).
+
+    The event may or may not have been recorded. The same call with the same event_id is safe.
+    """
+
+
+class NoAnswer(Unavailable):
+    """No answer came until patience ended: the service could not be reached, or took too long."""
+
+
+class SomeRefused(ServiceError):
+    """Some of a batch were refused. `results` has the answer or the exception of every one."""
+
+    def __init__(self, results: Sequence[object]) -> None:
+        refused = [result for result in results if isinstance(result, ServiceError)]
+        super().__init__(
+            f"{len(refused)} of {len(results)} were refused; the first: {refused[0]}",
+            status=refused[0].status,
+            code=refused[0].code,
+        )
+        self.results = list(results)
+
+
+_KINDS: dict[int, type[ServiceError]] = {
+    401: NotAllowed,
+    403: NotAllowed,
+    404: NotFound,
+    409: Conflict,
+    429: TooMany,
+}
+
+
+def error_of(status: int, problem: api.Problem | None) -> ServiceError:
+    """The exception for an answer's status."""
+    kind = _KINDS.get(status, Unavailable if status >= 500 else BadRequest)
+    said = problem or api.Problem(code="", message="")
+    message = said.message or "no explanation given"
+    return kind(f"{status}: {message}", status=status, code=said.code, path=said.path)
 
 
 @dataclass(frozen=True)
@@ -76,7 +158,10 @@ def call(
     **names: str,
 ) -> Call[Answer]:
     """A call of an operation; `names` fill in its path, and a query leaves out what is None."""
-    path = operation.path.format(**{key: _quoted(key, name) for key, name in names.items()})
+    for key, name in names.items():
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"{key} must be the name of a {key}; got {name!r}")
+    path = operation.path.format(**{key: quote(name, safe="") for key, name in names.items()})
     given = {key: int(value) for key, value in (query or {}).items() if value is not None}
     return Call(
         operation,
@@ -84,12 +169,6 @@ def call(
         None if body is None else encoded(body),
         functools.partial(_read, operation.answer),
     )
-
-
-def _quoted(key: str, name: str) -> str:
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"{key} must be the name of a {key}; got {name!r}")
-    return quote(name, safe="")
 
 
 @functools.cache
@@ -103,9 +182,8 @@ def _read(struct: Any, status: int, content: bytes) -> Any:
     try:
         return _decoder(struct).decode(content)
     except msgspec.DecodeError as error:
-        raise ServiceError(
-            f"the answer is not what a decision service says: {error}", status=status
-        ) from None
+        said = f"the answer is not what a decision service says: {error}"
+        raise ServiceError(said, status=status) from None
 
 
 def refusal(status: int, content: bytes) -> ServiceError:
@@ -129,7 +207,9 @@ class Tries:
         """Seconds to wait before another try; None: this answer is final."""
         if not self._call.retried or status not in _WORTH_ANOTHER_TRY:
             return None
-        return self._wait(at_least=_seconds(retry_after))
+        # The header may have a date, which our service never sends: it is left to the pauses.
+        has_seconds = retry_after is not None and retry_after.isdecimal()
+        return self._wait(at_least=float(retry_after or 0) if has_seconds else 0.0)
 
     def failed(self, error: Exception) -> float:
         """Seconds to wait before another try, or the exception that ends them."""
@@ -153,8 +233,3 @@ def seconds(name: str, value: float, *, or_zero: bool = False) -> float:
         allowed = "at least 0" if or_zero else "above 0"
         raise ValueError(f"{name} must be a number of seconds {allowed}; got {value!r}")
     return float(value)
-
-
-def _seconds(retry_after: str | None) -> float:
-    """The header's seconds; a date, which our service never sends, is left to the pauses."""
-    return float(retry_after) if retry_after is not None and retry_after.isdecimal() else 0.0

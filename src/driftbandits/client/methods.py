@@ -9,23 +9,34 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
 import msgspec
+from msgspec import UNSET
 
 from driftbandits import api
 from driftbandits.api import Arm, Configuration, ExplainedDecision, PolicySummary, operations
-from driftbandits.api import DecisionAnswer as Decision
-from driftbandits.api import DigestAnswer as Digest
-from driftbandits.api import ErasureAnswer as Erasure
-from driftbandits.api import EventsAnswer as Events
-from driftbandits.api import PolicyAnswer as PolicyState
-from driftbandits.api import RewardAnswer as Reward
-from driftbandits.api import ShadowAnswer as Shadow
-from driftbandits.client.calls import Call, StandIn, call, encoded, refusal, seconds
-from driftbandits.client.errors import ServiceError, SomeRefused, error_of
-from driftbandits.client.fallback import Fallback
-from driftbandits.client.queue import Item
+from driftbandits.checks import number
+from driftbandits.client.calls import (
+    Call,
+    ServiceError,
+    SomeRefused,
+    StandIn,
+    call,
+    encoded,
+    error_of,
+    refusal,
+)
+from driftbandits.client.queue import Fallback, Item
 
 if TYPE_CHECKING:
     from driftbandits.client.clients import AsyncClient, Client
+
+Decision = api.DecisionAnswer
+Digest = api.DigestAnswer
+Erasure = api.ErasureAnswer
+Event = api.EventAnswer
+Events = api.EventsAnswer
+PolicyState = api.PolicyAnswer
+Reward = api.RewardAnswer
+Shadow = api.ShadowAnswer
 
 Given = ParamSpec("Given")
 Answer_co = TypeVar("Answer_co", covariant=True)
@@ -73,10 +84,6 @@ class Methods:
     """The methods that both clients share."""
 
     _fallback: Fallback
-
-    def _waits(self, policy: str, event_id: str) -> bool:
-        """Return whether the decision of an event still waits to be sent."""
-        return self._fallback.queue.has_decision(policy, event_id)
 
     @method
     def put_policy(self, /, policy: str, name: str, **arguments: Any) -> Call[PolicyState]:
@@ -166,7 +173,8 @@ class Methods:
         .25 seconds unless given, and raises nothing that the service says: where no decision came,
         the answer is the fallback, with `caller_decided` true, and the service learns of it later.
         """
-        body = _decision(arms, event_id, baseline, context, n, unit, exclude)
+        more = {"baseline": baseline, "n": n, "unit": unit}
+        body = _decision(arms, event_id=event_id, context=context, exclude=exclude, **more)
         asked = call(operations.DECIDE, policy=policy, body=body)
         if fallback is None:
             if budget is not None:
@@ -198,10 +206,12 @@ class Methods:
         """
         body = api.RewardRequest(event_id, value)
         asked = call(operations.REWARD, policy=policy, body=body)
-        if budget is None and not self._waits(policy, event_id):
+        # one whose decision is still to be sent is sent behind it
+        if budget is None and not self._fallback.queue.has_decision(policy, event_id):
             return asked
         later = [Item("reward", policy, event_id, encoded(body))]
-        given = StandIn(_budget(budget), Reward(_QUEUED), Reward(_REFUSED), later)
+        within = BUDGET_S if budget is None else number("budget", budget, above=0)
+        given = StandIn(within, Reward(_QUEUED), Reward(_REFUSED), later)
         return replace(asked, stand_in=given)
 
     @method
@@ -213,7 +223,7 @@ class Methods:
         each = [api.RewardRequest(*pair) for pair in rewards.items()]
         many = call(operations.REWARD_MANY, policy=policy, body=api.RewardsRequest(each))
         asked = many.then(lambda answer: _all_or_raise(answer.results, "reward"))
-        if not any(self._waits(policy, one.event_id) for one in each):
+        if not any(self._fallback.queue.has_decision(policy, one.event_id) for one in each):
             return asked
         later = [Item("reward", policy, one.event_id, encoded(one)) for one in each]
         queued = [Reward(_QUEUED) for _ in each]
@@ -297,7 +307,6 @@ class Methods:
 
 
 def _configuration(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The service knows which there are."""
     body = {"name": name, **arguments}
     if hasattr(body.get("features"), "to_dict"):
         body["features"] = body["features"].to_dict()
@@ -306,19 +315,20 @@ def _configuration(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _decision(
     arms: Any,
-    event_id: str | None,
-    baseline: str | None,
+    *,
+    event_id: str | None = None,
     context: Any = None,
-    n: int | None = None,
-    unit: str | None = None,
     exclude: Sequence[str] | None = None,
+    **more: Any,
 ) -> api.DecisionRequest:
-    event_id = os.urandom(16).hex() if event_id is None else event_id
-    excluded = None if exclude is None else list(exclude)
     if hasattr(context, "to_dict"):  # a row of a pandas frame
         context = context.to_dict()
     return api.DecisionRequest(
-        event_id, _arms(arms), baseline, context, n, unit=unit, exclude=excluded
+        os.urandom(16).hex() if event_id is None else event_id,
+        _arms(arms),
+        context=context,
+        exclude=None if exclude is None else list(exclude),
+        **more,
     )
 
 
@@ -337,17 +347,19 @@ def _fallback(
     told = msgspec.structs.replace(body, played=arm)
     answer = Decision(body.event_id, arm, names.index(arm), 0, 1.0, [], 0, caller_decided=True)
     later = [Item("decision", policy, body.event_id, encoded(told))]
-    return StandIn(_budget(budget), answer, answer, later)
-
-
-def _budget(given: float | None) -> float:
-    return BUDGET_S if given is None else seconds("budget", given)
+    within = BUDGET_S if budget is None else number("budget", budget, above=0)
+    return StandIn(within, answer, answer, later)
 
 
 def _arms(arms: Any) -> list[Any]:
     """Arms as the service wants them: from {id: x}, or a list of Arm, {"id", "x"} or ids."""
     if isinstance(arms, Mapping):
-        return [_arm(name, of_arm) for name, of_arm in arms.items()]
+        return [
+            api.OfferedArm(name, features=dict(given))
+            if isinstance(given, Mapping)
+            else api.OfferedArm(name, UNSET if given is None else given)
+            for name, given in arms.items()
+        ]
     listed = isinstance(arms, Sequence) and not isinstance(arms, str)
     if listed and all(isinstance(arm, (Arm, Mapping, str)) for arm in arms):
         return list(arms)
@@ -357,22 +369,14 @@ def _arms(arms: Any) -> list[Any]:
     )
 
 
-def _arm(name: str, given: Any) -> api.OfferedArm:
-    if given is None:
-        return api.OfferedArm(name)
-    if isinstance(given, Mapping):
-        return api.OfferedArm(name, features=dict(given))
-    return api.OfferedArm(name, given)
-
-
 def _one_of_many(i: int, request: Mapping[str, Any]) -> api.DecisionRequest:
-    optional = ("event_id", "baseline", "context", "n", "unit", "exclude")
-    if request.keys() - {"arms", *optional} or "arms" not in request:
+    optional = {"event_id", "baseline", "context", "n", "unit", "exclude"}
+    if not {"arms"} <= request.keys() <= {"arms", *optional}:
         raise ValueError(
             f"requests[{i}] must have arms, and may have event_id, baseline, context, n, unit and "
             f"exclude; got {', '.join(map(str, request))}"
         )
-    return _decision(request["arms"], *(request.get(key) for key in optional))
+    return _decision(**request)
 
 
 def _all_or_raise(
@@ -388,6 +392,5 @@ def _all_or_raise(
 
 
 def _health(status: int, content: bytes) -> Health:
-    if status == 200:
-        return Health(ready=True, status="ok")
-    return Health(ready=False, status=str(refusal(status, content)))
+    ready = status == 200
+    return Health(ready, "ok" if ready else str(refusal(status, content)))

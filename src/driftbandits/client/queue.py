@@ -1,4 +1,4 @@
-"""A queue of calls that the service has not received yet, in memory and perhaps in a file.
+"""Calls that the service has not received yet, in memory and perhaps in a file.
 
 There is a lane for the decisions of each policy and one for its rewards, which waits until the
 other is empty: so every reward comes after its decision, and many can be sent at once.
@@ -6,6 +6,10 @@ other is empty: so every reward comes after its decision, and many can be sent a
 Everything here may be sent twice: the service does nothing twice for one event_id. So the file only
 has to know what was added; it is emptied when all of it was sent, and what was sent shortly before
 the process died is sent again.
+
+A call that fails is answered by the client, and put into the queue, which is sent in the
+background. After some failures in a row no call waits any more: all are answered at once, until
+something of the queue got through as quickly as callers need it.
 """
 
 from __future__ import annotations
@@ -18,18 +22,28 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from driftbandits.checks import integer
+from driftbandits.client.calls import Call, ServiceError, StandIn
+
 logger = logging.getLogger("driftbandits.client")
+
+FAILURES = 3
+"""Failures in a row after which calls are answered at once."""
+
+# What may be otherwise later: a key that is being replaced, a limit.
+_LATER = frozenset({401, 403, 408, 429})
 
 Kind = Literal["decision", "reward"]
 Lane = tuple[Kind, str]
+Answer = TypeVar("Answer")
 
 
 class Item(NamedTuple):
-    """A told decision or a reward, as it goes over the wire."""
+    """A decision that was made without the service, or a reward, as it goes over the wire."""
 
     kind: Kind
     policy: str
@@ -46,17 +60,11 @@ class Item(NamedTuple):
 
 
 class Queue:
-    """A bounded queue, for any thread.
-
-    refused  how many the service did not want, dropped  for how many there was no room
-    """
+    """A bounded queue, for any thread."""
 
     def __init__(self, limit: int, spool: str | os.PathLike[str] | None = None) -> None:
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise ValueError(f"queue must be a whole number of at least 1; got {limit!r}")
-        self.refused = self.dropped = 0
+        self._limit = integer("queue", limit, least=1)
         self._is_full = False  # what is lost is logged once, until there is room again
-        self._limit = limit
         self._lock = threading.Lock()
         self._count = 0
         self._lanes: dict[Lane, deque[Item]] = {}  # none of them empty
@@ -72,20 +80,16 @@ class Queue:
         """Return whether a reward for this event has to wait behind its decision."""
         return (policy, event_id) in self._decisions
 
-    def put(self, item: Item) -> bool:
-        """Add a call; return False if the queue is full."""
+    def put(self, item: Item) -> None:
+        """Add a call, if there is room."""
         with self._lock:
-            if self._count >= self._limit:
-                self.dropped += 1
-                if not self._is_full:
-                    logger.warning("%d calls wait for the service: others are lost", self._count)
-                self._is_full = True
-                return False
-            self._is_full = False
-            self._add(item)
-            if self._spool:
-                self._spool.add(item)
-            return True
+            was_full, self._is_full = self._is_full, self._count >= self._limit
+            if not self._is_full:
+                self._add(item)
+                if self._spool:
+                    self._spool.add(item)
+            elif not was_full:
+                logger.warning("%d calls wait for the service: others are lost", self._count)
 
     def _add(self, item: Item) -> None:
         self._count += 1
@@ -126,12 +130,6 @@ class Queue:
             if self._spool:
                 self._spool.note_left(self._count, self._lanes.values())
 
-    def refuse(self, lane: Lane, reason: str) -> None:
-        """The first one of a lane will never be taken."""
-        logger.warning("a %s of policy %s was refused: %s", *lane, reason)
-        self.refused += 1
-        self.done(lane)
-
     def postpone(self, lane: Lane) -> None:
         """Let other lanes come first."""
         with self._lock:
@@ -160,13 +158,9 @@ class _Spool:
     def read(self) -> list[Item]:
         found = []
         for line in self._path.read_bytes().splitlines() if self._path.exists() else ():
-            try:
-                kind, policy, event_id, body = msgspec.json.decode(
-                    line, type=tuple[Kind, str, str, msgspec.Raw]
-                )
-            except msgspec.DecodeError:  # the process died while it was written
-                continue
-            found.append(Item(kind, policy, event_id, bytes(body)))
+            with suppress(msgspec.DecodeError):  # the process died while it was written
+                item = msgspec.json.decode(line, type=tuple[Kind, str, str, msgspec.Raw])
+                found.append(Item(item[0], item[1], item[2], bytes(item[3])))
         self._rewrite(found)
         return found
 
@@ -186,7 +180,7 @@ class _Spool:
             self._rewrite(list(chain.from_iterable(lanes)))
 
     def _rewrite(self, items: Collection[Item]) -> None:
-        self.close_file()
+        self._close_file()
         self._lines = len(items)
         whole = self._path.with_name(self._path.name + ".new")
         try:
@@ -197,24 +191,23 @@ class _Spool:
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
-        """Until it is written anew: a full disk must not stop anybody, and memory has it all."""
+        """Leave the file until it is written anew: memory has it all, and nobody is stopped."""
         logger.warning("the spool cannot be written: %s", error)
-        self.close_file()
+        self._close_file()
 
-    def close_file(self) -> None:
+    def _close_file(self) -> None:
         file, self._file = self._file, None
         if file is not None:
             with suppress(OSError):
                 file.close()
 
     def close(self) -> None:
-        self.close_file()
+        self._close_file()
         self._lock.close()
 
 
 def _line(item: Item) -> bytes:
-    kind, policy, event_id, body = item
-    return msgspec.json.encode((kind, policy, event_id, msgspec.Raw(body))) + b"\n"
+    return msgspec.json.encode((*item[:3], msgspec.Raw(item.body))) + b"\n"
 
 
 def _locked(path: Path) -> IO[bytes]:
@@ -232,3 +225,64 @@ def _locked(path: Path) -> IO[bytes]:
             f"spool must be a file that no other client uses; {str(path)!r} is in use"
         ) from None
     return file
+
+
+class Fallback:
+    """The queue and a circuit breaker, for any thread; both outlive event loops and connections."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self._lock = threading.Lock()
+        self._failures = 0
+        self._budget = 0.0  # the shortest that was missed
+
+    def must_wait(self, stand_in: StandIn[Any]) -> bool:
+        """Return whether calls are answered without asking the service."""
+        return self._failures >= FAILURES or any(
+            item.kind == "reward" and self.queue.has_decision(*item.event)
+            for item in stand_in.later
+        )
+
+    def stand_in(self, call: Call[Answer], error: ServiceError | None = None) -> Answer:
+        """The client's own answer; what was to be said is said later."""
+        given = call.stand_in
+        assert given is not None
+        if error is not None:
+            if _is_no_answer(error):
+                self._note_failure(given.budget, error)
+            else:
+                logger.warning("%s %s: %s", call.method, call.path, error)
+            if not is_passing(error):
+                return given.refused
+        for item in given.later:
+            self.queue.put(item)
+        return given.answer
+
+    def _note_failure(self, budget: float, error: ServiceError) -> None:
+        with self._lock:
+            self._budget = min(self._budget, budget) if self._failures else budget
+            self._failures += 1
+            opens = self._failures == FAILURES
+        if opens:
+            logger.warning("the service is not asked until it answers again: %s", error)
+
+    def note_answer(self, seconds: float = 0.0) -> None:
+        """Ask the service again, unless its answer took longer than callers had waited."""
+        if self._failures and seconds <= self._budget:
+            with self._lock:
+                was_open, self._failures = self._failures >= FAILURES, 0
+            if was_open:
+                logger.warning("the service is asked again")
+
+
+def _is_no_answer(error: ServiceError) -> bool:
+    """Return whether the error means that the service is away or overloaded.
+
+    Its own refusals have a code; an answer without one comes from a proxy.
+    """
+    return not error.code or error.status in (502, 503, 504)
+
+
+def is_passing(error: ServiceError) -> bool:
+    """Return whether the same call may succeed later."""
+    return _is_no_answer(error) or error.status in _LATER

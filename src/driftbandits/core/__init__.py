@@ -2,6 +2,5 @@
 
 from driftbandits.core.estimator import *
 from driftbandits.core.estimator import memory as memory
-from driftbandits.core.linalg import *
 from driftbandits.core.links import link as link
 from driftbandits.core.theory import *

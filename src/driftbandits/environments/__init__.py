@@ -63,7 +63,11 @@ def environment(name: str, **options: Any) -> Environment:
     (101, 201, 301)
     """
     make = _WORLDS[checks.choice("name", name, environment_names())]
-    allowed = inspect.signature(make).parameters
+    allowed = dict(inspect.signature(make).parameters)
+    if make is table_world:
+        del allowed["columns"]
+        allowed |= inspect.signature(Trace.from_frame).parameters
+        del allowed["table"]
     for option in options:
         if option not in allowed:
             raise ValueError(

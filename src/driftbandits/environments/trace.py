@@ -81,7 +81,10 @@ class Trace:
             if (given := getattr(self, name)) is not None:
                 hold(self, **{name: checks.array(name, given, ndim=2)})
         if self.available is not None:
-            hold(self, available=_mask(self.available))
+            mask = np.asarray(self.available)
+            if mask.dtype != np.bool_:
+                raise ValueError(f"available must be an array of booleans; got type {mask.dtype}")
+            hold(self, available=np.ascontiguousarray(mask))
         for name in ("rewards", "means", "available", "theta"):
             expected = (rounds, dim if name == "theta" else arms)
             found = np.shape(getattr(self, name))
@@ -194,8 +197,7 @@ class Trace:
         """The means (T, K), or the rewards where the means are unknown (realised regret)."""
         if self.means is not None:
             return self.means
-        unknown = np.isnan(self.rewards)
-        if (unknown if self.available is None else unknown & self.available).any():
+        if np.isnan(self.rewards).any(where=True if self.available is None else self.available):
             raise ValueError(
                 "rewards must be known for every arm, or means given, to measure regret; "
                 "got a trace with rewards that were never observed"
@@ -205,10 +207,8 @@ class Trace:
     @property
     def best(self) -> NDArray[np.float64]:
         """The largest payoff among the arms available in each round (T,)."""
-        if self.available is None:
-            best: NDArray[np.float64] = self.payoffs.max(axis=1)
-        else:
-            best = self.payoffs.max(axis=1, where=self.available, initial=-np.inf)
+        allowed = True if self.available is None else self.available
+        best: NDArray[np.float64] = self.payoffs.max(axis=1, where=allowed, initial=-np.inf)
         return best
 
     def regret(self, chosen: ArrayLike) -> NDArray[np.float64]:
@@ -266,13 +266,6 @@ def change_rounds(changes: Any, *, horizon: int) -> tuple[int, ...]:
     if list(rounds) != sorted(set(rounds)):
         raise ValueError(f"changes must be increasing rounds; got {listed!r}")
     return rounds
-
-
-def _mask(available: Any) -> NDArray[np.bool_]:
-    mask = np.asarray(available)
-    if mask.dtype != np.bool_:
-        raise ValueError(f"available must be an array of booleans; got type {mask.dtype}")
-    return np.ascontiguousarray(mask)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -385,12 +378,11 @@ class TableRows:
         """Return some columns of every row."""
         if isinstance(names, str) or not isinstance(names, Sequence):
             raise ValueError(f"{label} must be a list of columns; got {names!r}")
-        columns = [self.column(label, name, complete=False) for name in names]
+        for name in names:
+            self.column(label, name, complete=False)
         if len(set(names)) < len(names):
             raise ValueError(f"{label} must name each column once; got {', '.join(names)}")
-        if not columns:
-            return [{} for _ in self.rows]
-        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+        return [{name: row.get(name) for name in names} for row in self.rows]
 
 
 def _is_missing(value: Any) -> bool:
@@ -454,24 +446,11 @@ def table_world(
     *,
     path: str | Path | None = None,
     frame: Any = None,
-    context: Sequence[str],
-    label: str | None = None,
-    rewards: Sequence[str] | Mapping[str, str] | None = None,
-    arm: str | None = None,
-    reward: str | None = None,
-    arms: str = "shared",
     shuffle: bool = False,
+    **columns: Any,
 ) -> Logged:
     """Make a world of the table in a file (`path`) or a `frame`; see `Trace.from_frame`."""
     if (path is None) == (frame is None):
         raise ValueError("give either path, a CSV or Parquet file, or frame, a frame or rows")
-    trace = Trace.from_frame(
-        frame if path is None else path,
-        context=context,
-        label=label,
-        rewards=rewards,
-        arm=arm,
-        reward=reward,
-        arms=arms,
-    )
+    trace = Trace.from_frame(frame if path is None else path, **columns)
     return Logged(trace=trace, shuffle=shuffle)

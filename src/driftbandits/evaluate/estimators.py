@@ -44,6 +44,8 @@ Floats = NDArray[np.float64]
 
 _FEWEST_ROUNDS = 4.0
 """There is no interval for as few effective rounds."""
+_COINS = 0x5E7
+"""Added to the seed, so that the coins of a replay are not the draws of a log simulated with it."""
 
 
 class Value(NamedTuple):
@@ -113,7 +115,7 @@ def replay(log: Log, policy: Policy, *, seed: int) -> tuple[NDArray[np.bool_], f
     policy acts. Every round counts in its clock; its rewards are those of accepted rounds.
     """
     share = float(log.propensity.min())
-    coins = np.random.default_rng(seed).random(len(log))
+    coins = np.random.default_rng([seed, _COINS]).random(len(log))
     keep = coins < share / log.propensity
     run = play(policy, log.trace(keep=keep), seed, record=("chosen",))
     return keep & (run.chosen == log.chosen), share

@@ -28,20 +28,7 @@ from driftbandits.evaluate.dsjson import read_dsjson, write_dsjson
 from driftbandits.evaluate.frames import log_from_frame
 from driftbandits.evaluate.log import Log, LoggedDecision, Table, log_by_arm, log_of, timestamp
 from driftbandits.features import Features, features_from
-from driftbandits.store import (
-    ABOUT,
-    CONFIGURED,
-    CORRECTED,
-    DECISION,
-    DEFAULT,
-    LATE,
-    PROMOTED,
-    REWARD,
-    START,
-    Head,
-    Session,
-    checked,
-)
+from driftbandits.store import ABOUT, START, Head, Kind, Session, checked
 
 _DSJSON = (".json", ".dsjson", ".jsonl")
 _TABLES = (".csv", ".csv.gz", ".tsv")
@@ -208,14 +195,14 @@ def _joined(entries: Iterable[Entry], served: Mapping[str, Any] | None = None) -
     late: dict[str, float] = {}
     for kind, id, content in entries:
         known = decided.get(id)
-        if kind == CONFIGURED:
+        if kind == Kind.CONFIGURED:
             served = content
-        elif kind == LATE:
+        elif kind == Kind.LATE:
             late[id] = content
-        elif kind == DECISION and known is not None:  # what was really shown
+        elif kind == Kind.DECISION and known is not None:  # what was really shown
             row = known._replace(chosen=content.chosen, propensity=content.propensity)
             decided[id] = row
-        elif kind == DECISION:
+        elif kind == Kind.DECISION:
             decided[id] = content
         elif known is not None:
             decided[id] = known._replace(reward=content)
@@ -242,12 +229,12 @@ def _exported(frame: Any) -> Iterator[Entry]:
         if event["erased"] or event.get("place"):
             continue  # a later place shares the round of the first
         id, at, ids = event["event_id"], event["at_ns"], event["arm_ids"]
-        if event["kind"] in (DECISION, CORRECTED):
+        if event["kind"] in (Kind.DECISION, Kind.CORRECTED):
             shared = np.tile(event.get("context") or [], (len(ids), 1))
             rows = shared if event["x"] is None else np.array(event["x"])
             how = event["index"], event["propensity"], None, _table(event.get("table"))
-            yield DECISION, id, LoggedDecision(id, at, tuple(ids), rows, *how)
-        elif event["kind"] in (REWARD, DEFAULT, LATE):
+            yield Kind.DECISION, id, LoggedDecision(id, at, tuple(ids), rows, *how)
+        elif event["kind"] in (Kind.REWARD, Kind.DEFAULT, Kind.LATE):
             yield event["kind"], id, event["value"]
 
 
@@ -268,18 +255,18 @@ def _stored(session: Session, policy: str) -> Iterator[Entry]:
         record = None if event.is_erased else unpacked(kind, event.body)
         if record is None:
             continue
-        if kind in (DECISION, CORRECTED):
+        if kind in (Kind.DECISION, Kind.CORRECTED):
             if record.place:
                 continue  # it shares the round of the first place
             count = len(record.arms)
             shared = np.frombuffer(record.context or record.x, dtype="<f8").astype(np.float64)
             rows = np.tile(shared, (count, 1)) if record.context else shared.reshape(count, -1)
             how = record.index, record.propensity, None, _table(record.table)
-            yield DECISION, id, LoggedDecision(id, event.at_ns, record.arms, rows, *how)
-        elif kind in (CONFIGURED, PROMOTED):
-            configured = record if kind == CONFIGURED else record.configured
-            yield CONFIGURED, id, configured.arguments
-        elif kind in (REWARD, DEFAULT, LATE):
+            yield Kind.DECISION, id, LoggedDecision(id, event.at_ns, record.arms, rows, *how)
+        elif kind in (Kind.CONFIGURED, Kind.PROMOTED):
+            configured = record if kind == Kind.CONFIGURED else record.configured
+            yield Kind.CONFIGURED, id, configured.arguments
+        elif kind in (Kind.REWARD, Kind.DEFAULT, Kind.LATE):
             yield kind, id, record.value
 
 

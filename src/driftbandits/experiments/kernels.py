@@ -181,7 +181,7 @@ def _ready_player(policy: Policy) -> Callable[..., tuple[int, int]]:
 
 def _player(family: str, known_d: int) -> Callable[..., tuple[int, int]]:
     """The loop over the kernels of a family."""
-    label, opened, decide, update, _ = parts_of(family, known_d)
+    opened, (label, decide, update, _) = parts_of(family, known_d)
     believing = family.endswith(BELIEVING)
 
     @compiled_for(label)

@@ -50,7 +50,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import resources
 from itertools import product
 from pathlib import Path
@@ -91,7 +91,7 @@ def _text(label: str, given: Any) -> str:
 
 def _name(label: str, given: Any) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._=-]*", _text(label, given)):
-        raise ValueError(f"{label} must be fit for a folder; got {given!r}")
+        raise ValueError(f"{label} must be fit for a folder, of a-z, 0-9, . _ = -; got {given!r}")
     return str(given)
 
 
@@ -106,53 +106,35 @@ def _table(label: str, given: Any) -> Table:
     return given
 
 
-def _count(least: int) -> Check:
-    return lambda label, given: checks.integer(label, given, least=least)
+def _several(label: str, given: Any, *, each: Check, least: int = 1) -> list[Any]:
+    values = checks.listed(label, given)
+    if len(values) < least:
+        raise ValueError(f"{label} must not be empty; got {given!r}")
+    return [each(f"{label}[{number}]", value) for number, value in enumerate(values, 1)]
 
 
-def _one_of(allowed: Iterable[str]) -> Check:
-    return lambda label, given: checks.choice(label, given, allowed)
-
-
-def _list_of(check: Check, *, least: int = 1) -> Check:
-    def checked(label: str, given: Any) -> list[Any]:
-        values = checks.listed(label, given)
-        if len(values) < least:
-            raise ValueError(f"{label} must not be empty; got {given!r}")
-        return [check(f"{label}[{number}]", value) for number, value in enumerate(values, 1)]
-
-    return checked
-
-
+_tables = partial(_several, each=_table)
+_from_zero, _from_one = (partial(checks.integer, least=least) for least in (0, 1))
 _ARGUMENTS: dict[str, Check] = {
     key: lambda label, given: given for key in inspect.signature(policy).parameters if key != "name"
 }
 _FILE: dict[str, Check] = {
-    **{
-        "experiment": _table,
-        "environment": _table,
-        "defaults": _table,
-        "policies": _list_of(_table),
-    },
-    **{"axes": _table, "grid": _list_of(_table), "sweep": _list_of(_table)},
+    **{"experiment": _table, "environment": _table, "defaults": _table, "policies": _tables},
+    **{"axes": _table, "grid": _tables, "sweep": _tables},
 }
 _HEADING: dict[str, Check] = {
     **{"name": _name, "title": _text, "description": _text},
-    "section": _one_of(("regret", "share", "worlds", "growth")),
-    **{"runs": _count(1), "seed": _count(0), "every": _count(1), "theta_every": _count(0)},
+    "section": partial(checks.choice, allowed=("regret", "share", "worlds", "growth")),
+    **{"runs": _from_one, "seed": _from_zero, "every": _from_one, "theta_every": _from_zero},
     "coverage": checks.flag,
 }
 _VARIANT: dict[str, Check] = {
-    **{"name": _name, "title": _text, "runs": _count(1)},
+    **{"name": _name, "title": _text, "runs": _from_one},
     **{"environment": _table, "defaults": _table, "axes": _table},
 }
 _LINE: dict[str, Check] = {
-    **{
-        "label": _text,
-        "name": _text,
-        "restart": _text,
-        "knows": _list_of(_one_of(_ARGUMENTS), least=0),
-    },
+    **{"label": _text, "name": _text, "restart": _text},
+    "knows": partial(_several, each=partial(checks.choice, allowed=tuple(_ARGUMENTS)), least=0),
     **_ARGUMENTS,
 }
 
@@ -337,12 +319,16 @@ def _experiments(file: Table) -> list[Experiment]:
 
 def _points(file: Table) -> list[Table]:
     """One policy for every combination of the values of the axes that a grid is `over`."""
-    axes = _read("axes", file.get("axes", {}), dict.fromkeys(_ARGUMENTS, _list_of(_number)))
+    axes = _read(
+        "axes", file.get("axes", {}), dict.fromkeys(_ARGUMENTS, partial(_several, each=_number))
+    )
     points = []
     for number, grid in enumerate(file.get("grid", ()), 1):
         own = dict(grid)
         with _at(f"grid[{number}]", ("over",)):
-            over = _list_of(_one_of(axes))("over", own.pop("over", None))
+            over = _several(
+                "over", own.pop("over", None), each=partial(checks.choice, allowed=axes)
+            )
         label = str(own.get("label", own.get("name", "")))
         for values in product(*(axes[key] for key in over)):
             point = dict(zip(over, values, strict=True))

@@ -152,10 +152,10 @@ def _refusal(column: str, wanted: str, value: Any) -> ValueError:
 # -- what fitting finds ----------------------------------------------------------------------------
 
 
-def _ordinary(name: str, numbers: list[float]) -> list[float]:
-    """The numbers without the weight of those far beyond the others; warn of these."""
+def _ordinary(name: str, numbers: list[float], given: Sequence[float]) -> list[float]:
+    """The numbers without the weight of those far beyond the others; warn of these as given."""
     found = limited(numbers)
-    far = [x for x, kept in zip(numbers, found, strict=True) if x != kept]
+    far = [x for x, number, kept in zip(given, numbers, found, strict=True) if number != kept]
     if far:
         warnings.warn(
             f"column {name!r} has {len(far)} values far beyond the others, such as {far[-1]:.6g}: "
@@ -250,10 +250,9 @@ class Number(Column):
 
     @classmethod
     def fit(cls, name: str, kind: Kind, values: list[Any]) -> dict[str, Any]:
-        numbers = [number_of(name, value) for value in values]
-        if kind.name == "log":
-            numbers = [signed_log(x) for x in numbers]
-        numbers = _ordinary(name, [min(max(x, -LARGEST), LARGEST) for x in numbers])
+        given = [min(max(number_of(name, value), -LARGEST), LARGEST) for value in values]
+        numbers = [signed_log(x) for x in given] if kind.name == "log" else given
+        numbers = _ordinary(name, numbers, given)
         centre = math.fsum(numbers) / len(numbers)
         spread = math.sqrt(math.fsum((x - centre) ** 2 for x in numbers) / len(numbers))
         return {"centre": centre, "scale": WIDEST * (spread or 1.0)}
@@ -396,7 +395,8 @@ class Cycle(Column):
     def pairs_of(self, value: Any) -> Pairs:
         period = self.kind.argument
         angle = 2.0 * math.pi / period * math.fmod(number_of(self.name, value), period)
-        return [(self.sine, math.sin(angle)), (self.cosine, math.cos(angle))]
+        # Rounded, because a sine of 1e-16 in place of 0 would count as a value of the column
+        return [(self.sine, round(math.sin(angle), 15)), (self.cosine, round(math.cos(angle), 15))]
 
 
 class Bins(Column):
@@ -470,7 +470,7 @@ class Vector(Column):
     @classmethod
     def fit(cls, name: str, kind: Kind, values: list[Any]) -> dict[str, Any]:
         lengths = [math.hypot(*(number_of(name, x) for x in value)) for value in values]
-        return {"length": max(_ordinary(name, lengths)) or 1.0}
+        return {"length": max(_ordinary(name, lengths, lengths)) or 1.0}
 
     def prepare(self) -> None:
         self.at = [self.place(f"[{i}]") for i in range(self.kind.argument)]

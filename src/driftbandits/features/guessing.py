@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -25,13 +26,19 @@ _FEW = 12
 _SKEWED = 1.5
 _CYCLES = {"hour": 24, "weekday": 7, "dayofweek": 7, "day_of_week": 7, "month": 12, "minute": 60}
 
-_OUTCOMES = {
-    *("y", "label", "target", "outcome", "reward", "rewards", "revenue"),
-    *("p", "prob", "probability", "propensity", "propensity_score", "pscore"),
-    *("click", "clicks", "clicked", "conversion", "conversions", "converted"),
-    *("purchase", "purchased", "bought", "sold"),
+_OUTCOMES = {"y", "p", "label", "target"}
+"""Whole names of outcomes and propensities."""
+_OF_OUTCOMES = {
+    *("outcome", "reward", "revenue", "profit", "sale", "sold", "bought", "purchase", "purchased"),
+    *("click", "clicked", "conversion", "converted", "ordered", "orders"),
+    *("prob", "probability", "propensity", "pscore"),
 }
-_PREFIXES = ("is_", "was_", "has_", "did_")
+"""Words in the names of outcomes and propensities, in the singular or plural ..."""
+_OF_THE_PAST = {
+    *("last", "past", "previous", "prev", "prior", "before", "since", "ago", "days", "history"),
+    *("lifetime", "avg", "mean", "rate"),
+}
+"""... unless one of these says that the column tells of earlier visits."""
 _LONG_TAILED = ("price", "amount", "cost", "basket", "income", "salary", "revenue", "spend")
 
 
@@ -75,9 +82,10 @@ def guess(frame: Any, arm: Any, *, leave_out: Iterable[str], keep: Iterable[str]
         _warn(
             f"{', '.join(left)} left out of the features: the names are those of outcomes or "
             "propensities, or the values are the ids of the arms, which are not known before a "
-            f"decision. keep={left} takes them."
+            f"decision. Use keep={left} to include them, and leave_out=[...] for other columns "
+            "that you know only later."
         )
-        found |= {name: Guess("", f"{unknown[name]}; keep takes it", 0) for name in left}
+        found |= {name: Guess("", f"{unknown[name]}; keep includes it", 0) for name in left}
     kinds = {name: one.kind for name, one in found.items() if one.kind}
     context = {name: kinds[name] for name in of_context if name in kinds}
     chosen = {name: kinds[name] for name in of_arm if name in kinds}
@@ -101,6 +109,12 @@ def _arms(
         return rows, []
     if hasattr(arm, "__iter__") and not isinstance(arm, (str, Mapping)) and not is_frame(arm):
         may_name_columns, arm = isinstance(arm, (list, tuple)), list(arm)
+        if any(isinstance(one, (float, np.floating)) for one in arm):
+            raise ValueError(
+                "the ids of arms must be texts or whole numbers; got "
+                f"{next(one for one in arm if isinstance(one, (float, np.floating)))!r}. Leave out "
+                "rows without an arm and convert the others: log.shown.dropna().astype(int)"
+            )
         if all(isinstance(one, (str, int, np.integer)) for one in arm):
             ids = list(dict.fromkeys(arm))
             if may_name_columns and _name_columns(ids, names, rows):
@@ -120,15 +134,17 @@ def _name_columns(listed: Sequence[Any], names: Sequence[str], rows: Sequence[Re
 
 def _shows_choice(name: str, one: Guess, rows: Sequence[Record], ids: set[str]) -> bool:
     values = {str(row[name]) for row in rows if not is_missing(row.get(name))}
-    return one.kind == "category" and len(values) > 1 and values <= ids
+    return len(values) > 1 and values <= ids
 
 
 def is_outcome(name: str) -> bool:
     """Say whether a column is named like something that is not known before a decision."""
     plain = name.lower()
-    return plain in _OUTCOMES or any(
-        plain.startswith(prefix) and plain.removeprefix(prefix) in _OUTCOMES for prefix in _PREFIXES
-    )
+    words = re.findall(r"[^\W_]+", plain)
+    if plain in _OUTCOMES or words[:1] == ["p"]:
+        return True
+    named = any({word, word.removesuffix("s")} & _OF_OUTCOMES for word in words)
+    return named and not _OF_THE_PAST & {*words}
 
 
 def _warn(text: str) -> None:

@@ -267,7 +267,7 @@ class Features:
         if dim > self.limit:
             raise ValueError(
                 f"limit must be at least {dim} for the levels of this table; got {self.limit}. "
-                "Give a larger limit, or fewer crosses."
+                f"{_largest(fitted)}Leave out columns, cross fewer of them, or give a larger limit."
             )
         return made
 
@@ -307,3 +307,10 @@ def _extra(given: Any) -> str | tuple[str, ...]:
     if isinstance(given, (list, tuple)) and all(isinstance(name, str) for name in given):
         return tuple(given)
     return checks.choice("extra", given, EXTRA)
+
+
+def _largest(fitted: Mapping[str, Mapping[str, Any]]) -> str:
+    """A sentence about the column with the most levels."""
+    levels = {name: len(found.get("levels", ())) for name, found in fitted.items()}
+    name = max(levels, key=lambda name: levels[name])
+    return f"Column {name!r} has {levels[name]} levels. " if levels[name] else ""

@@ -24,6 +24,7 @@ except ImportError:  # pragma: no cover - Windows compiles in every process that
     fcntl = None  # type: ignore[assignment]
 
 LONGEST_WAIT_SECONDS = 180.0
+AGAIN_AFTER_SECONDS = 600.0
 
 
 @cache
@@ -54,31 +55,35 @@ def _is_private_and_writable(directory: Path) -> bool:
 
 
 def say_that_it_compiles(kernel: str = "") -> None:
-    """Say it once for an installation, and on a terminal name each kernel that takes long."""
+    """Say it once for all processes of a while, and on a terminal name each slow kernel."""
     lines = []
-    try:
-        (cache_directory() / "announced").open("x").close()
-        lines.append("driftbandits: compiling its kernels, each once for this installation ...")
-    except FileExistsError:
-        pass
+    announced = cache_directory() / "announced"
+    with contextlib.suppress(OSError):
+        if time.time() - announced.stat().st_mtime > AGAIN_AFTER_SECONDS:
+            announced.unlink()
+    with contextlib.suppress(OSError):
+        announced.open("x").close()
+        lines.append(
+            "driftbandits: compiling its kernels, each once for this installation; "
+            "this takes a minute or two ..."
+        )
     if kernel and sys.stderr.isatty():
-        lines.append(f"  {kernel}")
+        lines.append(f"driftbandits: compiling {kernel}")
     sys.stderr.write("".join(f"{line}\n" for line in lines))
     sys.stderr.flush()
 
 
-def locked(path: Path) -> Any:
-    """Return an open file that holds the lock; None where locks do not work or take too long."""
-    if fcntl is None:
-        return None
-    with contextlib.suppress(OSError):
-        file = path.open("w")
-        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
-        while time.monotonic() < deadline:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return file
-            except BlockingIOError:
-                time.sleep(0.05)
-        file.close()
-    return None
+def locked(path: Path) -> contextlib.AbstractContextManager[Any]:
+    """Return an open file that holds the lock, or nothing where locks do not work in time."""
+    if fcntl is not None:
+        with contextlib.suppress(OSError):
+            file = path.open("w")
+            deadline = time.monotonic() + LONGEST_WAIT_SECONDS
+            while time.monotonic() < deadline:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return file
+                except BlockingIOError:
+                    time.sleep(0.05)
+            file.close()
+    return contextlib.nullcontext()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import numba
@@ -107,23 +108,22 @@ class _LowerEntry(NativeLowering):
         return bool(super().run_pass(state))
 
 
-class _PartCompiler(Compiler):
-    def define_pipelines(self) -> Any:
-        return _with(_LowerPart, super().define_pipelines())
+def _compiler_with(lowering: Any) -> Any:
+    class Changed(Compiler):
+        def define_pipelines(self) -> Any:
+            pipelines = super().define_pipelines()
+            for pipeline in pipelines:
+                steps = pipeline.passes
+                pipeline.passes = [
+                    (lowering if step is NativeLowering else step, text) for step, text in steps
+                ]
+                pipeline.finalize()
+            return pipelines
+
+    return Changed if IS_KNOWN else Compiler
 
 
-class _EntryCompiler(Compiler):
-    def define_pipelines(self) -> Any:
-        return _with(_LowerEntry, super().define_pipelines())
-
-
-def _with(lowering: Any, pipelines: Any) -> Any:
-    for pipeline in pipelines:
-        pipeline.passes = [
-            (lowering if step is NativeLowering else step, text) for step, text in pipeline.passes
-        ]
-        pipeline.finalize()
-    return pipelines
+_PartCompiler, _EntryCompiler = map(_compiler_with, (_LowerPart, _LowerEntry))
 
 
 class Entry(CPUDispatcher):
@@ -145,11 +145,7 @@ ENTRIES: list[Entry] = []
 
 def entry_of(function: Callable[..., Any], part: Any, options: dict[str, Any]) -> Entry:
     """Return a kernel that Python can call, and that other kernels call as that part."""
-    entry = Entry(
-        function,
-        targetoptions=options,
-        pipeline_class=_EntryCompiler if IS_KNOWN else Compiler,
-    )
+    entry = Entry(function, targetoptions=options, pipeline_class=_EntryCompiler)
     entry.part = part
     entry._cache = KernelCache(function)
     ENTRIES.append(entry)
@@ -158,8 +154,7 @@ def entry_of(function: Callable[..., Any], part: Any, options: dict[str, Any]) -
 
 def part_of(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Return a kernel that other kernels take in."""
-    pipeline = _PartCompiler if IS_KNOWN else Compiler
-    return numba.jit(**options, pipeline_class=pipeline)(function)
+    return numba.jit(**options, pipeline_class=_PartCompiler)(function)
 
 
 class Choice:
@@ -221,12 +216,7 @@ class KernelCache(caching.FunctionCache):
     def __init__(self, function: Any) -> None:
         super().__init__(function)
         self._kernel = function.__qualname__
-        self._lock: Any = None
-        self._notice: threading.Timer | None = None
-
-    def holds_anything(self) -> bool:
-        """Return whether some machine code of this kernel is kept."""
-        return bool(self._cache_file._load_index())
+        self._turn = ExitStack()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         found = self._loaded(sig, target_context)
@@ -234,7 +224,7 @@ class KernelCache(caching.FunctionCache):
             self._begin_turn()
             found = self._loaded(sig, target_context)
             if found is not None:
-                self._end_turn()
+                self._turn.close()
         return found
 
     def _loaded(self, sig: Any, target_context: Any) -> Any:
@@ -246,21 +236,15 @@ class KernelCache(caching.FunctionCache):
 
     def save_overload(self, sig: Any, data: Any) -> None:
         super().save_overload(sig, data)
-        self._end_turn()
+        self._turn.close()
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         return sig, codegen.magic_tuple()  # the sources and the name are the rest of the key
 
     def _begin_turn(self) -> None:
-        self._end_turn()  # of a compilation that failed
-        self._notice = threading.Timer(QUIET_SECONDS, say_that_it_compiles, [self._kernel])
-        self._notice.daemon = True
-        self._notice.start()
-        self._lock = locked(cache_directory() / f"{self._impl.filename_base}.lock")
-
-    def _end_turn(self) -> None:
-        if self._notice is not None:
-            self._notice.cancel()
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        self._turn.close()  # of a compilation that failed
+        notice = threading.Timer(QUIET_SECONDS, say_that_it_compiles, [self._kernel])
+        notice.daemon = True
+        notice.start()
+        self._turn.callback(notice.cancel)
+        self._turn.enter_context(locked(cache_directory() / f"{self._impl.filename_base}.lock"))

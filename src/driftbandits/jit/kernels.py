@@ -100,7 +100,7 @@ def chosen_for(record: type, then: Callable[P, R], otherwise: Callable[P, R]) ->
 
 def is_kept(kernel: Callable[P, R]) -> bool:
     """Return True if the machine code of an entry is in the wheel or in the cache."""
-    return PLAIN or bool(cast(Any, kernel)._cache.holds_anything())
+    return PLAIN or bool(cast(Any, kernel)._cache._cache_file._load_index())
 
 
 def place(index: int) -> int:

@@ -72,15 +72,13 @@ if not INTERPRETED and os.environ.get("DRIFTBANDITS_COMPILE", "0") != "1":
 
 BUILT: Mapping[str, Callable[..., Any]] | None = getattr(_module, "kernels", None)
 """The kernels of the wheel by module and name; None: numba compiles them."""
-LEVEL: str | None = getattr(_module, "level", None)
-"""The processor level that these kernels were compiled for."""
 
 PLAIN = INTERPRETED or BUILT is not None
 """True if functions that are not in the wheel run as plain Python, without numba."""
 
 
 def made_by() -> str:
-    """Return the version of numba that makes the kernels; in a wheel, made them for some level."""
+    """Return the version of numba that makes the kernels; in a wheel, made them for a processor."""
     if _module is not None:
         return f"{_module.numba} for {_module.level}"
     return "none" if INTERPRETED else version("numba")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import textwrap
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Annotated, Any, NamedTuple, TypedDict, Unpack, get_args, get_type_hints
@@ -331,7 +332,16 @@ def policy(name: str, **given: Unpack[Given]) -> Policy:
                 f"{label} has no effect on {values['name']} and must not be given; got "
                 f"{values[label]!r}. `driftbandits policies` shows what each policy uses."
             )
-    return _made(values)
+    made = _made(values)
+    features = made.features
+    if features is not None and not (features.arm or features.cross or made.separate):
+        warnings.warn(
+            "features have no column of the arm and no cross, so that all arms look alike and the "
+            "choice is left to chance: add a cross such as ('arm', '*'), or arms='separate'",
+            UserWarning,
+            stacklevel=2,
+        )
+    return made
 
 
 def policy_from(arguments: Mapping[str, Any]) -> Policy:

@@ -167,8 +167,10 @@ ROWS: Mapping[str, Row] = {
     "random": Row(EVERYTHING, True, CONSTANT),
 }
 _CITED = {
-    "SW-GLUCB D-GLUCB": "Russac, Cappe, Garivier (2020), Algorithms for Non-Stationary Generalized "
-    "Linear Bandits, Algorithms 1 and 2",
+    "SW-GLUCB": "Russac, Cappe, Garivier (2020), Algorithms for Non-Stationary Generalized Linear "
+    "Bandits, Algorithm 1",
+    "D-GLUCB": "Russac, Cappe, Garivier (2020), Algorithms for Non-Stationary Generalized Linear "
+    "Bandits, Algorithm 2",
     "LogisticUCB": "Filippi, Cappe, Garivier, Szepesvari (2010), Parametric Bandits: The "
     "Generalized Linear Case; penalised as D-GLUCB is",
     "LinUCB": "Abbasi-Yadkori, Pal, Szepesvari (2011), Improved Algorithms for Linear Stochastic "
@@ -509,18 +511,19 @@ class Policy:
 
     def weights_of_ages(self, buffers: Buffers, ages: Floats) -> Floats:
         """The weights of remembered rows of these ages."""
-        weights: Floats = self._adapted("weights_of_ages", self, buffers, ages)
+        if self.row.believes:
+            return auto.weights_of_ages(self, buffers, ages)
+        weights: Floats = (self.discount or 1.0) ** ages
         return weights
 
     def size_of_change(self, buffers: Buffers) -> float | None:
         """The size of the last detected change in units of rewards; None: not measured."""
-        size = self._adapted("size_of_change", buffers)
         unit = 1.0 if self.reward is None else self.reward.unit
-        return None if size is None else unit * float(size)
+        return unit * float(buffers.gauges[auto.SIZE_OF_CHANGE]) if self.row.believes else None
 
     def hypotheses(self, buffers: Buffers) -> list[Hypothesis]:
         """The hypotheses of `auto` and their probabilities; other policies have none."""
-        return list(self._adapted("hypotheses", self, buffers))
+        return auto.hypotheses(self, buffers) if self.row.believes else []
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -533,14 +536,10 @@ class Policy:
             del own["link"]  # which follows, as m does
             own["reward"], own["outside"] = self.reward.text, self.reward.outside
         own["false_alarm_rate"] = self.false_alarm_rate or None
-        if not self.exact:
-            del own["exact"]
-        if not self.separate:
-            del own["arms"]
-        if self.features is None:
-            del own["features"]
-        else:
-            own["features"] = self.features.to_dict()
+        own["features"] = None if self.features is None else self.features.to_dict()
+        for name, usual in (("exact", False), ("arms", SHARED), ("features", None)):
+            if own[name] == usual:
+                del own[name]
         return own
 
     def with_dim(self, dim: int, *, features: Features | None = None) -> Policy:

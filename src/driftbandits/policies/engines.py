@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from driftbandits.core import Model, State, large_model_of, model_of, state_of
+from driftbandits.core import Model, State, large_model_of, memory, model_of, state_of
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.state import NUMBERS, N
 from driftbandits.jit import (
@@ -50,7 +50,7 @@ ANY = place(0)
 
 
 class Kernels(NamedTuple):
-    """The kernels of a family, which play a policy by its handle."""
+    """What plays the policies of a family: kernels by a handle, or their parts by an opened one."""
 
     label: str
     decide: Callable[..., int]
@@ -70,19 +70,6 @@ class Kernels(NamedTuple):
     """
     tick: Callable[..., None]
     """Let time pass without a decision: tick(handle, rounds)."""
-
-
-class Parts(NamedTuple):
-    """The same for other kernels, by an opened handle, and what opens one.
-
-    A loop that opens a handle once spares each round the reading of some sixty numbers.
-    """
-
-    label: str
-    opened: Callable[[Handle], Opened]
-    decide: Callable[..., int]
-    update: Callable[..., None]
-    tick: Callable[..., None]
 
 
 def family_of(policy: Policy) -> str:
@@ -157,7 +144,7 @@ def _step(name: str, family: str) -> Callable[..., Any]:
 
 def _estimator_engine(family: str) -> tuple[Callable[..., Any], ...]:
     """The engine of one memory and a bonus, or that of all which does more than this."""
-    advance, estimate, learn = (_step(name, family) for name in ("advance", "estimate", "learn"))
+    estimate, learn = _step("estimate", family), _step("learn", family)
     special = family == SPECIAL
     part = allocating if special else inlined
     prepare = _prepare_special if special else _prepare
@@ -179,7 +166,7 @@ def _estimator_engine(family: str) -> tuple[Callable[..., Any], ...]:
         first = state.counters[N] + 1 if number == 0 else number
         choose_actions(opened, seed, first, actions, table, picks)
         if number == 0:
-            advance(scoring.adaptation, model, state, picks.shape[1])
+            memory.advance(model, state, picks.shape[1])
         return scores.ACCEPTED
 
     @part
@@ -189,7 +176,7 @@ def _estimator_engine(family: str) -> tuple[Callable[..., Any], ...]:
 
     @part
     def tick(opened: Opened, rounds: int) -> None:
-        advance(opened.scoring.adaptation, opened.model, opened.state, rounds)
+        memory.advance(opened.model, opened.state, rounds)
 
     return decide, update, tick
 
@@ -198,8 +185,10 @@ def _estimator_engine(family: str) -> tuple[Callable[..., Any], ...]:
 
 
 @cache
-def parts_of(family: str, known_d: int = ANY) -> Parts:
-    """The parts of one of FAMILIES, or its large models.
+def parts_of(family: str, known_d: int = ANY) -> tuple[Callable[[Handle], Opened], Kernels]:
+    """What opens a handle, and the parts of one of FAMILIES, or its large models.
+
+    A loop that opens a handle once spares each round the reading of some sixty numbers.
 
     In those of a family itself the compiler knows that no model is large, and drops their code.
 
@@ -225,14 +214,14 @@ def parts_of(family: str, known_d: int = ANY) -> Parts:
         )
 
     if family == BELIEVING:
-        return Parts(label, opened, auto.decide, auto.update, auto.tick)
-    return Parts(label, opened, *_estimator_engine(family))
+        return opened, Kernels(label, auto.decide, auto.update, auto.tick)
+    return opened, Kernels(label, *_estimator_engine(family))
 
 
 @cache
 def kernels_of(family: str) -> Kernels:
     """The kernels of one of FAMILIES, or its large models. They are compiled when first called."""
-    label, opened, decide_opened, update_opened, tick_opened = parts_of(family)
+    opened, (label, decide_opened, update_opened, tick_opened) = parts_of(family)
     lets_others_run = family.startswith(LARGE_FAMILY)
 
     @compiled_for(label, lets_others_run=lets_others_run)

@@ -13,8 +13,8 @@ checks.needed(
 
 if TYPE_CHECKING:
     from driftbandits.service.application import app
-    from driftbandits.service.limits import Limits
-    from driftbandits.service.serving import Settings
+    from driftbandits.service.auth import Limits
+    from driftbandits.service.endpoints import Settings
 
 __all__ = ["Limits", "Settings", "app"]
 

@@ -1,4 +1,4 @@
-"""Keys, roles and tenants: who may do what, and how often."""
+"""Keys, roles, tenants and limits: who may do what, how often, and how much of it at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import hmac
 import ipaddress
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple, get_args
 from urllib.parse import urlsplit
 
@@ -31,13 +32,13 @@ class Caller(NamedTuple):
     role: str
     prefix: str
 
-    def check(self, role: str, policy: str | None) -> None:
+    def check(self, role: str, policy: str) -> None:
+        """Refuse what this key may not do; `policy` is "" where the request is about no one."""
         if _RANK[self.role] < _RANK[role]:
             raise Refused(403, "forbidden", f"this needs a key with the role {role}")
-        if policy is not None and not policy.startswith(self.prefix):
-            raise Refused(
-                403, "other_tenant", f"this key is for policies that begin with {self.prefix!r}"
-            )
+        if policy and not policy.startswith(self.prefix):
+            about = f"this key is for policies that begin with {self.prefix!r}"
+            raise Refused(403, "other_tenant", about)
 
     def may_see(self, policy: str) -> bool:
         return policy.startswith(self.prefix)
@@ -70,50 +71,63 @@ def make_first_admin_key(store: Store, *, now_ns: int) -> str | None:
 
 
 class Keyring:
-    """The keys in use, read again from the store every second."""
+    """The keys in use, read again from the store every second; without a store nobody needs one."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store | None) -> None:
+        self.store = store
         self._keys: dict[str, Key] = {}
         self._read_at = -_OLD_S
 
     def refresh(self) -> None:
         """Read the keys; blocks."""
-        with self._store.read() as session:
+        assert self.store is not None
+        with self.store.read() as session:
             self._keys = {key.id: key for key in session.api_keys() if not key.revoked_ns}
         self._read_at = time.monotonic()
 
-    def caller(self, authorization: str) -> Caller:
-        """Return the caller whose key this header has."""
+    def caller(self, headers: Sequence[tuple[bytes, bytes]], authorization: bytes) -> Caller:
+        """Return the caller whose key a request has, or refuse it."""
+        if self.store is None:
+            _check_local(headers)
+            return NOBODY
         if time.monotonic() - self._read_at >= _OLD_S:
             raise unavailable("storage_unavailable", "the keys cannot be read at present")
-        scheme, _, token = authorization.partition(" ")
+        scheme, _, token = authorization.decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not token:
-            raise _unauthorized("give a key: Authorization: Bearer dbk_...")
+            raise Refused(401, "unauthorized", "give a key: Authorization: Bearer dbk_...")
         mark, _, rest = token.strip().partition("_")
         id, _, secret = rest.partition("_")
         key = self._keys.get(id)
         stored = key.hash if key is not None else bytes(32)
         if not hmac.compare_digest(_hash(secret), stored) or key is None or mark != _MARK:
-            raise _unauthorized("this key is not known, or it was revoked")
+            raise Refused(401, "unauthorized", "this key is not known, or it was revoked")
         return Caller(key.id, key.role, key.prefix)
 
 
-def _unauthorized(message: str) -> Refused:
-    return Refused(401, "unauthorized", message)
+class Limits(NamedTuple):
+    """Limits that a deployment may set."""
+
+    body_bytes: int = 2 * 1024 * 1024
+    pending_per_key: int = 100_000
+    rate_per_key: float | None = None
+    waiting_bytes: int = 16 * 1024 * 1024
+    """Bytes of bodies that are not answered yet. Decoded they take twenty times as much."""
+    state_bytes: int = 64_000_000
+    """Bytes of a policy's state, as estimated before it is accepted."""
+    state_bytes_per_key: int = 1_000_000_000
+    """Bytes of all policies that a key has configured."""
 
 
 class RateLimit:
     """A limit of requests a second for each key; a second's worth may come at once."""
 
-    def __init__(self, rate: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, rate: float) -> None:
         self._rate = rate
         self._most = max(rate, 1.0)
-        self._clock = clock
         self._left: dict[str, tuple[float, float]] = {}
 
     def take(self, key: str) -> None:
-        now = self._clock()
+        now = time.monotonic()
         left, since = self._left.get(key, (self._most, now))
         left = min(self._most, left + (now - since) * self._rate)
         if left < 1.0:
@@ -127,6 +141,31 @@ class RateLimit:
         self._left[key] = (left - 1.0, now)
 
 
+class Room:
+    """Bytes of bodies that wait for their answers; no key gets more than half of the room."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.taken = 0
+        self._of_key: Counter[str] = Counter()
+
+    def take(self, key: str, size: int) -> None:
+        """Reserve room for more bytes, or refuse. One body always has room."""
+        if self.taken and self.taken + size > self._most:
+            raise unavailable("overloaded", f"{self.taken} bytes of other requests wait already")
+        if self._of_key[key] and self._of_key[key] + size > self._most // 2:
+            raise unavailable("overloaded", f"{self._of_key[key]} bytes of this key wait already")
+        self.taken += size
+        self._of_key[key] += size
+
+    def give_back(self, key: str, size: int) -> None:
+        """Give room back."""
+        self.taken -= size
+        self._of_key[key] -= size
+        if not self._of_key[key]:
+            del self._of_key[key]
+
+
 def is_loopback(host: str) -> bool:
     """Return whether the address is reachable from this machine alone."""
     if host == "localhost":
@@ -137,7 +176,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def check_local(headers: Sequence[tuple[bytes, bytes]]) -> None:
+def _check_local(headers: Sequence[tuple[bytes, bytes]]) -> None:
     """Refuse what a page of another site may have sent; a service without keys trusts the rest."""
     named = {name: value.decode("latin-1") for name, value in headers if name != b"host"}
     hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]

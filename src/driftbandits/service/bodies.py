@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -43,12 +43,12 @@ def decoded(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
         _refuse_flaws(raw)
         match = _AT_PATH.match(str(error))
         assert match is not None
-        message = match["message"]
+        message, path = match["message"], match["path"] or "$"
         for pattern, rule in ((ID_PATTERN, ID_RULE), (ARM_PATTERN, ARM_RULE)):
             message = message.replace(f"matching regex {pattern!r}", f"of {rule}")
-        if match["path"] is None and (field := _UNKNOWN.fullmatch(message)):
+        if path == "$" and (field := _UNKNOWN.fullmatch(message)):
             message += perhaps(field[1], getattr(decoder.type, "__struct_encode_fields__", ()))
-        raise Refused(422, "invalid", message, path=match["path"] or "$") from None
+        raise Refused(422, "invalid", message, path=path) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         _refuse_flaws(raw)
         raise Refused(400, "malformed", f"the body is not JSON: {error}", path="$") from None
@@ -76,55 +76,40 @@ def _quotes(text: bytes) -> int:
     return (_ESCAPED.sub(b"", text) if b"\\" in text else text).count(b'"')
 
 
-class _Flaw:
-    """Stands in a decoded tree where the text had something that is refused."""
-
-    def __init__(self, message: str, key: str | None = None) -> None:
-        self.message = message
-        self.key = key
+class _Flaw(str):
+    """Says what was wrong with the text where it stands in a decoded tree."""
 
 
 def _refuse_flaws(raw: bytes) -> None:
+    """Refuse the first key that stands twice, or number that is none, in a short body."""
     if len(raw) > _MOST_EXPLAINED:
         return
     try:
-        tree = json.loads(raw, object_pairs_hook=_object, parse_constant=_constant)
+        tree = json.loads(raw, object_pairs_hook=_unique, parse_constant=_no_number)
     except (ValueError, RecursionError):
         return
-    path: list[str | int] = []
-    flaw = _first_flaw(tree, path)
-    if flaw is not None:
-        steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in path]
-        raise Refused(400, "malformed", flaw.message, path="$" + "".join(steps))
+    for path, flaw in _flaws(tree, "$"):
+        raise Refused(400, "malformed", str(flaw), path=path)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> Any:
-    seen: dict[str, Any] = {}
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for key, value in pairs:
-        if key in seen:
-            return _Flaw(f"the key {key!r} stands twice in one object", key)
-        seen[key] = value
-    return seen
+        twice = _Flaw(f"the key {key!r} stands twice in one object")
+        found[key] = twice if key in found else value
+    return found
 
 
-def _constant(text: str) -> _Flaw:
+def _no_number(text: str) -> _Flaw:
     return _Flaw(f"{text} is not a JSON number")
 
 
-def _first_flaw(tree: Any, path: list[str | int]) -> _Flaw | None:
-    """The first flaw; `path` holds the way to it."""
+def _flaws(tree: Any, path: str) -> Iterator[tuple[str, _Flaw]]:
     if isinstance(tree, _Flaw):
-        path += [] if tree.key is None else [tree.key]
-        return tree
-    places: Iterable[tuple[str | int, Any]] = ()
-    if isinstance(tree, dict):
-        places = tree.items()
+        yield path, tree
+    elif isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from _flaws(value, f"{path}.{key}")
     elif isinstance(tree, list):
-        places = enumerate(tree)
-    for step, value in places:
-        path.append(step)
-        found = _first_flaw(value, path)
-        if found is not None:
-            return found
-        path.pop()
-    return None
+        for place, value in enumerate(tree):
+            yield from _flaws(value, f"{path}[{place}]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,24 +16,8 @@ from driftbandits.service.offers import Offer, check_offer, offer_of, place_ids
 from driftbandits.service.refusals import Refused, gone, invalid, unknown_decision
 from driftbandits.service.state import CLIPPED, State
 from driftbandits.service.transactions import Command, Unfinished, UnitOfWork, attempt
-from driftbandits.store import (
-    CONFLICT,
-    CORRECTED,
-    DECISION,
-    DUPLICATE,
-    LATE,
-    REFUSED,
-    WITHDRAWN,
-    Event,
-    Known,
-)
-from driftbandits.store.records import (
-    Conflicted,
-    Decided,
-    Rewarded,
-    Withdrawn,
-    unpacked,
-)
+from driftbandits.store import Event, Kind, Known
+from driftbandits.store.records import Conflicted, Decided, Rewarded, Withdrawn, unpacked
 
 _SMALL_OFFER = 20_000
 """Numbers of a decision that is made within some milliseconds."""
@@ -41,18 +26,18 @@ _SMALL_OFFER = 20_000
 # -- decisions -----------------------------------------------------------------------------------
 
 
+@dataclass
 class Decide(Command):
     """One decision."""
 
-    def __init__(
-        self, policy: str, event_id: str, offer: Offer, *, unit: str = "", most_pending: int
-    ) -> None:
-        super().__init__(policy)
-        self.is_quick = offer.x.size <= _SMALL_OFFER
-        self.event_id = event_id
-        self.offer = offer
-        self._unit = unit
-        self._most_pending = most_pending
+    event_id: str
+    offer: Offer
+    most_pending: int
+    unit: str = ""
+
+    @property
+    def is_quick(self) -> bool:
+        return self.offer.x.size <= _SMALL_OFFER
 
     @property
     def event_ids(self) -> Sequence[str]:
@@ -60,34 +45,31 @@ class Decide(Command):
 
     def run(self, work: UnitOfWork) -> api.DecisionAnswer | Refused:
         state = work.state(self.policy)
-        if self._unit:
-            self.offer = self.offer._replace(unit=state.tag_of(self._unit))
+        if self.unit:
+            self.offer = self.offer._replace(unit=state.tag_of(self.unit))
         known = work.known(self.policy, self.event_id)
         if known.decision is not None:
-            return self._answer_again(work, state, known.decision)
+            return self._decide_again(work, state, known.decision)
         if state.retired:
             raise Refused(410, "retired", f"policy {self.policy!r} is retired and decides no more")
         self._check(state)
-        self._check_places(work)
-        before = state.seq
-        made = state.decide_all(self.event_id, self.offer, work.time_for(state))
-        for place, (event_id, record) in enumerate(zip(self.event_ids, made, strict=True), 1):
-            work.append(state, DECISION, event_id, record, seq=before + place)
-        return decision_answer(self.event_id, made[0], before + 1)
-
-    def _check_places(self, work: UnitOfWork) -> None:
         for event_id in self.event_ids[1:]:
             if work.known(self.policy, event_id).decision is not None:
                 raise _conflict(
                     f"event_id {event_id!r}, which a place of the list would have, has a decision"
                 )
+        before = state.seq
+        made = state.decide(self.event_id, self.offer, work.time_for(state))
+        for place, (event_id, record) in enumerate(zip(self.event_ids, made, strict=True), 1):
+            work.append(state, Kind.DECISION, event_id, record, seq=before + place)
+        return decision_answer(self.event_id, made[0], before + 1)
 
-    def _answer_again(
+    def _decide_again(
         self, work: UnitOfWork, state: State, event: Event
     ) -> api.DecisionAnswer | Refused:
         if event.is_erased:
             raise gone(event, self.event_id)
-        record: Decided = unpacked(DECISION, event.body)
+        record: Decided = unpacked(Kind.DECISION, event.body)
         offer = self.offer
         same = (
             record.arms == offer.arms
@@ -101,41 +83,38 @@ class Decide(Command):
             and not record.place
         )
         if same and offer.played >= 0 and not record.caller_decided:
-            return self._correct(work, state, record)
+            # The answer never came, or came too late: what was shown is what the caller says.
+            made = state.correct(self.event_id, offer, record, work.time_for(state))
+            work.append(state, Kind.CORRECTED, self.event_id, made)
+            return decision_answer(self.event_id, made, state.seq)
         played = offer.played, offer.propensity
         is_again = same and (offer.played < 0 or played == (record.index, record.propensity))
-        kind = DUPLICATE if is_again else CONFLICT
-        work.write(state, kind, self.event_id, Conflicted(DECISION, None, offer.key))
-        if kind == CONFLICT:
+        kind = Kind.DUPLICATE if is_again else Kind.CONFLICT
+        work.write(state, kind, self.event_id, Conflicted(Kind.DECISION, None, offer.key))
+        if kind == Kind.CONFLICT:
             other = "another arm as played" if same else "a decision about other arms"
             return _conflict(f"event_id {self.event_id!r} has {other}")
         return decision_answer(self.event_id, record, event.seq)
 
-    def _correct(self, work: UnitOfWork, state: State, record: Decided) -> api.DecisionAnswer:
-        """The answer never came, or came too late: what was shown is what the caller says."""
-        made = state.correct(self.event_id, self.offer, record, work.time_for(state))
-        work.append(state, CORRECTED, self.event_id, made)
-        return decision_answer(self.event_id, made, state.seq)
-
     def _check(self, state: State) -> None:
-        offer = self.offer
+        offer, record = self.offer, state.version.record
         check_offer(state.playing, offer)
-        if state.version.record.mode == "apprentice" and offer.played < 0:
+        if record.mode == "apprentice" and offer.played < 0:
             if offer.baseline < 0:
                 raise invalid(
                     "an apprentice needs the caller's baseline, the id of an arm", "$.baseline"
                 )
             if offer.n:
                 raise invalid("an apprentice plays one arm: n must not be given", "$.n")
-        if state.version.record.budget is not None and offer.baseline < 0 and offer.played < 0:
+        if record.budget is not None and offer.baseline < 0 and offer.played < 0:
             raise invalid(
                 "a policy with a budget needs the caller's baseline, the id of an arm", "$.baseline"
             )
-        if state.pending_of_key[offer.key] + max(offer.n, 1) > self._most_pending:
+        if state.pending_of_key[offer.key] + max(offer.n, 1) > self.most_pending:
             raise Refused(
                 429,
                 "too_many_pending",
-                f"{self._most_pending} decisions of this key wait for their rewards in policy "
+                f"{self.most_pending} decisions of this key wait for their rewards in policy "
                 f"{self.policy!r}; report some, or configure reward_wait_s",
                 retry_after_s=1,
             )
@@ -165,51 +144,47 @@ def decision_answer(event_id: str, record: Decided, seq: int) -> api.DecisionAns
 # -- rewards -------------------------------------------------------------------------------------
 
 
+@dataclass
 class Reward(Command):
     """One reward."""
 
-    is_quick = True
+    event_id: str
+    value: float
+    key: str
 
-    def __init__(self, policy: str, event_id: str, value: float, *, key: str) -> None:
-        super().__init__(policy)
-        self.event_id = event_id
-        self.value = value
-        self.key = key
+    is_quick = True
 
     def run(self, work: UnitOfWork) -> api.RewardAnswer | Refused:
         state = work.state(self.policy)
-        if state.is_open(self.event_id):
+        if self.event_id in state.pending:
             work.learn_default_if_due(state, self.event_id)
-        if state.is_open(self.event_id):
+        if self.event_id in state.pending:
             return self._learn(work, state)
         if not _is_accepted(self.value, None):
             raise invalid(_out_of_range(self.value), "$.value")
-        known = work.known(self.policy, self.event_id)
-        if known.decision is None:
-            raise unknown_decision(self.policy, self.event_id, "$.event_id")
-        if known.decision.is_erased:
-            raise gone(known.decision, self.event_id)
+        known = _decided(work, self.policy, self.event_id)
         told = Conflicted("reward", self.value, self.key)
         if _is_withdrawn(known):
-            work.write(state, CONFLICT, self.event_id, told)
+            work.write(state, Kind.CONFLICT, self.event_id, told)
             return _conflict(f"event_id {self.event_id!r} was withdrawn")
         reported = _reported(known)
         if reported is None:
             return self._learn(work, state)
         if reported == self.value:
-            work.write(state, DUPLICATE, self.event_id, told)
+            work.write(state, Kind.DUPLICATE, self.event_id, told)
             return api.RewardAnswer("duplicate")
-        work.write(state, CONFLICT, self.event_id, told)
+        work.write(state, Kind.CONFLICT, self.event_id, told)
         return _conflict(f"event_id {self.event_id!r} has another reward, {reported!r}")
 
     def _learn(self, work: UnitOfWork, state: State) -> api.RewardAnswer | Refused:
-        learns = state.is_open(self.event_id) and state.learns_from(self.event_id)
+        waiting, mode = state.pending.get(self.event_id), state.version.record.mode
+        learns = waiting is not None and waiting.number > 0 and mode != "frozen"
         if not _is_accepted(self.value, state.playing.policy if learns else None):
             return self._refuse(work, state)
         clipped = state.counts[CLIPPED]
         kind = state.reward(self.event_id, self.value, work.time_for(state))
         work.append(state, kind, self.event_id, Rewarded(self.value, self.key))
-        if kind == LATE:
+        if kind == Kind.LATE:
             return api.RewardAnswer("late")
         status = "learned" if learns else "recorded"
         return api.RewardAnswer(status, clipped=state.counts[CLIPPED] > clipped)
@@ -217,7 +192,9 @@ class Reward(Command):
     def _refuse(self, work: UnitOfWork, state: State) -> Refused:
         """Return the refusal, so that the event which ends the wait for a default is committed."""
         if self.event_id in state.awaited:
-            work.write(state, REFUSED, self.event_id, Conflicted("reward", self.value, self.key))
+            work.write(
+                state, Kind.REFUSED, self.event_id, Conflicted("reward", self.value, self.key)
+            )
         policy = state.playing.policy
         hint = "" if policy.reward is None else " Configure a wider reward, or outside = 'clip'."
         return invalid(
@@ -242,8 +219,18 @@ def _is_accepted(value: float, policy: Policy | None) -> bool:
     return low <= value <= high
 
 
+def _decided(work: UnitOfWork, policy: str, event_id: str) -> Known:
+    """The events of a decision, which must be there."""
+    known = work.known(policy, event_id)
+    if known.decision is None:
+        raise unknown_decision(policy, event_id, "$.event_id")
+    if known.decision.is_erased:
+        raise gone(known.decision, event_id)
+    return known
+
+
 def _is_withdrawn(known: Known) -> bool:
-    return known.outcome is not None and known.outcome.kind == WITHDRAWN
+    return known.outcome is not None and known.outcome.kind == Kind.WITHDRAWN
 
 
 def _reported(known: Known) -> float | None:
@@ -260,15 +247,14 @@ def _conflict(message: str) -> Refused:
     return Refused(409, "conflict", message)
 
 
+@dataclass
 class Withdraw(Command):
     """A decision that was never shown."""
 
-    is_quick = True
+    event_id: str
+    key: str
 
-    def __init__(self, policy: str, event_id: str, *, key: str) -> None:
-        super().__init__(policy)
-        self.event_id = event_id
-        self.key = key
+    is_quick = True
 
     @property
     def event_ids(self) -> Sequence[str]:
@@ -276,42 +262,35 @@ class Withdraw(Command):
 
     def run(self, work: UnitOfWork) -> api.WithdrawalAnswer | Refused:
         state = work.state(self.policy)
-        known = work.known(self.policy, self.event_id)
-        if known.decision is None:
-            raise unknown_decision(self.policy, self.event_id, "$.event_id")
-        if known.decision.is_erased:
-            raise gone(known.decision, self.event_id)
+        known = _decided(work, self.policy, self.event_id)
         told = Conflicted("withdrawal", None, self.key)
         if _is_withdrawn(known):
-            work.write(state, DUPLICATE, self.event_id, told)
+            work.write(state, Kind.DUPLICATE, self.event_id, told)
             return api.WithdrawalAnswer("duplicate")
         if known.outcome is not None or known.late is not None:
-            work.write(state, CONFLICT, self.event_id, told)
+            work.write(state, Kind.CONFLICT, self.event_id, told)
             return _conflict(f"event_id {self.event_id!r} has a reward, so it was shown")
-        work.write(state, WITHDRAWN, self.event_id, Withdrawn(self.key))
+        work.write(state, Kind.WITHDRAWN, self.event_id, Withdrawn(self.key))
         return api.WithdrawalAnswer("withdrawn")
 
 
+@dataclass
 class Many(Command):
     """Commands of one policy, one after the other; each has its own result."""
 
-    def __init__(
-        self, policy: str, commands: Sequence[Command], *, results: Sequence[Any] = ()
-    ) -> None:
-        super().__init__(policy)
-        self._commands = commands  # that are left
-        self._results = results  # of those before
+    commands: Sequence[Command]  # that are left
+    results: Sequence[Any] = ()  # of those before
 
     @property
     def event_ids(self) -> Sequence[str]:
-        return [event_id for command in self._commands for event_id in command.event_ids]
+        return [event_id for command in self.commands for event_id in command.event_ids]
 
     def run(self, work: UnitOfWork) -> list[Any] | Unfinished:
         work.state(self.policy)
-        results = list(self._results)
-        for done, command in enumerate(self._commands):
+        results = list(self.results)
+        for done, command in enumerate(self.commands):
             if done and work.is_long:
-                left = self._commands[done:]
+                left = self.commands[done:]
                 return Unfinished(Many(self.policy, left, results=results))
             results.append(attempt(command, work))
         return results
@@ -320,34 +299,32 @@ class Many(Command):
 # -- reading -------------------------------------------------------------------------------------
 
 
+@dataclass
 class View(Command):
     """Something about a policy, as of one event."""
+
+    answer: Callable[[State], Any]
 
     writes = False
     is_quick = True
 
-    def __init__(self, policy: str, answer: Callable[[State], Any]) -> None:
-        super().__init__(policy)
-        self._answer = answer
-
     def run(self, work: UnitOfWork) -> Any:
-        return self._answer(work.state(self.policy))
+        return self.answer(work.state(self.policy))
 
 
+@dataclass
 class ViewAll(Command):
     """Something about every policy that may be seen, as of one moment."""
 
+    answer: Callable[[State], Any]
+    may_see: Callable[[str], bool]
+
     writes = False
 
-    def __init__(self, answer: Callable[[State], Any], *, may_see: Callable[[str], bool]) -> None:
-        super().__init__("")
-        self._answer = answer
-        self._may_see = may_see
-
     def run(self, work: UnitOfWork) -> list[Any]:
-        names = [name for name in work.session.policies() if self._may_see(name)]
+        names = [name for name in work.session.policies() if self.may_see(name)]
         work.begin_reading(names)
-        answers = [attempt(View(name, self._answer), work) for name in names]
+        answers = [attempt(View(name, self.answer), work) for name in names]
         return [answer for answer in answers if not isinstance(answer, Refused)]
 
 

@@ -33,8 +33,8 @@ from driftbandits.policies import (
     uses,
 )
 from driftbandits.policies import policy as make_policy
-from driftbandits.service.limits import Limits
-from driftbandits.service.refusals import Refused, invalid
+from driftbandits.service.auth import Limits
+from driftbandits.service.refusals import invalid
 from driftbandits.store.records import Configured
 
 TICKS = 1000
@@ -75,39 +75,30 @@ def state_bytes(policy: Policy) -> int:
 
 @lru_cache(maxsize=1000)
 def _state_bytes(arguments: bytes, dim: int) -> int:
-    sizes = {d: _measured({**msgspec.json.decode(arguments), "dim": d}) for d in _SMALL}
     total = 0.0
-    for d, size in sizes.items():
-        weight = 1.0
-        for other in _SMALL:
-            if other != d:
-                weight *= (dim - other) / (d - other)
-        total += weight * size
+    for d in _SMALL:
+        made = policy_from({**msgspec.json.decode(arguments), "dim": d})
+        size = sum(array.nbytes for array in made.new_buffers(_FIRST_ROWS))
+        total += size * math.prod((dim - other) / (d - other) for other in _SMALL if other != d)
     return round(total)
-
-
-def _measured(arguments: dict[str, Any]) -> int:
-    return sum(array.nbytes for array in policy_from(arguments).new_buffers(_FIRST_ROWS))
 
 
 def check_cost(policy: Policy, others: Iterable[Policy], limits: Limits) -> None:
     """Refuse a policy that is too large, or too large beside the others of its key."""
     size = state_bytes(policy)
     if size > limits.state_bytes:
-        raise _too_costly(
+        raise invalid(
             f"the state of this policy would take about {size / _MEGABYTE:,.0f} MB; a policy may "
-            f"take {limits.state_bytes / _MEGABYTE:,.0f} MB. Give it fewer dimensions"
+            f"take {limits.state_bytes / _MEGABYTE:,.0f} MB. Give it fewer dimensions",
+            "$.dim",
         )
     total = size + sum(state_bytes(other) for other in others)
     if total > limits.state_bytes_per_key:
-        raise _too_costly(
+        raise invalid(
             f"with this policy the states of its key would take about {total / _MEGABYTE:,.0f} MB; "
-            f"a key may take {limits.state_bytes_per_key / _MEGABYTE:,.0f} MB"
+            f"a key may take {limits.state_bytes_per_key / _MEGABYTE:,.0f} MB",
+            "$.dim",
         )
-
-
-def _too_costly(message: str) -> Refused:
-    return invalid(message, "$.dim")
 
 
 def notes(policy: Policy) -> list[str]:
@@ -186,14 +177,21 @@ _FORGETS_BY = {"half_life_s": "discount", "window_s": "window"}
 
 def wanted_policy(request: Any) -> Policy:
     """The policy that a `PolicyRequest` asks for."""
-    given = _given(request)
-    by_clock = {name: by for name, by in _FORGETS_BY.items() if getattr(request, name) is not None}
-    for name, argument in by_clock.items():
-        if getattr(request, name) < _SHORTEST_S:
-            raise invalid(
-                f"{name} must be at least {_SHORTEST_S:g}; got {getattr(request, name)!r}",
-                f"$.{name}",
-            )
+    given = {
+        name: value
+        for name, value in msgspec.structs.asdict(request).items()
+        if name in _PARAMETERS and value is not UNSET
+    }
+    for name, value in given.items():  # none larger than anything can use
+        if isinstance(value, int):
+            _check_most(name, value, api.LARGEST_INTEGER)
+    _check_most("dim", given.get("dim") or 0, api.MOST_DIMENSIONS)
+    for name, argument in _FORGETS_BY.items():
+        seconds = getattr(request, name)
+        if seconds is None:
+            continue
+        if seconds < _SHORTEST_S:
+            raise invalid(f"{name} must be at least {_SHORTEST_S:g}; got {seconds!r}", f"$.{name}")
         if given.get(argument) is not None:
             raise invalid(f"give {name} or {argument}, not both", f"$.{name}")
         if given["name"] in policy_names() and not uses(given["name"], argument):
@@ -201,46 +199,34 @@ def wanted_policy(request: Any) -> Policy:
                 f"{name} is for policies that have a {argument}, and {given['name']} has none",
                 f"$.{name}",
             )
-    by_time = arguments_by_time(half_life_s=request.half_life_s, window_s=request.window_s)
-    policy = _made({**given, **by_time})
-    if policy.features is not None and policy.features.limit > api.MOST_DIMENSIONS:
-        raise _too_large("features.limit", policy.features.limit, api.MOST_DIMENSIONS)
-    if policy.dim > api.MOST_DIMENSIONS:  # of features that were fitted
-        raise _too_large("dim", policy.dim, api.MOST_DIMENSIONS)
+    given |= arguments_by_time(half_life_s=request.half_life_s, window_s=request.window_s)
+    try:
+        policy = make_policy(**given)
+    except (ValueError, TypeError, OverflowError) as error:
+        first = str(error).split(" ", 1)[0]
+        elsewhere = "$" if given.get("features") is None else "$.features"
+        raise invalid(str(error), f"$.{first}" if first in _PARAMETERS else elsewhere) from None
+    if policy.features is not None:
+        _check_most("features.limit", policy.features.limit, api.MOST_DIMENSIONS)
+    _check_most("dim", policy.dim, api.MOST_DIMENSIONS)  # of features that were fitted
     return policy
 
 
-def _given(request: Any) -> dict[str, Any]:
-    """The arguments of a policy that the request has, none larger than anything can use."""
-    given = {
-        name: value
-        for name, value in msgspec.structs.asdict(request).items()
-        if name in _PARAMETERS and value is not UNSET
-    }
-    for name, value in given.items():
-        if isinstance(value, int) and abs(value) > api.LARGEST_INTEGER:
-            raise _too_large(name, value, api.LARGEST_INTEGER)
-    dim = given.get("dim") or 0
-    if dim > api.MOST_DIMENSIONS:
-        raise _too_large("dim", dim, api.MOST_DIMENSIONS)
-    return given
-
-
-def _too_large(name: str, value: int, most: int) -> Refused:
-    return invalid(f"{name} must be at most {most}; got {value}", f"$.{name}")
-
-
-def _made(arguments: dict[str, Any]) -> Policy:
-    try:
-        return make_policy(**arguments)
-    except (ValueError, TypeError, OverflowError) as error:
-        first = str(error).split(" ", 1)[0]
-        elsewhere = "$" if arguments.get("features") is None else "$.features"
-        raise invalid(str(error), f"$.{first}" if first in _PARAMETERS else elsewhere) from None
+def _check_most(name: str, value: int, most: int) -> None:
+    if abs(value) > most:
+        raise invalid(f"{name} must be at most {most}; got {value}", f"$.{name}")
 
 
 def wanted_record(request: Any, policy: Policy, *, key: str) -> Configured:
     """Return the record of a `PolicyRequest`; the writer adds its version and its seed."""
+    limits = {"control": request.control, "shares": request.shares, "budget": request.budget}
+    for name, limit in limits.items():
+        if limit and not has_probabilities(policy):
+            raise invalid(
+                f"{name} must not be given for {policy.name}, which samples: it knows the "
+                "probability of its own choice alone, and not of what is played instead",
+                f"$.{name}",
+            )
     return Configured(
         version=0,
         arguments=policy.arguments,
@@ -252,34 +238,15 @@ def wanted_record(request: Any, policy: Policy, *, key: str) -> Configured:
         window_s=request.window_s,
         fresh=True,
         key=key,
-        control=_control(request, policy),
-        shares=_shares(request, policy),
+        control=request.control,
+        shares=_shares(request),
         budget=_budget(request, policy),
         limit_window=request.limit_window,
     )
 
 
-def _needs_law(name: str, policy: Policy) -> None:
-    if not has_probabilities(policy):
-        raise invalid(
-            f"{name} must not be given for {policy.name}, which samples: it knows the probability "
-            "of its own choice alone, and not of what is played instead",
-            f"$.{name}",
-        )
-
-
-def _control(request: Any, policy: Policy) -> float:
-    share: float = request.control
-    if share:
-        _needs_law("control", policy)
-    return share
-
-
-def _shares(request: Any, policy: Policy) -> dict[str, tuple[float, float]] | None:
+def _shares(request: Any) -> dict[str, tuple[float, float]] | None:
     shares = {arm: (pair[0], pair[1]) for arm, pair in (request.shares or {}).items()}
-    if not shares:
-        return None
-    _needs_law("shares", policy)
     for arm, (least, most) in shares.items():
         if least > most or most == 0.0:
             raise invalid(
@@ -290,33 +257,28 @@ def _shares(request: Any, policy: Policy) -> dict[str, tuple[float, float]] | No
     together = math.fsum(least for least, _ in shares.values())
     if together > 1.0:
         raise invalid(f"the min of all shares must sum to at most 1; got {together:g}", "$.shares")
-    return shares
+    return shares or None
 
 
 def _budget(request: Any, policy: Policy) -> float | None:
     budget: float | None = request.budget
-    if budget is None:
-        return None
-    _needs_law("budget", policy)
-    if policy.row.score in (GREEDY, CONSTANT):
+    if budget is not None and policy.row.score in (GREEDY, CONSTANT):
         raise invalid(
             f"budget must not be given for {policy.name}, which has no upper bound of what the "
             "baseline earns",
             "$.budget",
         )
-    if not all(map(math.isfinite, policy.reward_range())):
+    if budget is not None and not all(map(math.isfinite, policy.reward_range())):
         raise invalid("budget needs a reward with a range, as 'amount:0..500'", "$.budget")
     return budget
 
 
 def _default_reward(request: Any, policy: Policy) -> float:
     default: float = request.default_reward or 0.0
-    if request.reward_wait_s is None:
-        if request.default_reward is not None:
-            raise invalid("default_reward needs reward_wait_s", "$.default_reward")
-        return default
     low, high = policy.reward_range()
-    if not low <= default <= high:
+    if request.reward_wait_s is None and request.default_reward is not None:
+        raise invalid("default_reward needs reward_wait_s", "$.default_reward")
+    if request.reward_wait_s is not None and not low <= default <= high:
         raise invalid(
             f"default_reward must be in [{low:g}, {high:g}] for this policy; got {default!r}",
             "$.default_reward",

@@ -35,7 +35,7 @@ from driftbandits.service.relearning import Followers
 from driftbandits.service.state import CHANGE, State
 from driftbandits.service.transactions import Command, Transactions, Unfinished, load
 from driftbandits.service.versions import Promote
-from driftbandits.store import Session, Store, StoreBusy, StoreError, StoreUnavailable
+from driftbandits.store import Store, StoreBusy, StoreError, StoreUnavailable
 
 logger = logging.getLogger("driftbandits.service")
 
@@ -53,29 +53,28 @@ class Upkeep:
     def __init__(self, transactions: Transactions, *, retention_days: float | None) -> None:
         self._transactions = transactions
         self._retention_days = retention_days
-        self._next_look = 0.0
+        self.next_look = 0.0  # when to see what is due
         self._next_retention = 0.0
         self._under_way = 0
         self._left: set[str] = set()  # policies that another process has served and left
-        self._ending = threading.Event()
-
-    def end(self) -> None:
-        self._ending.set()
-
-    # -- at the beginning ------------------------------------------------------------------------
+        self.ending = threading.Event()
 
     def recover(self, open_store: Callable[[], Store]) -> bool:
         """Open the store and replay its logs as soon as that is possible; False if it never was."""
-        while not self._ending.is_set():
+        while not self.ending.is_set():
             try:
                 self._transactions.store = open_store()
                 self._load_states()
             except (StoreBusy, StoreUnavailable) as error:
                 logger.warning("the store is not ready: %s", error)
-                self._ending.wait(1.0)
+                self.ending.wait(1.0)
             else:
                 threading.Thread(target=self._maintain, name="maintenance", daemon=True).start()
-                threading.Thread(target=self._relearn, name="candidates", daemon=True).start()
+                learners = self._transactions.followers.live
+                among = self._transactions.store, self._transactions.states, self.ending
+                threading.Thread(
+                    target=learners, args=among, name="candidates", daemon=True
+                ).start()
                 return True
         return False
 
@@ -85,21 +84,16 @@ class Upkeep:
             if not names:
                 make_ready(USUAL_FAMILIES)
             for name in names:
-                self._load_state(session, name)
-
-    def _load_state(self, session: Session, name: str) -> None:
-        try:
-            self._transactions.states[name] = state = load(session, name)
-        except Exception as error:  # this policy answers 500, the others go on
-            logger.error("policy %s cannot be brought back: %s", name, error)
-            return
-        if state.differences:
-            logger.warning("%d replayed events of %s differ", state.differences, name)
-
-    # -- all the time ----------------------------------------------------------------------------
+                try:
+                    self._transactions.states[name] = state = load(session, name)
+                except Exception as error:  # this policy answers 500, the others go on
+                    logger.error("policy %s cannot be brought back: %s", name, error)
+                else:
+                    if state.differences:
+                        logger.warning("%d replayed events of %s differ", state.differences, name)
 
     def _maintain(self) -> None:
-        while not self._ending.wait(_MAINTENANCE_EVERY_S):
+        while not self.ending.wait(_MAINTENANCE_EVERY_S):
             try:
                 self._transactions.store.maintain()
                 self._left |= self._find_left()
@@ -118,74 +112,39 @@ class Upkeep:
             if name not in states or states[name].seq < head.seq
         }
 
-    def _relearn(self) -> None:
-        transactions = self._transactions
-        transactions.followers.live(transactions.store, transactions.states, self._ending)
-
     def take_due(self) -> Sequence[Command]:
         """Default rewards and changes that fall due, and retention; when the last ones are done.
 
         For the thread that may use the states.
         """
         now = time.monotonic()
-        if now < self._next_look or self._under_way:
+        if now < self.next_look or self._under_way:
             return ()
-        self._next_look = now + DUE_EVERY_S
+        self.next_look = now + DUE_EVERY_S
+        transactions, now_ns = self._transactions, self._transactions.clock()
         left, self._left = self._left, set()
         commands: list[Command] = [LearnDefaults(name) for name in left]
-        commands += self._due_defaults() + self._due_changes()
+        for name, state in transactions.states.items():
+            if state.versions and state.due(max(now_ns, state.at_ns)) is not None:
+                commands.append(LearnDefaults(name))
+            if transactions.followers.is_near(state, CHANGE) and not state.is_change_held:
+                commands.append(Promote(name, CHANGE, begun=state.candidates[CHANGE].seq))
         if self._retention_days is not None and now >= self._next_retention:
             self._next_retention = now + _RETENTION_EVERY_S
-            commands += self._retention(self._retention_days)
+            task = Task(older_than_ns=int(self._retention_days * _DAY_NS))
+            commands += [Erase(name, task, "", "retention") for name in transactions.states]
         self._under_way = len(commands)
         return commands
 
-    def look_now(self) -> None:
-        """See at the next turn what is due."""
-        self._next_look = 0.0
-
-    def note_done(self, result: Any) -> None:
+    def note_done(self, answer: asyncio.Future[Any]) -> None:
         """Note that a command has ended; one that failed was logged, and is due again."""
         self._under_way -= 1
 
-    def _due_defaults(self) -> list[Command]:
-        now_ns = self._transactions.clock()
-        return [
-            LearnDefaults(name)
-            for name, state in self._transactions.states.items()
-            if state.versions and state.due(max(now_ns, state.at_ns)) is not None
-        ]
-
-    def _due_changes(self) -> list[Command]:
-        """Configurations that have learned what their logs hold."""
-        followers = self._transactions.followers
-        return [
-            Promote(name, CHANGE, begun=candidate.seq)
-            for name, state in self._transactions.states.items()
-            if (candidate := state.candidates.get(CHANGE)) is not None
-            and not state.is_change_held
-            and followers.is_near(state.policy, CHANGE, candidate)
-        ]
-
-    def _retention(self, days: float) -> list[Command]:
-        age = int(days * _DAY_NS)
-        return [
-            Erase(name, Task(older_than_ns=age), reason="retention", key="")
-            for name, _ in self._transactions.states.items()
-        ]
-
-    # -- at the end ------------------------------------------------------------------------------
-
     def retire(self) -> None:
         """Keep a snapshot of every policy that has none of its last event, and close the store."""
-        self.end()
+        self.ending.set()
         states = self._transactions.states
-        self._transactions.followers.keep_all()
-        changed = [
-            name
-            for name, state in states.items()
-            if state.candidates or state.seq > state.snapshot_seq
-        ]
+        changed = [name for name, state in states.items() if state.seq > state.snapshot_seq]
         try:
             self._transactions.perform([KeepSnapshot(name) for name in changed])
         except Exception as error:
@@ -207,15 +166,15 @@ The thread can do less than the loop: where load is high, requests pile up meanw
 
 
 class Job(NamedTuple):
-    """A command, and what is called with its answer."""
+    """A command, and its answer to come."""
 
     command: Command
-    answer: Callable[[Any], None]
+    answer: asyncio.Future[Any]
     since: float
 
 
 class Engine:
-    """Start it, then await `do(command)`, or `begin` one with a callback."""
+    """Start it, then await `do(command)`."""
 
     def __init__(
         self,
@@ -225,12 +184,11 @@ class Engine:
         queue_limit: int = 2000,
         snapshot_every: int = 20_000,
         retention_days: float | None = None,
-        metrics: Metrics | None = None,
         on_death: Callable[[], None] = lambda: None,
     ) -> None:
         self.ready = False
         self.dead = False
-        self.metrics = metrics or Metrics()
+        self.metrics = Metrics()
         self._open_store = open_store
         self._transactions = Transactions(self.metrics, clock=clock, snapshot_every=snapshot_every)
         self._transactions.is_awaited = self._do_quick_ones_wait
@@ -245,7 +203,7 @@ class Engine:
         self._slow_in_a_row = 0
         self._quick_in_a_row = 0  # in the thread
         self._loop_may_work_from = 0.0
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: asyncio.AbstractEventLoop  # from start on
         self._turned = asyncio.Event()  # set and replaced when a turn ends, or a candidate is done
         self._for_thread: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._live, name="writer", daemon=True)
@@ -268,9 +226,7 @@ class Engine:
 
     def failed(self) -> dict[str, int]:
         """Count the failed candidates of each policy that has some."""
-        found = {
-            name: len(self.followers.failed(state)) for name, state in list(self.states.items())
-        }
+        found = {name: self.followers.failed(one) for name, one in list(self.states.items())}
         return {name: count for name, count in found.items() if count}
 
     @property
@@ -290,21 +246,22 @@ class Engine:
             await asyncio.sleep(0.01)
         self.ready = False
         self._timer.cancel()
-        self._upkeep.end()
+        self._upkeep.ending.set()
         self._for_thread.put(None)
         await asyncio.to_thread(self._thread.join)
 
     def do(self, command: Command) -> asyncio.Future[Any]:
         """The answer to come; a full queue refuses at once."""
-        assert self._loop is not None
-        future = self._loop.create_future()
-
-        def answer(result: Any) -> None:
-            if not future.done():
-                future.set_result(result)
-
-        self.begin(command, answer)
-        return future
+        if self.dead:
+            raise _died()
+        if not self.ready:
+            raise _starting()
+        if self.waiting >= self._queue_limit:
+            self.metrics.refused_overload += 1
+            raise unavailable("overloaded", f"{self._queue_limit} requests wait already")
+        answer = self._append(command, self._loop.create_future())
+        self._wake()
+        return answer
 
     async def settled(self, policy: str, seconds: float) -> None:
         """Wait until no change of a policy is under way, or until the time is over."""
@@ -320,20 +277,9 @@ class Engine:
         place = self.followers.of(policy, CHANGE, state.candidates[CHANGE])
         return place.failure is None
 
-    def begin(self, command: Command, answer: Callable[[Any], None]) -> None:
-        """Like `do`; `answer` will be called in the loop."""
-        if self.dead:
-            raise _died()
-        if not self.ready:
-            raise _starting()
-        if self.waiting >= self._queue_limit:
-            self.metrics.refused_overload += 1
-            raise unavailable("overloaded", f"{self._queue_limit} requests wait already")
-        self._append(command, answer)
-        self._wake()
-
-    def _append(self, command: Command, answer: Callable[[Any], None]) -> None:
+    def _append(self, command: Command, answer: asyncio.Future[Any]) -> asyncio.Future[Any]:
         self._lane_of(command).append(Job(command, answer, time.monotonic()))
+        return answer
 
     def _lane_of(self, command: Command) -> deque[Job]:
         """Fast commands have a queue of their own, and so have those that only read."""
@@ -345,14 +291,12 @@ class Engine:
         return not is_quick and any(self._lanes[1::2])
 
     def _wake(self) -> None:
-        assert self._loop is not None
         if not self._at_work:
             self._at_work = True
             self._loop.call_soon(self._turn)  # and take along what else arrives at this moment
 
     def _look_at_the_clock(self) -> None:
         """Take a turn although there are no requests."""
-        assert self._loop is not None
         self._refuse_old()
         if self.ready:
             self._wake()
@@ -360,7 +304,7 @@ class Engine:
 
     def _look_at_candidates(self) -> None:
         """One of them has come to the end of its log, or failed."""
-        self._upkeep.look_now()
+        self._upkeep.next_look = 0.0
         self._tell()
         if self.ready:
             self._wake()
@@ -374,7 +318,8 @@ class Engine:
         began = time.perf_counter()
         try:
             for command in self._upkeep.take_due():
-                self._append(command, self._upkeep.note_done)
+                answer = self._append(command, self._loop.create_future())
+                answer.add_done_callback(self._upkeep.note_done)
             self._jobs = jobs = self._take_waiting()
             results = self._perform_at_once([job.command for job in jobs]) if jobs else []
         except BaseException:
@@ -425,7 +370,6 @@ class Engine:
 
     def _end_turn(self, jobs: Sequence[Job], results: Sequence[Any], began: float) -> None:
         """Answer, and take the next turn or rest."""
-        assert self._loop is not None
         self._jobs = []
         if jobs:
             done = [k for k, result in enumerate(results) if not isinstance(result, Unfinished)]
@@ -441,31 +385,24 @@ class Engine:
 
     def _put_back(self, jobs: Sequence[Job], results: Sequence[Any]) -> None:
         """Put commands without a turn in front, and unfinished ones behind the others."""
-        untouched = []
+        for job, result in reversed(list(zip(jobs, results, strict=True))):
+            if isinstance(result, Unfinished) and not result.has_begun:
+                self._lane_of(job.command).appendleft(job)
         for job, result in zip(jobs, results, strict=True):
-            if not isinstance(result, Unfinished):
-                continue
-            if result.has_begun:
+            if isinstance(result, Unfinished) and result.has_begun:
                 self._append(result.command, job.answer)
-            else:
-                untouched.append(job)
-        for job in reversed(untouched):
-            self._lane_of(job.command).appendleft(job)
 
     def _die(self) -> None:
         """Refuse all waiting requests, and end the process. No request can arrive meanwhile."""
         logger.exception("the writer has died")
         self.dead = True
         self.ready = False
-        self._upkeep.end()
+        self._upkeep.ending.set()
         self._in_loop(self._refuse_waiting)
         self._on_death()
 
     def _refuse_waiting(self) -> None:
         jobs = [*self._jobs, *chain.from_iterable(self._lanes)]
-        self._jobs = []
-        for waiting in self._lanes:
-            waiting.clear()
         _give(jobs, [_died()] * len(jobs))
 
     # -- in the thread ---------------------------------------------------------------------------
@@ -494,7 +431,6 @@ class Engine:
         self._in_loop(self._end_turn, jobs, results, began)
 
     def _in_loop(self, call: Callable[..., Any], *arguments: Any) -> None:
-        assert self._loop is not None
         try:
             self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:  # the loop has ended, and with it all waiting requests
@@ -511,7 +447,5 @@ def _died() -> Refused:
 
 def _give(jobs: Sequence[Job], results: Sequence[Any]) -> None:
     for job, result in zip(jobs, results, strict=True):
-        try:
-            job.answer(result)
-        except Exception:
-            logger.exception("an answer could not be given")
+        if not job.answer.done():
+            job.answer.set_result(result)

@@ -41,9 +41,15 @@ from numpy.typing import NDArray
 from driftbandits.agent import Decision, probabilities_of
 from driftbandits.policies import Policy
 from driftbandits.service.offers import Offer
+from driftbandits.store.records import Configured
 
 Floats = NDArray[np.float64]
+Free = NDArray[np.bool_]
 Shares = dict[str, tuple[float, float]]
+
+BY_CONTROL, BY_EXCLUSION, BY_BUDGET, BY_SHARE = "control", "excluded", "budget", "share"
+"""Why something else was played than the policy has chosen."""
+_ROUNDING = 1e-12
 
 
 class Accounts(msgspec.Struct, array_like=True):
@@ -57,11 +63,7 @@ class Accounts(msgspec.Struct, array_like=True):
     def is_used(self) -> bool:
         return bool(self.balance or self.charged or self.credits)
 
-    # -- shares ----------------------------------------------------------------------------------
-
-    def limits(
-        self, arms: tuple[str, ...], free: NDArray[np.bool_], shares: Shares
-    ) -> tuple[Floats, Floats]:
+    def limits(self, arms: tuple[str, ...], free: Free, shares: Shares) -> tuple[Floats, Floats]:
         """The least and the largest probability of each arm that is free."""
         low, high = np.zeros(len(arms)), np.where(free, 1.0, 0.0)
         for i, arm in enumerate(arms):
@@ -73,12 +75,7 @@ class Accounts(msgspec.Struct, array_like=True):
         return low, high
 
     def count(
-        self,
-        arms: tuple[str, ...],
-        free: NDArray[np.bool_],
-        probabilities: Floats,
-        shares: Shares,
-        window: int,
+        self, arms: tuple[str, ...], free: Free, probabilities: Floats, shares: Shares, window: int
     ) -> None:
         """A decision was made with these probabilities."""
         for i, arm in enumerate(arms):
@@ -91,32 +88,9 @@ class Accounts(msgspec.Struct, array_like=True):
                     min(max(of_most + most - probability, 0.0), most * window),
                 )
 
-    def keep_credits(self, shares: Shares) -> None:
-        """Drop the credits of arms that have no share any more."""
-        self.credits = {arm: own for arm, own in self.credits.items() if arm in shares}
-
-    # -- the budget ------------------------------------------------------------------------------
-
-    def balance_after(self, budget: float, window: int) -> float:
-        """Return the balance once a decision has put its part in."""
-        return min(self.balance + budget, budget * window)
-
-    def charge(self, event_id: str, price: float) -> None:
-        """Something else than the baseline is played."""
-        self.balance -= price
-        self.charged[event_id] = price
-
     def put_in(self, amount: float, budget: float, window: int) -> None:
         """Put in the outcome of a play beside the baseline, or the price of a withdrawn one."""
         self.balance = min(self.balance + amount, max(budget * window, self.balance))
-
-
-Free = NDArray[np.bool_]
-
-BY_CONTROL, BY_EXCLUSION, BY_BUDGET, BY_SHARE = "control", "excluded", "budget", "share"
-"""Why something else was played than the policy has chosen."""
-
-_ROUNDING = 1e-12
 
 
 class Play(NamedTuple):
@@ -126,35 +100,6 @@ class Play(NamedTuple):
     propensity: float  # of this arm, before it is known on which side the decision is
     conditional: float = 0.0  # the same, given the side; 0: there is one side
     reason: str = ""  # the policy has chosen it
-
-
-class Limits(NamedTuple):
-    """The limits of a configuration."""
-
-    control: float = 0.0
-    shares: Shares | None = None
-    budget: float | None = None
-    window: int = 1000
-
-    @property
-    def are_none(self) -> bool:
-        return not (self.control or self.shares or self.budget is not None)
-
-
-class Draws:
-    """The random numbers of one decision."""
-
-    def __init__(self, salt: bytes, event_id: str, unit: str) -> None:
-        self._salt = salt
-        self._event_id = event_id
-        self._unit = unit
-
-    def side(self) -> float:
-        """By which a decision is in the control or not."""
-        return int(self._unit or tag(self._salt, "event", self._event_id), 16) / 2.0**64
-
-    def number(self, what: str, place: int) -> float:
-        return int(tag(self._salt, f"{what} {place}", self._event_id), 16) / 2.0**64
 
 
 def salt_of(policy: str, seed: int) -> bytes:
@@ -167,25 +112,15 @@ def tag(salt: bytes, what: str, text: str) -> str:
     return hashlib.blake2b(f"{what} {text}".encode(), key=salt, digest_size=8).hexdigest()
 
 
-class Guard:
+class Guard(NamedTuple):
     """The rules at work on one decision."""
 
-    def __init__(
-        self,
-        policy: Policy,
-        *,
-        limits: Limits,
-        event_id: str,
-        offer: Offer,
-        accounts: Accounts,
-        draws: Draws,
-    ) -> None:
-        self._policy = policy
-        self._limits = limits
-        self._event_id = event_id
-        self._offer = offer
-        self._accounts = accounts
-        self._draws = draws
+    policy: Policy
+    record: Configured  # the version, with its limits
+    event_id: str
+    offer: Offer
+    accounts: Accounts
+    salt: bytes
 
     def plays(self, choices: Sequence[Decision]) -> list[Play]:
         """Return the play for each place of a list; a decision has one. Call it once.
@@ -193,21 +128,21 @@ class Guard:
         In the control the first place has the baseline, if there is one, and the others arms that
         are drawn evenly. The accounts are kept.
         """
-        size, control = len(choices[0].scores), self._limits.control
+        size, control = len(choices[0].scores), self.record.control
         free, unchosen = np.ones(size, dtype=bool), np.ones(size, dtype=bool)
-        free[list(self._offer.excluded)] = False
-        is_control = control > 0.0 and self._draws.side() < control
+        free[list(self.offer.excluded)] = False
+        is_control = control > 0.0 and self.side() < control
         of_control, of_policy = control, 1.0 - control  # of either side, and of what it has played
         plays = []
         for place, choice in enumerate(choices):
-            probabilities, limited = probabilities_of(self._policy, choice, free), ""
+            probabilities, limited = probabilities_of(self.policy, choice, free), ""
             if place == 0:
                 probabilities, limited = self._limited(choice, probabilities, free)
-            plain = _of_control(free, self._offer.baseline if place == 0 else -1)
+            plain = _of_control(free, self.offer.baseline if place == 0 else -1)
             if is_control:
-                played, reason = _drawn(plain, self._draws.number("control", place)), BY_CONTROL
+                played, reason = _drawn(plain, self._number("control", place)), BY_CONTROL
             else:
-                chosen_by = probabilities_of(self._policy, choice, unchosen)
+                chosen_by = probabilities_of(self.policy, choice, unchosen)
                 played, reason = self._coupled(choice.index, chosen_by, probabilities, place), ""
                 if played != choice.index:
                     reason = limited if free[choice.index] and limited else BY_EXCLUSION
@@ -221,36 +156,48 @@ class Guard:
             free[played] = unchosen[choice.index] = False
         return plays
 
+    def side(self) -> float:
+        """A random number that puts a decision, or all of its unit, in the control or not."""
+        return int(self.offer.unit or tag(self.salt, "event", self.event_id), 16) / 2.0**64
+
+    def _number(self, what: str, place: int) -> float:
+        return int(tag(self.salt, f"{what} {place}", self.event_id), 16) / 2.0**64
+
+    def _balance_after(self, budget: float) -> float:
+        """Return the balance once a decision has put its part in."""
+        return min(self.accounts.balance + budget, budget * self.record.limit_window)
+
     def _limited(self, choice: Decision, probabilities: Floats, free: Free) -> tuple[Floats, str]:
         """Return the probabilities that a limit makes, and which limit that is."""
-        limits, offer, accounts = self._limits, self._offer, self._accounts
-        if limits.budget is not None:
-            price = price_of(self._policy, choice, offer.baseline)
-            if accounts.balance_after(limits.budget, limits.window) < price:
-                return _of_control(free, offer.baseline), BY_BUDGET
-        if limits.shares:
-            low, high = accounts.limits(offer.arms, free, limits.shares)
-            return within(low, high, probabilities, self._policy, choice), BY_SHARE
+        budget, baseline, shares = self.record.budget, self.offer.baseline, self.record.shares
+        if budget is not None and self._balance_after(budget) < price_of(
+            self.policy, choice, baseline
+        ):
+            return _of_control(free, baseline), BY_BUDGET
+        if shares:
+            low, high = self.accounts.limits(self.offer.arms, free, shares)
+            return within(low, high, probabilities, self.policy, choice), BY_SHARE
         return probabilities, ""
 
     def _account_for(
         self, choice: Decision, played: int, probabilities: Floats, free: Free, limited: str
     ) -> None:
-        limits, offer, accounts = self._limits, self._offer, self._accounts
-        if limits.budget is not None:
-            accounts.balance = accounts.balance_after(limits.budget, limits.window)
+        record, offer, accounts = self.record, self.offer, self.accounts
+        if record.budget is not None:
+            accounts.balance = self._balance_after(record.budget)
             if played != offer.baseline:
-                price = price_of(self._policy, choice, offer.baseline)
-                accounts.charge(self._event_id, price)
-        if limits.shares and limited == BY_SHARE:
-            accounts.count(offer.arms, free, probabilities, limits.shares, limits.window)
+                price = price_of(self.policy, choice, offer.baseline)
+                accounts.balance -= price
+                accounts.charged[self.event_id] = price
+        if record.shares and limited == BY_SHARE:
+            accounts.count(offer.arms, free, probabilities, record.shares, record.limit_window)
 
     def _coupled(self, chosen: int, chosen_by: Floats, probabilities: Floats, place: int) -> int:
         """Draw an arm; it is the policy's own choice as often as both probabilities allow."""
-        if self._draws.number("kept", place) * chosen_by[chosen] < probabilities[chosen]:
+        if self._number("kept", place) * chosen_by[chosen] < probabilities[chosen]:
             return chosen
         rest = np.maximum(probabilities - chosen_by, 0.0)
-        return _drawn(rest, self._draws.number("drawn", place))
+        return _drawn(rest, self._number("drawn", place))
 
 
 def within(
@@ -298,21 +245,18 @@ def _drawn(weights: Floats, number: float) -> int:
 # -- what a budget is counted in -----------------------------------------------------------------
 
 
-def worth_range(policy: Policy) -> tuple[float, float]:
-    """Return the range of a reward's worth: its own, or that of a cost with a minus."""
-    low, high = policy.reward_range()
-    sign = 1.0 if policy.reward is None else policy.reward.sign
-    return min(sign * low, sign * high), max(sign * low, sign * high)
-
-
 def price_of(policy: Policy, choice: Decision, baseline: int) -> float:
     """The most that the baseline is expected to be worth, above the least that there can be."""
-    least, most = worth_range(policy)
-    return min(max(float(choice.scores[baseline]), least), most) - least
+    return _above_least(policy, float(choice.scores[baseline]))
 
 
 def earned(policy: Policy, value: float) -> float:
     """Return the worth of a reward above the least that there can be."""
-    least, most = worth_range(policy)
+    return _above_least(policy, value if policy.reward is None else policy.reward.sign * value)
+
+
+def _above_least(policy: Policy, worth: float) -> float:
+    """Rewards are worth what they are, costs the same with a minus."""
     sign = 1.0 if policy.reward is None else policy.reward.sign
-    return min(max(sign * value, least), most) - least
+    least, most = sorted(sign * end for end in policy.reward_range())
+    return min(max(worth, least), most) - least

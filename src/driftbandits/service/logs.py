@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,26 +14,17 @@ from driftbandits.api import Arm, EventAnswer
 from driftbandits.service.offers import offer_of
 from driftbandits.service.state import CARRIED, FRESH, RELEARNED, Version
 from driftbandits.service.views import clock_text, configuration
-from driftbandits.store import (
-    ABOUT,
-    BEGUN,
-    CONFIGURED,
-    CONFLICT,
-    CORRECTED,
-    DECISION,
-    DROPPED,
-    DUPLICATE,
-    ERASED,
-    PROMOTED,
-    REFUSED,
-    RETIRED,
-    WITHDRAWN,
-    Event,
-)
+from driftbandits.store import ABOUT, Event, Kind
 from driftbandits.store.records import unpacked
 
 _FRAME_BYTES = 500_000
 _ROW_BYTES = 200
+
+_COPIED = (
+    *("version", "suggested", "propensity", "caller_decided"),
+    *("what", "value", "name", "retired", "reason"),
+)
+"""Fields of an answer that mean in every record what they are called."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -44,8 +35,9 @@ def event_answer(event: Event) -> EventAnswer:
         answer.erased = True
         return answer
     record: Any = unpacked(event.kind, event.body)
-    if event.kind in (DECISION, CORRECTED):
-        answer.version = record.version
+    for field in _COPIED:
+        setattr(answer, field, getattr(record, field, getattr(answer, field)))
+    if event.kind in (Kind.DECISION, Kind.CORRECTED):
         offer = offer_of(record)
         rows = offer.x.tolist() or [UNSET] * len(offer.arms)
         columns, tables = offer.values
@@ -56,39 +48,24 @@ def event_answer(event: Event) -> EventAnswer:
         answer.context = columns if offer.context is None else offer.context.tolist()
         answer.place = record.place if record.place or record.ranking else None
         answer.baseline = record.arms[record.baseline] if record.baseline >= 0 else None
-        answer.arm, answer.index = record.arms[record.index], record.index
-        answer.suggested, answer.round = record.suggested, record.number
-        answer.propensity, answer.caller_decided = record.propensity, record.caller_decided
+        answer.arm, answer.index, answer.round = (
+            record.arms[record.index],
+            record.index,
+            record.number,
+        )
         answer.scores = np.frombuffer(record.scores, dtype="<f8").tolist()
         answer.control, answer.conditional = record.control or None, record.conditional or None
         answer.unit, answer.reason = record.unit or None, record.reason or None
         answer.excluded = [record.arms[i] for i in record.excluded] or None
-    elif event.kind == CONFIGURED:
-        answer.version = record.version
+    elif event.kind == Kind.CONFIGURED:
         how = FRESH if record.fresh else CARRIED
         answer.configuration = configuration(Version(event.seq, event.at_ns, record, how, None))
-    elif event.kind in (BEGUN, PROMOTED):
+    elif event.kind in (Kind.BEGUN, Kind.PROMOTED):
         version = Version(event.seq, event.at_ns, record.configured, RELEARNED, None)
-        answer.version, answer.name = record.configured.version, record.name
-        answer.configuration = configuration(version)
-    elif event.kind == DROPPED:
-        answer.name = record.name
-    elif event.kind == RETIRED:
-        answer.retired = record.retired
-    elif event.kind in (DUPLICATE, CONFLICT, REFUSED):
-        answer.what, answer.value = record.what, record.value
-    elif event.kind == WITHDRAWN:
-        pass  # it has nothing but its id
-    elif event.kind == ERASED:
-        answer.seqs, answer.reason = list(record.seqs), record.reason
-    else:
-        answer.value = record.value
+        answer.version, answer.configuration = record.configured.version, configuration(version)
+    elif event.kind == Kind.ERASED:
+        answer.seqs = list(record.seqs)
     return answer
-
-
-def _rows(answer: EventAnswer) -> list[Any] | None:
-    rows = [arm.x for arm in answer.arms or () if arm.x is not UNSET]
-    return rows or None
 
 
 def _table(answer: EventAnswer) -> str | None:
@@ -116,23 +93,16 @@ def parquet(events: Sequence[Event], *, version: Version | None = None) -> bytes
     about = {}
     if version is not None:
         about[ABOUT] = _encode({"configuration": configuration(version)}).decode()
-    frames = [_frame(page) for page in _pages(events)] or [_frame([])]
-    file = io.BytesIO()
-    polars.concat(frames).write_parquet(file, metadata=about)
-    return file.getvalue()
-
-
-def _pages(events: Sequence[Event]) -> Iterator[list[Event]]:
-    """A few at a time, by size: others want the interpreter meanwhile."""
-    page, size = list[Event](), 0
+    frames, page, size = [], list[Event](), 0
     for event in events:
         page.append(event)
         size += len(event.body) + _ROW_BYTES
-        if size >= _FRAME_BYTES:
-            yield page
+        if size >= _FRAME_BYTES:  # a few at a time: others want the interpreter meanwhile
+            frames.append(_frame(page))
             page, size = [], 0
-    if page:
-        yield page
+    file = io.BytesIO()
+    polars.concat([*frames, _frame(page)]).write_parquet(file, metadata=about)
+    return file.getvalue()
 
 
 def _frame(events: Sequence[Event]) -> Any:
@@ -170,7 +140,7 @@ def _frame(events: Sequence[Event]) -> Any:
     special = {
         "at_ns": [event.at_ns for event in events],
         "arm_ids": [None if a.arms is None else [arm.id for arm in a.arms] for a in answers],
-        "x": [_rows(answer) for answer in answers],
+        "x": [[arm.x for arm in a.arms or () if arm.x is not UNSET] or None for a in answers],
         "context": [a.context if isinstance(a.context, list) else None for a in answers],
         "table": [_table(answer) for answer in answers],
     }

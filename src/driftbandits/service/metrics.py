@@ -11,22 +11,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client.exposition import generate_latest
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-    SummaryMetricFamily,
-)
+from prometheus_client.metrics_core import CounterMetricFamily as Counts
+from prometheus_client.metrics_core import GaugeMetricFamily as Gauge
+from prometheus_client.metrics_core import HistogramMetricFamily as Sizes
+from prometheus_client.metrics_core import Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from driftbandits.service.state import CALLER_DECIDED, CLIPPED, State
-from driftbandits.store import CORRECTED, DECISION, DEFAULT, REWARD
+from driftbandits.store import Kind
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 MOST_ARMS = 30
 """The number of arms of a policy that have a line of their own."""
 
+OTHERS = "(others)"
 BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -62,16 +60,13 @@ class Tally:
         self.rewards = 0
         self.reward_sum = 0.0
         self.arms: Counter[str] = Counter()
-        self.other_arms = 0
 
     def add(self, kind: str, record: Any) -> None:
-        if kind in (DECISION, CORRECTED):
+        if kind in (Kind.DECISION, Kind.CORRECTED):
             arm = record.arms[record.index]
-            if arm in self.arms or len(self.arms) < MOST_ARMS:
-                self.arms[arm] += 1
-            else:
-                self.other_arms += 1
-        elif kind in (REWARD, DEFAULT):
+            has_line = arm in self.arms or len(self.arms) < MOST_ARMS
+            self.arms[arm if has_line else OTHERS] += 1
+        elif kind in (Kind.REWARD, Kind.DEFAULT):
             self.rewards += 1
             self.reward_sum += record.value
 
@@ -136,93 +131,67 @@ class Scrape(Collector):
         return generate_latest(registry)
 
     def collect(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily(
-            "driftbandits_ready", "1 when requests are served", value=self._ready
-        )
+        yield _family(Gauge, "ready", "1 when requests are served", (), [((), self._ready)])
         if self._of_all:
             yield from self._of_process()
-            yield from self._of_requests()
-            yield from self._of_transactions()
-        yield from self._of_policies()
+        yield from self._of_events()
+        families: Any = ((Counts, _COUNTERS), (Gauge, _GAUGES))
+        for kind, figures in families:
+            for name, (about, figure) in figures.items():
+                rows = [((state.policy,), figure(state)) for state in self._states]
+                yield _family(kind, name, about, ("policy",), rows)
 
     def _of_process(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily(
-            "driftbandits_queue_waiting", "requests that wait for the writer", value=self._waiting
-        )
-        yield CounterMetricFamily(
-            "driftbandits_overloaded",
-            "requests refused for want of room",
-            value=self._metrics.refused_overload,
-        )
-
-    def _of_requests(self) -> Iterator[Metric]:
-        answers = CounterMetricFamily(
-            "driftbandits_requests",
-            "answers by route and status",
-            labels=("method", "route", "status"),
-        )
-        for (method, route, status), count in sorted(self._metrics.requests.items()):
-            answers.add_metric((method, route, str(status)), count)
-        yield answers
-        seconds = HistogramMetricFamily(
-            "driftbandits_request_seconds", "time to an answer", labels=("route",)
-        )
-        for route, histogram in sorted(self._metrics.seconds.items()):
-            seconds.add_metric((route,), histogram.buckets(), histogram.sum)
-        yield seconds
-
-    def _of_transactions(self) -> Iterator[Metric]:
         seen = self._metrics
-        for name, about, histogram in (
+        waiting = "requests that wait for the writer"
+        yield _family(Gauge, "queue_waiting", waiting, (), [((), self._waiting)])
+        overloaded = "requests refused for want of room"
+        yield _family(Counts, "overloaded", overloaded, (), [((), seen.refused_overload)])
+        answers = [((m, r, str(status)), n) for (m, r, status), n in sorted(seen.requests.items())]
+        labels = ("method", "route", "status")
+        yield _family(Counts, "requests", "answers by route and status", labels, answers)
+        seconds = [((r,), h.buckets(), h.sum) for r, h in sorted(seen.seconds.items())]
+        yield _family(Sizes, "request_seconds", "time to an answer", ("route",), seconds)
+        for name, about, sizes in (
             ("transaction_seconds", "time of a transaction, synced", seen.transactions),
             ("transaction_requests", "requests in a transaction", seen.batches),
             ("commit_seconds", "time to bring a transaction to disk", seen.commits),
             ("queue_seconds", "time that a request waited for its turn", seen.queue),
         ):
-            yield HistogramMetricFamily(
-                f"driftbandits_{name}", about, buckets=histogram.buckets(), sum_value=histogram.sum
-            )
+            yield _family(Sizes, name, about, (), [((), sizes.buckets(), sizes.sum)])
 
-    def _of_policies(self) -> Iterator[Metric]:
-        policy = ("policy",)
-        events = CounterMetricFamily(
-            "driftbandits_events", "events in the log by kind", labels=("policy", "kind")
-        )
-        failed = GaugeMetricFamily(
-            "driftbandits_candidates_failed",
-            "changes and shadows that cannot learn the log",
-            labels=policy,
-        )
-        rewards = SummaryMetricFamily(
-            "driftbandits_reward",
-            "rewards and defaults that this process has recorded, as reported",
-            labels=policy,
-        )
-        arms = CounterMetricFamily(
-            "driftbandits_arm_decisions",
-            f"what this process has recorded as played: the first {MOST_ARMS} arms, and (others)",
-            labels=("policy", "arm"),
-        )
+    def _of_events(self) -> Iterator[Metric]:
+        events, rewards, arms = list[Row](), list[Row](), list[Row]()
         for state in self._states:
             name, counts = state.policy, dict(state.counts)  # the writer may add one
-            for kind in counts.keys() - {CALLER_DECIDED, CLIPPED}:
-                events.add_metric((name, kind), counts[kind])
+            kinds = counts.keys() - {CALLER_DECIDED, CLIPPED}
+            events += [((name, kind), counts[kind]) for kind in kinds]
             tally = self._metrics.tallies.get(name, Tally())
-            rewards.add_metric((name,), tally.rewards, tally.reward_sum)
-            for arm, count in sorted(dict(tally.arms).items()):  # the writer may add one
-                arms.add_metric((name, arm), count)
-            if tally.other_arms:
-                arms.add_metric((name, "(others)"), tally.other_arms)
-        for name, count in self._failed.items():
-            failed.add_metric((name,), count)
-        yield from (events, failed, rewards, arms)
-        families = ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES))
-        for family, figures in families:
-            for name, (about, figure) in figures.items():
-                metric = family(f"driftbandits_{name}", about, labels=policy)
-                for state in self._states:
-                    metric.add_metric((state.policy,), figure(state))
-                yield metric
+            rewards.append(((name,), tally.rewards, tally.reward_sum))
+            arms += [((name, arm), n) for arm, n in sorted(dict(tally.arms).items())]
+        yield _family(Counts, "events", "events in the log by kind", ("policy", "kind"), events)
+        about = "changes and shadows that cannot learn the log"
+        failed = [((name,), count) for name, count in self._failed.items()]
+        yield _family(Gauge, "candidates_failed", about, ("policy",), failed)
+        about = "rewards and defaults that this process has recorded, as reported"
+        yield _family(SummaryMetricFamily, "reward", about, ("policy",), rewards)
+        about = (
+            f"what this process has recorded as played: the first {MOST_ARMS} arms, and {OTHERS}"
+        )
+        yield _family(Counts, "arm_decisions", about, ("policy", "arm"), arms)
+
+
+Row = tuple[Any, ...]
+"""Labels, and what stands beside them."""
+
+
+def _family(
+    kind: Callable[..., Any], name: str, about: str, labels: Sequence[str], rows: Iterable[Row]
+) -> Any:
+    family = kind(f"driftbandits_{name}", about, labels=labels)
+    for row in rows:
+        family.add_metric(*row)
+    return family
 
 
 Figures = dict[str, tuple[str, Callable[[State], float]]]

@@ -105,16 +105,27 @@ _COLUMN = re.compile(r"column '([^']*)'")
 def offer_from(request: api.DecisionRequest, key: str) -> Offer:
     """The offer of a request, whatever the policy will say to it."""
     arms = [api.OfferedArm(arm) if isinstance(arm, str) else arm for arm in request.arms]
-    ids, context = _ids(arms), request.context
+    ids, context, n = tuple([arm.id for arm in arms]), request.context, request.n or 0
+    if len(set(ids)) < len(ids):
+        twice = next(i for i, id in enumerate(ids) if id in ids[:i])
+        raise invalid(f"the arm {ids[twice]!r} is there twice", f"$.arms[{twice}].id")
+    if n > len(ids):
+        raise invalid(f"n must be at most the number of arms, {len(ids)}; got {n}", "$.n")
+    if not _ID.match(place_ids(request.event_id, n)[-1]):
+        raise invalid("event_id must leave room for the number of a place", "$.event_id")
+    if request.played is None and request.propensity is not None:
+        raise invalid("propensity must not be given without played", "$.propensity")
+    if request.played is not None and n:
+        raise invalid("played is one arm: n must not be given", "$.n")
     return Offer(
         ids,
         _rows(arms),
-        _baseline(request.baseline, ids),
+        _place("baseline", request.baseline, ids),
         key,
         context=np.array(context) if isinstance(context, list) else None,
-        n=_places(request, len(ids)),
+        n=n,
         table=_table(context if isinstance(context, dict) else None, arms),
-        played=_played(request, ids),
+        played=_place("played", request.played, ids),
         propensity=1.0 if request.propensity is None else request.propensity,
         excluded=_excluded(request, ids),
     )
@@ -127,54 +138,23 @@ def _table(context: dict[str, Any] | None, arms: list[api.OfferedArm]) -> bytes:
     return msgspec.json.encode([context, rows])
 
 
-def _ids(arms: list[api.OfferedArm]) -> tuple[str, ...]:
-    ids = tuple([arm.id for arm in arms])
-    if len(set(ids)) < len(ids):
-        twice = next(i for i, id in enumerate(ids) if id in ids[:i])
-        raise invalid(f"the arm {ids[twice]!r} is there twice", f"$.arms[{twice}].id")
-    return ids
-
-
-def _baseline(baseline: str | None, ids: tuple[str, ...]) -> int:
-    """The place of the baseline, or -1 where there is none."""
-    if baseline is None:
+def _place(name: str, id: str | None, ids: tuple[str, ...]) -> int:
+    """The place of the arm that a field names, or -1 where it names none."""
+    if id is None:
         return -1
-    if baseline not in ids:
-        raise invalid(f"baseline must be the id of an arm; got {baseline!r}", "$.baseline")
-    return ids.index(baseline)
-
-
-def _played(request: api.DecisionRequest, ids: tuple[str, ...]) -> int:
-    """The place of what the caller has played by itself, or -1 where it asks."""
-    played = request.played
-    if played is None:
-        if request.propensity is not None:
-            raise invalid("propensity must not be given without played", "$.propensity")
-        return -1
-    if played not in ids:
-        raise invalid(f"played must be the id of an arm; got {played!r}", "$.played")
-    if request.n is not None:
-        raise invalid("played is one arm: n must not be given", "$.n")
-    return ids.index(played)
-
-
-def _places(request: api.DecisionRequest, arms: int) -> int:
-    n = request.n or 0
-    if n > arms:
-        raise invalid(f"n must be at most the number of arms, {arms}; got {n}", "$.n")
-    if not _ID.match(place_ids(request.event_id, n)[-1]):
-        raise invalid("event_id must leave room for the number of a place", "$.event_id")
-    return n
+    if id not in ids:
+        raise invalid(f"{name} must be the id of an arm; got {id!r}", f"$.{name}")
+    return ids.index(id)
 
 
 def _excluded(request: api.DecisionRequest, ids: tuple[str, ...]) -> tuple[int, ...]:
     """The places of arms that must not be played."""
+    wanted = set(request.exclude or ())
     for i, id in enumerate(request.exclude or ()):
         if id not in ids:
             raise invalid(f"exclude must hold ids of arms; got {id!r}", f"$.exclude[{i}]")
         if id == request.baseline:
             raise invalid(f"the baseline, {id!r}, must not be excluded", f"$.exclude[{i}]")
-    wanted = set(request.exclude or ())
     if len(ids) - len(wanted) < (request.n or 1):
         raise invalid(
             f"exclude must leave {request.n or 1} of the {len(ids)} arms; got {len(wanted)} ids",
@@ -210,16 +190,14 @@ def check_offer(agent: Agent, offer: Offer) -> None:
             "of its own choice alone. Leave the arms out of the offer instead.",
             "$.exclude",
         )
-    if policy.features is not None:
-        _check_no_vectors(offer)
-    elif offer.table:
+    if policy.features is None:
+        _check_vectors(policy, offer)
+    elif offer.context is not None or len(offer.x):
         raise invalid(
-            "features must not be given: this policy decides by vectors", _first_table(offer)
+            "this policy has features: give context and the features of each arm as objects of "
+            "columns and values, not vectors",
+            "$.context" if offer.context is not None else "$.arms[0].x",
         )
-    elif offer.context is None:
-        _check_rows(policy, offer)
-    else:
-        _check_context(policy, offer)
     if policy.separate or policy.features is not None:
         try:
             agent.check(**offer.asked_of(agent))
@@ -227,21 +205,39 @@ def check_offer(agent: Agent, offer: Offer) -> None:
             raise invalid(str(error), _place_of(str(error), offer)) from None
 
 
-def _check_no_vectors(offer: Offer) -> None:
-    vector = "$.context" if offer.context is not None else "$.arms[0].x" if len(offer.x) else None
-    if vector is not None:
+def _check_vectors(policy: Policy, offer: Offer) -> None:
+    name, path, vectors = "x", "$.arms[{row}].x", offer.x
+    if offer.table:
+        context, rows = offer.values
+        first = next((i for i, row in enumerate(rows) if row is not None), 0)
         raise invalid(
-            "this policy has features: give context and the features of each arm as objects of "
-            "columns and values, not vectors",
-            vector,
+            "features must not be given: this policy decides by vectors",
+            f"$.arms[{first}].features" if context is None else "$.context",
         )
-
-
-def _first_table(offer: Offer) -> str:
-    context, rows = offer.values
-    if context is not None:
-        return "$.context"
-    return f"$.arms[{next(i for i, row in enumerate(rows) if row is not None)}].features"
+    if offer.context is not None:
+        if not policy.separate:
+            raise invalid(
+                "context must not be given to a policy whose arms share a model: give x for each "
+                "arm, or configure arms = 'separate'",
+                "$.context",
+            )
+        if len(offer.x):
+            raise invalid("give context or x for each arm, not both", "$.context")
+        name, path, vectors = "context", "$.context", offer.context[None, :]
+    elif not len(offer.x):
+        wanted = "context, or x for each arm," if policy.separate else "x"
+        raise invalid(f"{wanted} must be given: this policy decides by vectors", "$.arms[0]")
+    size = vectors.shape[1]
+    if size != policy.dim:
+        raise invalid(f"{name} must have {policy.dim} numbers; got {size}", path.format(row=0))
+    if check_actions(policy.numbers, vectors) != ACCEPTED:
+        lengths = np.linalg.norm(vectors, axis=1)
+        longest = int(np.argmax(lengths))
+        raise invalid(
+            f"{name} must not be longer than L = {policy.L:g}; its length is "
+            f"{lengths[longest]:.6g}. Configure a larger L, or too_long = 'rescale'.",
+            path.format(row=longest),
+        )
 
 
 def _place_of(message: str, offer: Offer) -> str:
@@ -252,40 +248,3 @@ def _place_of(message: str, offer: Offer) -> str:
         if message.startswith(f"arm {arm!r}: "):
             return f"$.arms[{i}].features{within}"
     return f"$.context{within}" if column else "$.arms"
-
-
-def _check_rows(policy: Policy, offer: Offer) -> None:
-    if not len(offer.x):
-        wanted = "context, or x for each arm," if policy.separate else "x"
-        raise invalid(f"{wanted} must be given: this policy decides by vectors", "$.arms[0]")
-    if offer.x.shape[1] != policy.dim:
-        raise invalid(f"x must have {policy.dim} numbers; got {offer.x.shape[1]}", "$.arms[0].x")
-    _check_length("x", policy, offer.x, "$.arms[{row}].x")
-
-
-def _check_context(policy: Policy, offer: Offer) -> None:
-    assert offer.context is not None
-    if not policy.separate:
-        raise invalid(
-            "context must not be given to a policy whose arms share a model: give x for each arm, "
-            "or configure arms = 'separate'",
-            "$.context",
-        )
-    if len(offer.x):
-        raise invalid("give context or x for each arm, not both", "$.context")
-    if len(offer.context) != policy.dim:
-        raise invalid(
-            f"context must have {policy.dim} numbers; got {len(offer.context)}", "$.context"
-        )
-    _check_length("context", policy, offer.context[None, :], "$.context")
-
-
-def _check_length(what: str, policy: Policy, rows: Floats, path: str) -> None:
-    if check_actions(policy.numbers, rows) != ACCEPTED:
-        lengths = np.linalg.norm(rows, axis=1)
-        longest = int(np.argmax(lengths))
-        raise invalid(
-            f"{what} must not be longer than L = {policy.L:g}; its length is "
-            f"{lengths[longest]:.6g}. Configure a larger L, or too_long = 'rescale'.",
-            path.format(row=longest),
-        )

@@ -12,6 +12,12 @@ from driftbandits.api import ID_PATTERN, NAME_PATTERN, ErrorAnswer
 from driftbandits.api.operations import JSON, Operation
 
 _REFERENCE = "#/components/schemas/{name}"
+_PATTERNS = {
+    "policy": NAME_PATTERN,
+    "event_id": ID_PATTERN,
+    "shadow": NAME_PATTERN,
+    "version": "^[0-9]{1,9}$",
+}
 
 
 def document(operations: Iterable[Operation[Any]], *, root: str = "") -> dict[str, Any]:
@@ -19,7 +25,8 @@ def document(operations: Iterable[Operation[Any]], *, root: str = "") -> dict[st
     structs: set[type] = {ErrorAnswer}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)
-        structs |= _structs(operation)
+        structs |= {operation.answer} if JSON in operation.media_types else set()
+        structs |= set() if operation.request is None else {operation.request}
     in_order = sorted(structs, key=lambda struct: struct.__name__)
     _, components = msgspec.json.schema_components(in_order, ref_template=_REFERENCE)
     return {
@@ -38,24 +45,27 @@ def document(operations: Iterable[Operation[Any]], *, root: str = "") -> dict[st
     }
 
 
-def _structs(operation: Operation[Any]) -> set[type]:
-    answered = {operation.answer} if JSON in operation.media_types else set()
-    return answered if operation.request is None else answered | {operation.request}
-
-
-def _json(struct: type) -> dict[str, Any]:
-    return {"schema": {"$ref": _REFERENCE.format(name=struct.__name__)}}
-
-
 def _described(operation: Operation[Any]) -> dict[str, Any]:
     described: dict[str, Any] = {
         "summary": operation.summary,
         "operationId": operation.id,
         "responses": _responses(operation),
     }
-    parameters = _parameters(operation)
-    if parameters:
-        described["parameters"] = parameters
+    in_path = [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "pattern": _PATTERNS[name]},
+        }
+        for name in re.findall(r"\{(\w+)\}", operation.path)
+    ]
+    in_query = [
+        {"name": name, "in": "query", **parameter._asdict()}
+        for name, parameter in operation.query.items()
+    ]
+    if in_path or in_query:
+        described["parameters"] = in_path + in_query
     if operation.request is not None:
         described["requestBody"] = {"required": True, "content": {JSON: _json(operation.request)}}
     if operation.role is not None:
@@ -64,43 +74,17 @@ def _described(operation: Operation[Any]) -> dict[str, Any]:
     return described
 
 
-def _parameters(operation: Operation[Any]) -> list[dict[str, Any]]:
-    patterns = {
-        "policy": NAME_PATTERN,
-        "event_id": ID_PATTERN,
-        "shadow": NAME_PATTERN,
-        "version": "^[0-9]{1,9}$",
-    }
-    in_path = [
-        {
-            "name": name,
-            "in": "path",
-            "required": True,
-            "schema": {"type": "string", "pattern": patterns[name]},
-        }
-        for name in re.findall(r"\{(\w+)\}", operation.path)
-    ]
-    in_query = [
-        {"name": name, "in": "query", **parameter._asdict()}
-        for name, parameter in operation.query.items()
-    ]
-    return in_path + in_query
+def _json(struct: type) -> dict[str, Any]:
+    return {"schema": {"$ref": _REFERENCE.format(name=struct.__name__)}}
 
 
 def _responses(operation: Operation[Any]) -> dict[str, Any]:
+    """Describe what is done, and refusals: its own, and those that come before its handler."""
     content = {
         kind: _json(operation.answer) if kind == JSON else {} for kind in operation.media_types
     }
     done = {"description": "done", "content": content}
     refused = {"description": "refused", "content": {JSON: _json(ErrorAnswer)}}
-    return {
-        **{str(status): done for status in operation.done},
-        **{str(status): refused for status in sorted(_refusals(operation))},
-    }
-
-
-def _refusals(operation: Operation[Any]) -> set[int]:
-    """The statuses of refusals: its own, and those that come before its handler."""
     statuses = set(operation.refused)
     if operation.role is not None:
         statuses |= {401, 403, 422, 500}
@@ -108,4 +92,7 @@ def _refusals(operation: Operation[Any]) -> set[int]:
         statuses |= {400, 408, 413, 422}
     if operation.query:
         statuses |= {422}
-    return statuses
+    return {
+        **{str(status): done for status in operation.done},
+        **{str(status): refused for status in sorted(statuses)},
+    }

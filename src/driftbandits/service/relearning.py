@@ -3,9 +3,8 @@
 A `Follower` goes through the log as if it had been there from the first event: it decides on what
 was decided on, learns what came of what was played, and respects the modes of all versions. It
 passes over decisions that it cannot read, and counts them. What it has learned up to some event is
-a function of the log alone, so every process may have its own, and one that is lost begins again
-from what a snapshot has kept. `Followers` lets them learn in a thread of its own, a portion at a
-time, without any lock of the log.
+a function of the log alone, so every process has its own, and a new process begins again with the
+log. `Followers` lets them learn in a thread of its own, a portion at a time, without any lock.
 
 `Agreement` estimates what a shadow would have earned:
 
@@ -28,7 +27,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -37,47 +36,17 @@ import numpy as np
 from driftbandits.agent import Decision, has_probabilities
 from driftbandits.core.sequences import FEWEST, Interval, asymptotic_boundary
 from driftbandits.features import IGNORE
-from driftbandits.service import snapshots
 from driftbandits.service.guardrails import Play
 from driftbandits.service.offers import Offer, offer_of
 from driftbandits.service.refusals import Refused
 from driftbandits.service.state import Candidate, Name, State, Version, new_agent
-from driftbandits.store import (
-    BEGUN,
-    CONFIGURED,
-    CORRECTED,
-    DECISION,
-    DROPPED,
-    REWARD,
-    START,
-    Corrupt,
-    Event,
-    Head,
-    Session,
-    Store,
-    StoreError,
-    checked,
-)
+from driftbandits.store import Corrupt, Event, Head, Kind, Session, Store, StoreError, checked
 from driftbandits.store.records import Configured, Decided, Promoted
 
+logger = logging.getLogger("driftbandits.service")
+
 _MANY = 1000
-
-
-class Sums(msgspec.Struct, array_like=True):
-    """Sums over rounds of an estimate e of what the shadow would have earned."""
-
-    rounds: int = 0
-    rewards: float = 0.0
-    total: float = 0.0  # of e
-    squares: float = 0.0
-    squared_differences: float = 0.0  # of e less the reward
-
-    def add(self, estimate: float, reward: float) -> None:
-        self.rounds += 1
-        self.rewards += reward
-        self.total += estimate
-        self.squares += estimate * estimate
-        self.squared_differences += (estimate - reward) ** 2
+_PAGE = 100
 
 
 class Compared(NamedTuple):
@@ -95,7 +64,11 @@ class Agreement(msgspec.Struct, array_like=True):
     agreed: int = 0
     weights: float = 0.0  # sums of w and w^2
     squared_weights: float = 0.0
-    estimates: Sums = msgspec.field(default_factory=Sums)  # of x
+    rounds: int = 0  # that have a reward and gave every arm a chance
+    rewards: float = 0.0  # sums of r, x, x^2 and (x - r)^2
+    total: float = 0.0
+    squares: float = 0.0
+    squared_differences: float = 0.0
     waiting: dict[str, Compared] = {}
 
     def note_decision(
@@ -113,21 +86,19 @@ class Agreement(msgspec.Struct, array_like=True):
         if compared is None:
             return
         w = compared.weight
+        x = compared.of_own + w * (r - compared.of_played)
         self.weights += w
         self.squared_weights += w * w
-        self.estimates.add(compared.of_own + w * (r - compared.of_played), r)
+        self.rounds += 1
+        self.rewards += r
+        self.total += x
+        self.squares += x * x
+        self.squared_differences += (x - r) ** 2
 
     def let_go(self, pending: Mapping[str, object]) -> None:
         """Drop rounds that have no pending decision any more, from time to time."""
         if len(self.waiting) > 2 * len(pending) + _MANY:
             self.waiting = {id: one for id, one in self.waiting.items() if id in pending}
-
-    # -- looking ---------------------------------------------------------------------------------
-
-    @property
-    def rounds(self) -> int:
-        """Rounds that have a reward and gave every arm a chance."""
-        return self.estimates.rounds
 
     @property
     def effective_rounds(self) -> float:
@@ -136,52 +107,36 @@ class Agreement(msgspec.Struct, array_like=True):
     @property
     def played_value(self) -> float | None:
         """Mean reward of the rounds that count."""
-        return self.estimates.rewards / self.rounds if self.rounds else None
+        return self.rewards / self.rounds if self.rounds else None
 
     def value(self, *, level: float = 0.95) -> Interval | None:
         """Estimate the mean reward of the shadow."""
-        of = self.estimates
-        return _interval(of.rounds, of.total, of.squares, self.effective_rounds, level)
+        return self._interval(self.total, self.squares, level)
 
     def difference(self, *, level: float = 0.95) -> Interval | None:
         """Estimate the mean reward of the shadow, less that of the rounds."""
-        of, total = self.estimates, self.estimates.total - self.estimates.rewards
-        return _interval(of.rounds, total, of.squared_differences, self.effective_rounds, level)
+        return self._interval(self.total - self.rewards, self.squared_differences, level)
+
+    def _interval(self, total: float, squares: float, level: float) -> Interval | None:
+        n = self.rounds
+        if not n:
+            return None
+        mean = total / n
+        if self.effective_rounds < FEWEST:
+            return Interval(mean, None, None)
+        spread = max(squares - n * mean * mean, 0.0)
+        half = asymptotic_boundary(n, spread, risk=1.0 - level) / n
+        return Interval(mean, mean - half, mean + half)
 
 
-def _interval(
-    n: float, total: float, squares: float, effective: float, level: float
-) -> Interval | None:
-    if not n:
-        return None
-    mean = total / n
-    if effective < FEWEST:
-        return Interval(mean, None, None)
-    spread = max(squares - n * mean * mean, 0.0)
-    half = asymptotic_boundary(n, spread, risk=1.0 - level) / n
-    return Interval(mean, mean - half, mean + half)
-
-
-logger = logging.getLogger("driftbandits.service")
-
-_PAGE = 100
-
-
-class Unreadable(ValueError):
-    """A decision about something else than what this configuration decides by."""
-
-
-class CandidateFailed(Exception):
-    """A configuration cannot learn the log, for a reason of its own."""
-
-
-class Follower(State):
+class Follower(State, kw_only=True):
     """A configuration on its way through a log."""
 
-    def __init__(self, policy: str, record: Configured) -> None:
-        super().__init__(policy)
-        self.wanted = record
-        self.read = Head(0, 0, START)  # in a list, the state is ahead of it
+    wanted: Configured
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.read = self.head  # in a list, the state is ahead of it
         self.skipped = 0  # decisions that it cannot read
         self.agreement = Agreement()
         self.erasures: int | None = None  # of the log that it has read; None: it has read nothing
@@ -193,26 +148,22 @@ class Follower(State):
         """Learn from the log, for some time or up to an event; return True if that was all."""
         if self.erasures is None:
             self.erasures = session.erasures(self.policy)
-        deadline = None if seconds is None else time.monotonic() + seconds
-        for event in self.follow(session.all_events(self.policy, after=self.read.seq, page=_PAGE)):
-            if event.seq == until:
-                return True
-            if deadline is not None and time.monotonic() > deadline:
+        deadline = math.inf if seconds is None else time.monotonic() + seconds
+        events = session.all_events(self.policy, after=self.read.seq, page=_PAGE)
+        for event in checked(events, after=self.read):
+            if until is not None and event.seq > until:
+                break
+            self._follow(event)
+            if time.monotonic() > deadline:
                 return False
         return True
-
-    def follow(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Learn of events that follow, whose chain is checked; each is given on."""
-        for event in checked(events, after=self.read):
-            self._follow(event)
-            yield event
 
     def _follow(self, event: Event) -> None:
         if not event.is_erased:
             try:
                 self._replay_one(event)
-            except (ValueError, Refused):
-                if event.kind not in (DECISION, CORRECTED):
+            except ValueError:
+                if event.kind not in (Kind.DECISION, Kind.CORRECTED):
                     raise
                 self.skipped += 1
         if self.seq < event.seq:
@@ -220,15 +171,11 @@ class Follower(State):
         self.checksum = event.checksum
         self.read = Head(event.seq, event.at_ns, event.checksum)
 
-    @property
-    def is_between_lists(self) -> bool:
-        return self.seq == self.read.seq
-
     # -- events ----------------------------------------------------------------------------------
 
     def configure(self, record: Configured, at_ns: int) -> None:
         """Another version: its ways of serving, and nothing of its model."""
-        self._step(CONFIGURED, at_ns)
+        self._step(Kind.CONFIGURED, at_ns)
         if self.agent is None:
             self.agent = new_agent(self.wanted)
             self.began_ns = at_ns
@@ -244,11 +191,8 @@ class Follower(State):
         )
         self.versions.append(Version(self.seq, at_ns, served))
 
-    def begin(self, name: Name, record: Configured, at_ns: int) -> None:
-        self._step(BEGUN, at_ns)
-
-    def drop(self, name: Name, at_ns: int) -> None:
-        self._step(DROPPED, at_ns)
+    def _begin(self, name: Name, record: Configured, at_ns: int) -> None:
+        self._step(Kind.BEGUN, at_ns)
 
     def _replay_promotion(self, record: Promoted, at_ns: int) -> None:
         self.configure(record.configured, at_ns)
@@ -258,7 +202,7 @@ class Follower(State):
         features = self.playing.policy.features
         has_vectors = offer.context is not None or len(offer.x) > 0
         if (features is not None) == has_vectors:
-            raise Unreadable("vectors where there are features, or the other way round")
+            raise ValueError("vectors where there are features, or the other way round")
         return offer if features is None or features.extra == IGNORE else offer.within(features)
 
     def _learn(self, number: int, value: float) -> None:
@@ -271,11 +215,14 @@ class Follower(State):
             self.skipped += 1
 
     def _ruled(self, event_id: str, offer: Offer, choices: Sequence[Decision]) -> list[Play]:
-        if offer.excluded and not has_probabilities(
-            self.playing.policy
-        ):  # it knows its own choice alone
+        if offer.excluded and not self._knows_probabilities:
             return [Play(choice.index, choice.propensity) for choice in choices]
         return super()._ruled(event_id, offer, choices)
+
+    @property
+    def _knows_probabilities(self) -> bool:
+        """What samples knows that of its own choice alone."""
+        return has_probabilities(self.playing.policy)
 
     # -- what it would have done -----------------------------------------------------------------
 
@@ -286,24 +233,19 @@ class Follower(State):
         told = record.caller_decided or self.version.record.mode == "apprentice"
         if made is None or told or record.place or len(record.arms) == 1:
             return
-        if record.excluded and not has_probabilities(self.playing.policy):
+        if record.excluded and not self._knows_probabilities:
             return
+        reward, means = self.playing.policy.reward, np.frombuffer(made.means, dtype="<f4")
+        sign = 1.0 if reward is None else reward.sign
         self.agreement.note_decision(
             event_id,
             agrees=made.index == record.index,
             propensity=record.propensity,
-            expected=self._expected(made, record.index),
+            expected=(sign * float(means[record.index]), sign * float(means[made.index])),
         )
         self.agreement.let_go(self.pending)
 
-    def _expected(self, made: Decided, played: int) -> tuple[float, float]:
-        """Return the expected rewards of the played arm and of its own choice, as reported."""
-        means = np.frombuffer(made.means, dtype="<f4")
-        reward = self.playing.policy.reward
-        sign = 1.0 if reward is None else reward.sign
-        return sign * float(means[played]), sign * float(means[made.index])
-
-    def reward(self, event_id: str, value: float, at_ns: int, *, kind: str = REWARD) -> str:
+    def reward(self, event_id: str, value: float, at_ns: int, *, kind: str = Kind.REWARD) -> str:
         self.agreement.note_reward(event_id, value)
         return super().reward(event_id, value, at_ns, kind=kind)
 
@@ -322,30 +264,25 @@ class Place:
     ) -> bool:
         """Let it learn; from the beginning if events were erased that it may have learned from.
 
-        Raises `CandidateFailed` where it fails, and ever after.
+        Raises `Refused` where it fails, and ever after.
         """
-        if self.failure is not None:
-            raise CandidateFailed(self.failure)
-        try:
-            return self._advance(session, until, seconds)
-        except (StoreError, CandidateFailed):
-            raise
-        except Exception as error:
-            self.failure = f"{type(error).__name__}: {error}"
-            logger.exception("a candidate of policy %s fails", self.follower.policy)
-            raise CandidateFailed(self.failure) from error
-
-    def _advance(self, session: Session, until: int | None, seconds: float | None) -> bool:
-        follower = self.follower
-        erasures = session.erasures(follower.policy)
-        if follower.erasures not in (None, erasures):
-            self.follower = follower = Follower(follower.policy, follower.wanted)
-        return follower.advance(session, until=until, seconds=seconds)
+        if self.failure is None:
+            try:
+                follower = self.follower
+                if follower.erasures not in (None, session.erasures(follower.policy)):
+                    self.follower = Follower(follower.policy, wanted=follower.wanted)
+                return self.follower.advance(session, until=until, seconds=seconds)
+            except StoreError:
+                raise
+            except Exception as error:
+                self.failure = f"{type(error).__name__}: {error}"
+                logger.exception("a candidate of policy %s fails", self.follower.policy)
+        raise Refused(409, "failed", f"this configuration failed: {self.failure}")
 
 
 def readable(record: Configured, decided: Decided) -> str | None:
     """Why a logged decision cannot be read by a configuration; None if it can."""
-    follower = Follower("", record)
+    follower = Follower("", wanted=record)
     follower.configure(record, 0)
     try:
         follower.playing.check(**follower._offer(decided).asked_of(follower.playing))
@@ -354,51 +291,10 @@ def readable(record: Configured, decided: Decided) -> str | None:
     return None
 
 
-class _Following(msgspec.Struct, array_like=True):
-    """A follower: its state, and what it keeps besides."""
-
-    state: bytes
-    skipped: int
-    agreement: Agreement
-    erasures: int | None
-
-
-def packed_follower(follower: Follower) -> bytes:
-    """Pack a follower, so that it can go on from there."""
-    kept = _Following(
-        snapshots.packed(follower), follower.skipped, follower.agreement, follower.erasures
-    )
-    return msgspec.msgpack.encode(kept)
-
-
-def unpacked_follower(policy: str, candidate: Candidate) -> Follower:
-    """A candidate as far as it has come; where nothing was kept, before its first event."""
-    if not candidate.kept:
-        return Follower(policy, candidate.record)
-    kept = msgspec.msgpack.decode(candidate.kept, type=_Following)
-    state = snapshots.unpacked_into(lambda policy: Follower(policy, candidate.record), kept.state)
-    assert isinstance(state, Follower)
-    state.skipped, state.agreement = kept.skipped, kept.agreement
-    state.read, state.erasures = state.head, kept.erasures
-    return state
-
-
-def relearned(
-    events_after: Callable[[int], Iterable[Event]],
-    candidate: Candidate,
-    policy: str,
-    *,
-    until: int,
-    erasures: int,
-) -> Follower:
-    """Learn a log up to an event; `erasures` says how often events of it were erased."""
-    follower = unpacked_follower(policy, candidate)
-    if follower.erasures != erasures:
-        follower = Follower(policy, candidate.record)
-    if follower.read.seq < until:
-        for event in follower.follow(events_after(follower.read.seq)):
-            if event.seq == until:
-                break
+def relearned(session: Session, policy: str, candidate: Candidate, *, until: int) -> Follower:
+    """Let a candidate learn the log up to an event."""
+    follower = Follower(policy, wanted=candidate.record)
+    follower.advance(session, until=until)
     return follower
 
 
@@ -406,61 +302,54 @@ _PORTION_S = 0.004
 _PAUSE_S = 0.004
 """Between portions: the interpreter is one, and decisions need it."""
 _REST_S = 0.1
-_KEPT_EVERY = 20_000
 
 Key = tuple[str, Name, int, int]
 
 
+def _key(policy: str, name: Name, candidate: Candidate) -> Key:
+    """A candidate by all that it depends on."""
+    return policy, name, candidate.seq, candidate.since
+
+
 class Followers:
-    """By policy, name, and what they depend on."""
+    """The candidates of all policies, which learn in a thread of their own."""
 
     def __init__(self) -> None:
-        self._all: dict[Key, Place] = {}
-        # up to which event, of a log in which so often events were erased, and what
-        self._kept: dict[Key, tuple[int, int | None, bytes]] = {}
+        self._places: dict[Key, Place] = {}
         self.notify: Callable[[], None] = lambda: None  # that one has come to the end, or failed
         self._guard = threading.Lock()
         self._news = threading.Event()
 
     def of(self, policy: str, name: Name, candidate: Candidate) -> Place:
-        """That of a candidate, which begins where it was kept unless it is on its way."""
-        key = policy, name, candidate.seq, candidate.since
+        """The place of a candidate, which begins with the log unless it is on its way."""
+        key = _key(policy, name, candidate)
         with self._guard:
-            if key not in self._all:
-                self._all[key] = Place(unpacked_follower(policy, candidate))
+            if key not in self._places:
+                self._places[key] = Place(Follower(policy, wanted=candidate.record))
                 self._news.set()
-            return self._all[key]
+            return self._places[key]
 
     def forget(self, policy: str, name: Name, candidate: Candidate) -> None:
-        """Begin again from what a snapshot has kept, if the candidate is asked for again."""
-        key = policy, name, candidate.seq, candidate.since
+        """Begin again if the candidate is asked for again."""
         with self._guard:
-            self._all.pop(key, None)
-            self._kept.pop(key, None)
+            self._places.pop(_key(policy, name, candidate), None)
 
-    def is_near(self, policy: str, name: Name, candidate: Candidate) -> bool:
+    def _known(self, state: State) -> dict[Name, Place]:
+        """The places of a policy's candidates, as far as they have one."""
+        found = {
+            name: self._places.get(_key(state.policy, name, candidate))
+            for name, candidate in list(state.candidates.items())
+        }
+        return {name: place for name, place in found.items() if place is not None}
+
+    def is_near(self, state: State, name: Name) -> bool:
         """Return True if a candidate has been at the end of the log."""
-        place = self._all.get((policy, name, candidate.seq, candidate.since))
+        place = self._known(state).get(name)
         return place is not None and place.follower.is_near
 
-    def failed(self, state: State) -> list[str]:
-        """Why candidates of a policy have failed."""
-        places = [
-            self._all.get((state.policy, name, candidate.seq, candidate.since))
-            for name, candidate in list(state.candidates.items())
-        ]
-        return [one.failure for one in places if one is not None and one.failure is not None]
-
-    def keep(self, state: State, *, erasures: int) -> None:
-        """Put what candidates have learned into a state, for a snapshot; nothing of what is erased.
-
-        One may have read the log when an erasure was not committed yet.
-        """
-        for name, candidate in state.candidates.items():
-            found = self._kept.get((state.policy, name, candidate.seq, candidate.since))
-            if found is not None and found[1] == erasures:
-                kept = candidate._replace(kept=found[2])
-                state.candidates = {**state.candidates, name: kept}
+    def failed(self, state: State) -> int:
+        """Count the candidates of a policy that have failed."""
+        return sum(place.failure is not None for place in self._known(state).values())
 
     # -- in a thread of its own ------------------------------------------------------------------
 
@@ -483,15 +372,19 @@ class Followers:
         self, store: Store, states: Mapping[str, State], ending: threading.Event
     ) -> bool:
         """A portion of each; whether all are where their logs end."""
-        wanted = [
-            (state, name, candidate)
-            for state in list(states.values())
+        known = list(states.values())
+        wanted = {
+            _key(state.policy, name, candidate): (state, name, candidate)
+            for state in known
             for name, candidate in list(state.candidates.items())
-        ]
-        keys = {(state.policy, name, one.seq, one.since) for state, name, one in wanted}
-        self._let_go(keys, {state.policy for state in list(states.values())})
+        }
+        # Policies that are being folded again are not known yet.
+        policies = {state.policy for state in known}
+        with self._guard:
+            for key in [key for key in self._places if key[0] in policies and key not in wanted]:
+                del self._places[key]
         is_all = True
-        for state, name, candidate in wanted:
+        for state, name, candidate in wanted.values():
             if ending.is_set():
                 break
             is_all &= self._portion(store, state, name, candidate)
@@ -499,11 +392,10 @@ class Followers:
         return is_all
 
     def _portion(self, store: Store, state: State, name: Name, candidate: Candidate) -> bool:
-        policy = state.policy
-        place = self.of(policy, name, candidate)
+        place = self.of(state.policy, name, candidate)
         try:
             with place.lock, store.read() as session:
-                head = session.head(policy)
+                head = session.head(state.policy)
                 is_served_elsewhere = head is not None and head.seq > state.seq
                 if place.is_taken or place.failure is not None or is_served_elsewhere:
                     return True
@@ -511,39 +403,11 @@ class Followers:
                 if is_all and not place.follower.is_near:
                     place.follower.is_near = True
                     self.notify()
-                self._keep_now_and_then(policy, name, candidate, place.follower, is_all)
-        except CandidateFailed:  # the others go on; answers say why this one does not
+        except Refused:  # the others go on; answers say why this one does not
             self.notify()
             return True
         except Corrupt as error:  # the log was restored from a backup
-            logger.warning("candidate %r of %s begins again: %s", name, policy, error)
-            place.follower = Follower(policy, candidate.record)
+            logger.warning("candidate %r of %s begins again: %s", name, state.policy, error)
+            place.follower = Follower(state.policy, wanted=candidate.record)
             return True
         return is_all
-
-    def _keep_now_and_then(
-        self, policy: str, name: Name, candidate: Candidate, follower: Follower, is_all: bool
-    ) -> None:
-        key = policy, name, candidate.seq, candidate.since
-        before = self._kept[key][0] if key in self._kept else 0
-        news = follower.seq - before
-        if follower.is_between_lists and (news >= _KEPT_EVERY or (is_all and before == 0)):
-            content = packed_follower(follower)
-            self._kept[key] = follower.seq, follower.erasures, content
-
-    def keep_all(self) -> None:
-        """At the end: everything that was learned."""
-        for key, place in list(self._all.items()):
-            with place.lock:
-                follower = place.follower
-                if not place.is_taken and follower.versions and follower.is_between_lists:
-                    content = packed_follower(follower)
-                    self._kept[key] = follower.seq, follower.erasures, content
-
-    def _let_go(self, keys: set[Key], known: set[str]) -> None:
-        """Drop candidates that are gone. Policies that are being folded again are not known yet."""
-        with self._guard:
-            gone = [key for key in {*self._all, *self._kept} - keys if key[0] in known]
-            for key in gone:
-                self._all.pop(key, None)
-                self._kept.pop(key, None)

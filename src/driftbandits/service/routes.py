@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -22,15 +22,14 @@ from driftbandits.service.configuration import (
     wanted_policy,
     wanted_record,
 )
-from driftbandits.service.endpoints import Request, Response, Route, Serve
+from driftbandits.service.endpoints import Request, Response, Route, Serve, Service
 from driftbandits.service.erasure import Erase, Task
 from driftbandits.service.kernels import make_policy_ready
 from driftbandits.service.logs import json_events, parquet
 from driftbandits.service.metrics import Scrape
 from driftbandits.service.offers import offer_from
 from driftbandits.service.refusals import Refused, invalid, unavailable, unknown_policy
-from driftbandits.service.serving import Service
-from driftbandits.service.state import CHANGE, Name, State, Version, policy_of
+from driftbandits.service.state import CHANGE, Name, Version, policy_of
 from driftbandits.service.transactions import Command
 from driftbandits.service.versions import (
     BeginShadow,
@@ -42,13 +41,6 @@ from driftbandits.service.versions import (
     Retire,
     Shadows,
     Wanted,
-)
-from driftbandits.service.views import (
-    MOST_EXPLANATIONS,
-    explained,
-    last_decisions,
-    one_decision,
-    one_explained,
 )
 from driftbandits.store import Store
 
@@ -66,8 +58,6 @@ ROUTES: dict[str, dict[str, Route]] = {}
 
 OPERATIONS: list[Operation[Any]] = []
 """Everything that is served, in the order of the document."""
-
-Result = TypeVar("Result", api.DecisionResult, api.RewardResult)
 
 
 def serves(operation: Operation[Any]) -> Callable[[Serve], Serve]:
@@ -97,9 +87,8 @@ def runs(operation: Operation[Any], command: Callable[[Request], Command]) -> No
 
 
 @serves(operations.DECIDE)
-async def decide(service: Service, request: Request) -> api.DecisionAnswer:
-    answer: api.DecisionAnswer = await service.do(_decide(service, request, request.body))
-    return answer
+async def decide(service: Service, request: Request) -> Any:
+    return await service.do(_decide(service, request, request.body))
 
 
 def _decide(service: Service, request: Request, body: api.DecisionRequest) -> Decide:
@@ -119,20 +108,17 @@ async def decide_many(service: Service, request: Request) -> api.DecisionsAnswer
         try:
             commands.append(_decide(service, request, body))
         except Refused as refused:
-            path = (refused.problem.path or "$").removeprefix("$")
-            refused.problem.path = f"$.decisions[{i}]{path}"
+            refused.problem.path = f"$.decisions[{i}]{(refused.problem.path or '$')[1:]}"
             raise
     results = await service.do(Many(request.policy, commands))
     return api.DecisionsAnswer(_results(api.DecisionResult, results))
 
 
-def _results(struct: type[Result], results: Sequence[Any]) -> list[Result]:
+def _results(struct: Callable[..., Any], results: Sequence[Any]) -> list[Any]:
     """Answer each request of a batch as if it had come by itself."""
     return [
-        struct(result.status, error=result.problem)
-        if isinstance(result, Refused)
-        else struct(200, result)
-        for result in results
+        struct(one.status, error=one.problem) if isinstance(one, Refused) else struct(200, one)
+        for one in results
     ]
 
 
@@ -158,7 +144,7 @@ runs(operations.WITHDRAW, lambda r: Withdraw(r.policy, r.body.event_id, key=r.ca
 
 @serves(operations.POLICIES)
 async def policies(service: Service, request: Request) -> api.PoliciesAnswer:
-    found = await service.do(ViewAll(views.summary, may_see=request.caller.may_see))
+    found = await service.do(ViewAll("", views.summary, request.caller.may_see))
     return api.PoliciesAnswer(found)
 
 
@@ -242,7 +228,7 @@ async def put_shadow(service: Service, request: Request) -> Response:
 
 
 runs(operations.DROP_SHADOW, lambda r: DropShadow(r.policy, r.names["shadow"], key=r.caller.key))
-runs(operations.PROMOTE, lambda r: Promote(r.policy, r.names["shadow"], key=r.caller.key))
+runs(operations.PROMOTE, lambda r: Promote(r.policy, r.names["shadow"]))
 
 
 # -- what was learned and why --------------------------------------------------------------------
@@ -263,17 +249,19 @@ async def history(service: Service, request: Request) -> Any:
 
 @serves(operations.EXPLANATIONS)
 async def explanations(service: Service, request: Request) -> Any:
-    limit = max(1, _whole_number(request.query, "limit", default=10, most=MOST_EXPLANATIONS))
+    limit = max(1, _whole_number(request.query, "limit", default=10, most=views.MOST_EXPLANATIONS))
     log = service.engine.store
-    logged = await asyncio.to_thread(last_decisions, log, request.policy, limit)
-    return await service.do(View(request.policy, functools.partial(explained, logged=logged)))
+    logged = await asyncio.to_thread(views.last_decisions, log, request.policy, limit)
+    look = functools.partial(views.explained, logged=logged)
+    return await service.do(View(request.policy, look))
 
 
 @serves(operations.EXPLANATION)
 async def explanation(service: Service, request: Request) -> Any:
     event_id, log = request.names["event_id"], service.engine.store
-    logged = await asyncio.to_thread(one_decision, log, request.policy, event_id)
-    return await service.do(View(request.policy, functools.partial(one_explained, logged=logged)))
+    logged = await asyncio.to_thread(views.one_decision, log, request.policy, event_id)
+    look = functools.partial(views.one_explained, logged=logged)
+    return await service.do(View(request.policy, look))
 
 
 # -- the log -------------------------------------------------------------------------------------
@@ -288,21 +276,16 @@ async def events(service: Service, request: Request) -> Any:
     most = MOST_PARQUET_EVENTS if as_parquet else MOST_EVENTS
     after = _whole_number(request.query, "after", default=0, most=2**62)
     limit = max(1, _whole_number(request.query, "limit", default=min(1000, most), most=most))
-    log, policy = service.engine.store, request.policy
-    if not as_parquet:
-        return await service.read(_events_as_json, log, policy, after, limit)
-    versions = await _versions(service, policy)
-    return await service.read(_events_as_parquet, log, policy, after, limit, versions)
+    versions = await _versions(service, request.policy) if as_parquet else None
+    return await service.read(
+        _events, service.engine.store, request.policy, after=after, limit=limit, versions=versions
+    )
 
 
 async def _versions(service: Service, policy: str) -> list[Version]:
-    """None of a log that is damaged: what it has is given nevertheless."""
-
-    def look(state: State) -> list[Version]:
-        return list(state.versions)
-
+    """Return none of a log that is damaged: what it has is given nevertheless."""
     try:
-        found: list[Version] = await service.do(View(policy, look))
+        found: list[Version] = await service.do(View(policy, lambda state: list(state.versions)))
     except Refused as refused:
         if refused.status != 500:
             raise
@@ -310,23 +293,18 @@ async def _versions(service: Service, policy: str) -> list[Version]:
     return found
 
 
-def _page(log: Store, policy: str, after: int, limit: int, most_bytes: int) -> Any:
+def _events(
+    log: Store, policy: str, *, after: int, limit: int, versions: Sequence[Version] | None
+) -> Response:
+    """A page of the log: as JSON, or as Parquet that names the version of its last event."""
+    most_bytes = MOST_EVENT_BYTES if versions is None else MOST_PARQUET_BYTES
     with log.read() as session:
         if session.head(policy) is None:
             raise unknown_policy(policy)
         found = session.page(policy, after=after, limit=limit, most_bytes=most_bytes)
-    return found, found[-1].seq if found else after
-
-
-def _events_as_json(log: Store, policy: str, after: int, limit: int) -> Response:
-    found, following = _page(log, policy, after, limit, MOST_EVENT_BYTES)
-    return Response(json_events(found, following))
-
-
-def _events_as_parquet(
-    log: Store, policy: str, after: int, limit: int, versions: Sequence[Version]
-) -> Response:
-    found, following = _page(log, policy, after, limit, MOST_PARQUET_BYTES)
+    following = found[-1].seq if found else after
+    if versions is None:
+        return Response(json_events(found, following))
     version = next((one for one in reversed(versions) if one.seq <= following), None)
     content = parquet(found, version=version)
     return Response(content, 200, PARQUET.encode(), ((b"x-next", b"%d" % following),))

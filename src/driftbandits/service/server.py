@@ -15,7 +15,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import httptools
 import msgspec
@@ -26,8 +27,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from driftbandits.api import ErrorAnswer
 from driftbandits.service.application import app
 from driftbandits.service.auth import is_loopback
+from driftbandits.service.endpoints import Service, Settings
 from driftbandits.service.refusals import Refused
-from driftbandits.service.serving import Service, Settings
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
@@ -74,51 +75,27 @@ class _Flow(FlowControl):
             super().resume_reading()
 
 
-class _Transport:
-    """The transport of a connection; one call of the system sends an answer's head and body."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._head = b""  # of an answer whose body comes next
-        self._begun: RequestResponseCycle | None = None  # the last one whose head was written
-        self.is_closing = connection.wire.is_closing
-
-    def write(self, data: bytes) -> None:
-        running = self._connection.running
-        if running is not self._begun and running is not None and running.response_started:
-            self._begun, self._head = running, data
-        else:
-            head, self._head = self._head, b""
-            self._connection.wire.write(head + data)
-
-    def flush(self) -> None:
-        if self._head:
-            self.write(b"")
-
-    def close(self) -> None:
-        self._connection.end_after_answer()
-
-
 class Connection(HttpToolsProtocol):
     """A connection of uvicorn's, with the limits above."""
 
     wire: asyncio.Transport
-    transport: _Transport  # type: ignore[assignment]
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        transport.set_write_buffer_limits(MOST_UNREAD_BYTES)
-        self.wire = transport
+    def connection_made(self, wire: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(wire)
+        wire.set_write_buffer_limits(MOST_UNREAD_BYTES)
+        self.wire = wire
         self.flow = _Flow(self)
-        self.transport = _Transport(self)
+        closing = self.end_after_answer  # in place of a close that would cut the answer off
+        seen = SimpleNamespace(write=self._write, is_closing=wire.is_closing, close=closing)
+        self.transport = cast(asyncio.Transport, seen)
         self.unparsed = bytearray()  # of what has come
         self._awaits_turn = False
         self._is_in_head = True  # and not in a body
         self._has_news = False  # since the parser was fed
         self._without_news = 0
-        self._hosts = 0
-        self._offered = False  # the head at hand, to go on in another protocol
         self.running: RequestResponseCycle | None = None  # the last one that was begun
+        self._answered: RequestResponseCycle | None = None  # the last one whose head was written
+        self._head = b""  # of an answer whose body comes next
         self._is_deaf = False  # what still comes cannot be understood
         self._has_ended = False  # the caller sends no more
         self._must_end = False  # the server ends
@@ -207,8 +184,6 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._has_news = True
-        self._hosts = 0
-        self._offered = False
         self._deadline = self.loop.time() + REQUEST_TIMEOUT_S
         super().on_message_begin()
 
@@ -216,20 +191,20 @@ class Connection(HttpToolsProtocol):
         if len(self.headers) >= MOST_HEADERS:
             raise _head_too_large(f"{MOST_HEADERS} headers")
         super().on_header(name, value)
-        name = self.headers[-1][0]
-        if name == b"host":
-            self._hosts += 1
-        elif name == b"transfer-encoding" and value.lower() != b"chunked":
-            raise Refused(400, "malformed", "Transfer-Encoding must be chunked")
 
     def on_headers_complete(self) -> None:
         self._has_news = True
-        if self._hosts != 1 and (self._hosts or self.parser.get_http_version() != "1.0"):
-            raise Refused(400, "malformed", f"one Host is needed; got {self._hosts}")
+        hosts = 0
+        for name, value in self.headers:
+            if name == b"host":
+                hosts += 1
+            elif name == b"transfer-encoding" and value.lower() != b"chunked":
+                raise Refused(400, "malformed", "Transfer-Encoding must be chunked")
+        if hosts != 1 and (hosts or self.parser.get_http_version() != "1.0"):
+            raise Refused(400, "malformed", f"one Host is needed; got {hosts}")
         if self.parser.should_upgrade():
             if self.parser.get_method() == b"CONNECT":
                 raise Refused(400, "malformed", "nothing is tunnelled here")
-            self._offered = True
             return
         super().on_headers_complete()
         self._is_in_head = False
@@ -239,7 +214,7 @@ class Connection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        if self._offered:
+        if self.parser.should_upgrade():
             return
         self._is_in_head = True
         self._deadline = None
@@ -262,7 +237,6 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
-        self.transport.flush()
         if self._discarded is not None or self.wire.is_closing():
             return
         if self.pipeline:
@@ -274,6 +248,17 @@ class Connection(HttpToolsProtocol):
         else:
             self.flow.resume_reading()
             self._look_for_end()
+
+    def _write(self, data: bytes) -> None:
+        """Write an answer; one call of the system sends its head and its body."""
+        running, head = self.running, self._head
+        self._head = b""
+        if running is not None and running is not self._answered and running.response_started:
+            self._answered = running
+            if running.scope["method"] != "HEAD":
+                self._head = data
+                return
+        self.wire.write(head + data)
 
     def _rest(self) -> None:
         self._deadline = self.loop.time() + KEEP_ALIVE_S
@@ -295,7 +280,7 @@ class Connection(HttpToolsProtocol):
             return
         last = self._forget_incoming() if self._has_ended else self._last
         if last is None:
-            self._close()
+            self.wire.close()
         else:
             last.keep_alive = False
 
@@ -320,7 +305,7 @@ class Connection(HttpToolsProtocol):
             last.keep_alive = False
             return
         if self._is_in_head or not self.cycle.response_complete:
-            self.transport.write(_written(refused))
+            self.wire.write(_written(refused))
         self._is_in_head = False
         self.end_after_answer()
 
@@ -330,18 +315,13 @@ class Connection(HttpToolsProtocol):
             return
         has_all = self._is_in_head and self._deadline is None and not self._is_deaf
         if self._has_ended or (has_all and not self.unparsed and not self.flow.read_paused):
-            self._close()
+            self.wire.close()
             return
-        self.transport.flush()
         self.wire.write_eof()
         self.unparsed.clear()
         self._discarded = 0
         self._deadline = self.loop.time() + LONGEST_DISCARDING_S
         self.flow.resume_reading()
-
-    def _close(self) -> None:
-        self.transport.flush()
-        self.wire.close()
 
     def look_at_the_clock(self, now: float) -> None:
         """Give up on a caller that has let its time pass."""
@@ -356,7 +336,7 @@ class Connection(HttpToolsProtocol):
         if self._deadline is None or now < self._deadline:
             return
         if self._discarded is not None or self._last is None:
-            self._close()
+            self.wire.close()
         elif not self._is_in_head:
             late = f"the request did not come within {REQUEST_TIMEOUT_S:g} s"
             self._refuse_rest(Refused(408, "too_slow", late))
@@ -394,8 +374,18 @@ class Server:
     """Serve the application of these settings on one address until a signal or `stop` ends it."""
 
     def __init__(self, settings: Settings, host: str = "127.0.0.1", port: int = 0) -> None:
-        check_address(host, with_keys=settings.with_keys)
-        self._listener = _listen(host, port)  # before the store and its first key are made
+        if not settings.with_keys and not is_loopback(host):
+            raise ValueError(
+                f"host must be a loopback address when there are no keys; got {host!r}. "
+                "Leave out --no-auth, or serve on 127.0.0.1."
+            )
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:  # before the store and its first key are made, and so that the port is known
+            self._listener = socket.create_server(
+                (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=":" in host
+            )
+        except OSError as error:
+            raise ValueError(f"port {port} of {host} cannot be used: {error}") from None
         try:
             application = app(settings, on_death=self.stop)
         except BaseException:
@@ -427,26 +417,3 @@ class Server:
     def stop(self) -> None:
         """Answer what has come, and end; from any thread."""
         self.uvicorn.should_exit = True
-
-
-def check_address(host: str, *, with_keys: bool) -> None:
-    """Without keys only this machine may reach the service."""
-    if not with_keys and not is_loopback(host):
-        raise ValueError(
-            f"host must be a loopback address when there are no keys; got {host!r}. "
-            "Leave out --no-auth, or serve on 127.0.0.1."
-        )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens already, so that its address can be printed."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(_BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise ValueError(f"port {port} of {host} cannot be used: {error}") from None
-    return listener

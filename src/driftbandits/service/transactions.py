@@ -11,26 +11,21 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
 
-from driftbandits.service import snapshots
 from driftbandits.service.metrics import Metrics
 from driftbandits.service.refusals import Refused, unavailable, unknown_policy
 from driftbandits.service.relearning import Followers, relearned
-from driftbandits.service.state import State
+from driftbandits.service.state import BadSnapshot, State
 from driftbandits.store import (
-    CORRECTED,
-    DECISION,
-    DEFAULT,
-    LATE,
-    REWARD,
-    WITHDRAWN,
     Corrupt,
     Event,
+    Kind,
     Known,
     NewEvent,
     Overtaken,
@@ -44,46 +39,44 @@ from driftbandits.store import (
 )
 from driftbandits.store.records import Record, Rewarded, packed
 
+logger = logging.getLogger("driftbandits.service")
+
 KEPT_SNAPSHOTS = 2
 PORTION_S = 0.01
 """A transaction is committed after this time; the rest of its work waits for another turn."""
 SHORT_PORTION_S = 0.003
 """Limit of a transaction while a fast command waits."""
-
-NOTHING = Known()
+_LARGE_SNAPSHOT = 1_000_000
+"""Bytes that take the loop more than some milliseconds."""
+_SMALL_DIM = 50
+_TRIES = 5
+"""Attempts of a transaction when other processes are first; then callers are told to wait."""
+_PAGE = 100
+"""Events that are read at a time: each read shows the database that this process is alive."""
 
 _PARTS = {
-    DECISION: "decision",
-    CORRECTED: "decision",
-    REWARD: "outcome",
-    DEFAULT: "outcome",
-    WITHDRAWN: "outcome",
-    LATE: "late",
+    Kind.DECISION: "decision",
+    Kind.CORRECTED: "decision",
+    Kind.REWARD: "outcome",
+    Kind.DEFAULT: "outcome",
+    Kind.WITHDRAWN: "outcome",
+    Kind.LATE: "late",
 }
 
 
 class UnitOfWork:
     """Gather the events of commands. States change at once; the log is written at the end."""
 
-    def __init__(
-        self,
-        session: Session,
-        states: dict[str, State],
-        *,
-        followers: Followers,
-        now_ns: int,
-        snapshot_every: int,
-        is_awaited: Callable[[], bool],
-    ) -> None:
+    def __init__(self, transactions: Transactions, session: Session) -> None:
         self.session = session
-        self.followers = followers
-        self.now_ns = now_ns
+        self.followers = transactions.followers
+        self.now_ns = transactions.clock()
         self.locked: set[str] = set()  # policies whose states may change
         self.done: list[tuple[str, str, Record]] = []  # policy, kind and record of what was added
         self._began = time.monotonic()
-        self._states = states
-        self._snapshot_every = snapshot_every
-        self._is_awaited = is_awaited
+        self._states = transactions.states
+        self._snapshot_every = transactions.snapshot_every
+        self._is_awaited = transactions.is_awaited
         self._new_events: dict[str, list[NewEvent]] = {}  # to be written, by policy
         self._known: dict[tuple[str, str], Known] = {}  # about an event_id, as stored
         self._added: dict[tuple[str, str], list[tuple[int, NewEvent]]] = {}  # and not yet stored
@@ -91,17 +84,13 @@ class UnitOfWork:
 
     # -- getting ready ---------------------------------------------------------------------------
 
-    def begin_writing(self, wanted: Mapping[str, Iterable[str]]) -> None:
+    def begin_writing(self, wanted: Mapping[str, Sequence[str]]) -> None:
         """Lock policies, look up the event_ids that this is about, and learn what is due."""
         self.session.lock(wanted)
         self.locked.update(wanted)
-        ready: dict[str, list[str]] = {}
-        for policy, event_ids in wanted.items():
-            self._bring_up_to_date(policy)
-            if policy in self._states and policy not in self._broken:
-                ready[policy] = list(event_ids)
-                for event_id in ready[policy]:
-                    self._known[policy, event_id] = NOTHING
+        self.begin_reading(wanted)
+        ready = {policy: ids for policy, ids in wanted.items() if policy in self._states}
+        self._known = {(policy, id): Known() for policy, ids in ready.items() for id in ids}
         self._known.update(self.session.known_of(ready))
         for policy in ready:
             self.learn_defaults(self._states[policy])
@@ -109,36 +98,23 @@ class UnitOfWork:
     def begin_reading(self, policies: Iterable[str]) -> None:
         """Bring states up to date without a lock."""
         for policy in policies:
-            self._bring_up_to_date(policy)
+            head, state = self.session.head(policy), self._states.get(policy)
+            try:
+                if head is None:
+                    self._states.pop(policy, None)
+                elif state is None or state.head != head:
+                    self._states[policy] = self._following(policy, state)
+            except (Corrupt, msgspec.DecodeError) as error:
+                self._states.pop(policy, None)
+                self._broken[policy] = Refused(500, "corrupt_log", f"policy {policy!r}: {error}")
 
-    def _bring_up_to_date(self, policy: str) -> None:
-        head = self.session.head(policy)
-        state = self._states.get(policy)
-        if head is None:
-            self._states.pop(policy, None)
-            return
-        if state is not None and state.head == head:
-            return
-        try:
-            if state is None or not self._try_to_catch_up(state):
-                self._states[policy] = self._load(policy)
-        except Corrupt as error:
-            self._states.pop(policy, None)
-            self._broken[policy] = Refused(500, "corrupt_log", f"policy {policy!r}: {error}")
-
-    def _try_to_catch_up(self, state: State) -> bool:
-        """Go on with what others have written; False if the state is of another log."""
-        try:
-            catch_up(self.session, state)
-        except (Corrupt, msgspec.DecodeError):  # restored from a backup, or erased meanwhile
-            return False
-        return True
-
-    def _load(self, policy: str) -> State:
-        try:
-            return load(self.session, policy)
-        except msgspec.DecodeError as error:
-            raise Corrupt(f"an event cannot be read: {error}") from error
+    def _following(self, policy: str, state: State | None) -> State:
+        """A state with what others have written."""
+        if state is not None:
+            with suppress(Corrupt, msgspec.DecodeError):  # from a backup, or erased meanwhile
+                catch_up(self.session, state)
+                return state
+        return load(self.session, policy)
 
     # -- working ---------------------------------------------------------------------------------
 
@@ -157,7 +133,7 @@ class UnitOfWork:
             self.session.create(policy)
             self.session.lock([policy])
             self.locked.add(policy)
-            self._bring_up_to_date(policy)
+            self.begin_reading([policy])
         if policy in self._broken:
             raise self._broken[policy]
         return self._states[policy]
@@ -168,11 +144,11 @@ class UnitOfWork:
 
     def known(self, policy: str, event_id: str) -> Known:
         """Return the events of an event_id, with those of this transaction."""
-        if (policy, event_id) not in self._known:
-            found = self.session.known(policy, [event_id])
-            self._known[policy, event_id] = found.get(event_id, NOTHING)
-        known = self._known[policy, event_id]
-        for seq, (kind, _, at_ns, body) in self._added.get((policy, event_id), ()):
+        at = policy, event_id
+        if at not in self._known:
+            self._known[at] = self.session.known_of({policy: [event_id]}).get(at, Known())
+        known = self._known[at]
+        for seq, (kind, _, at_ns, body) in self._added.get(at, ()):
             if kind in _PARTS:
                 event = Event(policy, seq, at_ns, kind, event_id, body, b"-", b"", b"")
                 known = known._replace(**{_PARTS[kind]: event})
@@ -221,7 +197,7 @@ class UnitOfWork:
     def _learn_default(self, state: State, event_id: str, at_ns: int) -> None:
         value = state.version.record.default_reward
         key = state.pending[event_id].key
-        kind = state.reward(event_id, value, at_ns, kind=DEFAULT)
+        kind = state.reward(event_id, value, at_ns, kind=Kind.DEFAULT)
         self.append(state, kind, event_id, Rewarded(value, key))
 
     # -- writing ---------------------------------------------------------------------------------
@@ -247,8 +223,7 @@ class UnitOfWork:
 
     def keep_snapshot(self, state: State, *, is_foundation: bool = False) -> None:
         """Keep the state as of now; older ones make room."""
-        self.followers.keep(state, erasures=self.session.erasures(state.policy))
-        content = snapshots.packed(state)
+        content = state.to_bytes()
         snapshot = Snapshot(state.policy, state.seq, state.at_ns, is_foundation, content)
         self.session.save_snapshot(snapshot)
         state.snapshot_seq, state.snapshot_bytes = state.seq, len(content)
@@ -260,33 +235,19 @@ class UnitOfWork:
             self.session.drop_snapshots(state.policy, before=kept[KEPT_SNAPSHOTS - 1])
 
 
-_PAGE = 100
-
-
 def load(session: Session, policy: str) -> State:
     """The state of a policy: the best snapshot, and the events since."""
     state = _restored(session, policy)
-
-    def events_after(seq: int) -> Iterable[Event]:
-        return session.all_events(policy, after=seq, page=_PAGE)
-
-    state.relearn = lambda name: relearned(
-        events_after,
-        state.candidates[name],
-        policy,
-        until=state.seq,
-        erasures=session.erasures(policy),
-    )
+    state.relearn = lambda name: relearned(session, policy, state.candidates[name], until=state.seq)
     catch_up(session, state)
     state.relearn = None
     return state
 
 
 def catch_up(session: Session, state: State) -> None:
-    """State what the log of a policy has gained, chain checked.
+    """Fold what the log of a policy has gained, chain checked.
 
-    In small pages: each read shows the database that this process has not paused. A promotion
-    raises `Corrupt` here: a snapshot that was kept with it is sooner read.
+    A promotion raises `Corrupt` here: a snapshot that was kept with it is sooner read.
     """
     events = session.all_events(state.policy, after=state.seq, page=_PAGE)
     state.replay(checked(events, after=state.head))
@@ -294,12 +255,12 @@ def catch_up(session: Session, state: State) -> None:
 
 def _restored(session: Session, policy: str) -> State:
     for snapshot in session.snapshots(policy):
-        try:
-            state = snapshots.unpacked(snapshot.content)
-        except snapshots.BadSnapshot:
-            continue
-        if _belongs(session, state, policy):
-            return state
+        with suppress(BadSnapshot):
+            state = State.from_bytes(snapshot.content)
+            events = session.events(policy, after=state.seq - 1, limit=1)
+            is_of_log = bool(events) and events[0].checksum == state.checksum
+            if is_of_log and state.policy == policy:
+                return state
     if session.erasures(policy):
         raise Corrupt(
             f"policy {policy} has erased events, and no snapshot that holds what they had taught"
@@ -307,42 +268,27 @@ def _restored(session: Session, policy: str) -> State:
     return State(policy)
 
 
-def _belongs(session: Session, state: State, policy: str) -> bool:
-    """Return True if the log continues this state."""
-    events = session.events(policy, after=state.seq - 1, limit=1)
-    return state.policy == policy and bool(events) and events[0].checksum == state.checksum
-
-
-logger = logging.getLogger("driftbandits.service")
-
-_LARGE_SNAPSHOT = 1_000_000
-"""Bytes that take the loop more than some milliseconds."""
-
-
-_SMALL_DIM = 50
-_TRIES = 5
-"""Attempts of a transaction when other processes are first; then callers are told to wait."""
-
-
-class NotAtHand(StoreError):
-    """The store is far: a transaction has to be waited for."""
-
-
+@dataclass
 class Command(ABC):
-    """Work for the writer. `event_ids` are looked up together before a batch begins."""
+    """Work for the writer."""
+
+    policy: str  # "" where it is about no single one
 
     writes = True
-    is_quick = False
 
-    def __init__(self, policy: str) -> None:
-        self.policy = policy  # "" where it is about no single one
+    @property
+    def is_quick(self) -> bool:
+        """Whether no step takes more than some milliseconds, if the model is small."""
+        return False
 
     @property
     def event_ids(self) -> Sequence[str]:
+        """They are looked up together before a batch begins."""
         return ()
 
     @abstractmethod
-    def run(self, work: UnitOfWork) -> Any: ...
+    def run(self, work: UnitOfWork) -> Any:
+        """Work on states, and return an answer."""
 
 
 class Unfinished(NamedTuple):
@@ -367,11 +313,11 @@ class Transactions:
 
     def __init__(self, metrics: Metrics, *, clock: Callable[[], int], snapshot_every: int) -> None:
         self.states: dict[str, State] = {}
-        self._metrics = metrics
         self.followers = Followers()
         self.is_awaited: Callable[[], bool] = lambda: False  # by a fast command
         self.clock = clock
-        self._snapshot_every = snapshot_every
+        self.snapshot_every = snapshot_every
+        self._metrics = metrics
 
     def is_quick(self, command: Command) -> bool:
         """Return True if no step of a command takes more than some milliseconds."""
@@ -382,28 +328,30 @@ class Transactions:
 
     def are_quick(self, commands: Sequence[Command]) -> bool:
         """Return True if none of the commands takes long; for the thread that uses the states."""
-        policies = {command.policy for command in commands}
-        return all(self.is_quick(command) for command in commands) and not any(
-            self._needs_large_snapshot(name, len(commands)) for name in policies
-        )
-
-    def _needs_large_snapshot(self, policy: str, more: int) -> bool:
-        state = self.states[policy]
-        is_due = state.seq + more - state.snapshot_seq >= self._snapshot_every
-        return is_due and (state.snapshot_bytes is None or state.snapshot_bytes > _LARGE_SNAPSHOT)
+        if not all(self.is_quick(command) for command in commands):
+            return False
+        for policy in {command.policy for command in commands}:
+            state = self.states[policy]
+            is_due = state.seq + len(commands) - state.snapshot_seq >= self.snapshot_every
+            if is_due and (state.snapshot_bytes is None or state.snapshot_bytes > _LARGE_SNAPSHOT):
+                return False
+        return True
 
     def perform(self, commands: Sequence[Command], *, at_once: bool = False) -> list[Any]:
         """Answers that are on disk; a refusal is one, and so is what has to go on later.
 
         `at_once` raises where it has to wait.
         """
-        if not at_once:
-            self._load_missing(commands)
+        missing = {command.policy for command in commands} - self.states.keys() - {""}
+        if missing and not at_once:  # before the lock is asked for: it must not stand still
+            with self.store.read() as session:
+                UnitOfWork(self, session).begin_reading(sorted(missing))
         writing = any(command.writes for command in commands)
+        transaction = self.store.write if writing else self.store.read
         locked: set[str] = set()
         try:
-            with self._transaction(writing=writing, at_once=at_once) as session:
-                work = self._unit_of_work(session)
+            with transaction(at_once=at_once) as session:
+                work = UnitOfWork(self, session)
                 locked = work.locked
                 wanted: dict[str, list[str]] = {}
                 for command in commands:
@@ -413,7 +361,12 @@ class Transactions:
                     work.begin_writing(wanted)
                 else:
                     work.begin_reading(wanted)
-                results = list(self._attempted(commands, work))
+                results = [
+                    Unfinished(command, has_begun=False)
+                    if done and work.is_long
+                    else attempt(command, work)
+                    for done, command in enumerate(commands)
+                ]
                 work.finish()
                 finished = time.perf_counter()
         except BaseException:
@@ -433,40 +386,6 @@ class Transactions:
                 for text in state.agent.take_warnings():
                     logger.warning("policy %s: %s", name, text, extra={"policy": name})
 
-    def _load_missing(self, commands: Sequence[Command]) -> None:
-        """Fold missing logs before the lock is asked for: a transaction must not stand still."""
-        missing = {command.policy for command in commands} - self.states.keys() - {""}
-        if missing:
-            with self.store.read() as session:
-                self._unit_of_work(session).begin_reading(sorted(missing))
-
-    def _attempted(self, commands: Sequence[Command], work: UnitOfWork) -> Iterator[Any]:
-        """The first, and those after it for which there is time."""
-        for done, command in enumerate(commands):
-            if done and work.is_long:
-                yield Unfinished(command, has_begun=False)
-            else:
-                yield attempt(command, work)
-
-    def _unit_of_work(self, session: Session) -> UnitOfWork:
-        return UnitOfWork(
-            session,
-            self.states,
-            followers=self.followers,
-            now_ns=self.clock(),
-            snapshot_every=self._snapshot_every,
-            is_awaited=self.is_awaited,
-        )
-
-    def _transaction(self, *, writing: bool, at_once: bool) -> AbstractContextManager[Session]:
-        store = self.store
-        if not at_once:
-            return store.write() if writing else store.read()
-        transaction = store.write_at_once() if writing else store.read_at_once()
-        if transaction is None:
-            raise NotAtHand("the store has to be waited for")
-        return transaction
-
     def perform_or_refuse(self, commands: Sequence[Command]) -> list[Any]:
         """Answers that are on disk, or why there are none."""
         try:
@@ -482,12 +401,10 @@ class Transactions:
             refused = unavailable("storage_unavailable", "the log cannot be written at present")
         except StoreError as error:
             logger.error("%s", error)
-            damaged = isinstance(error, Corrupt)
-            refused = Refused(
-                500,
-                "corrupt_log" if damaged else "storage_error",
-                "the log is damaged" if damaged else "the log refused the events",
-            )
+            if isinstance(error, Corrupt):
+                refused = Refused(500, "corrupt_log", "the log is damaged")
+            else:
+                refused = Refused(500, "storage_error", "the log refused the events")
         except Exception:
             logger.exception("a transaction failed")
             if len(commands) > 1:  # one of them is to blame; the others shall not suffer

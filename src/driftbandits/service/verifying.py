@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
 
-from driftbandits.service import snapshots
-from driftbandits.service.relearning import Follower, relearned, unpacked_follower
-from driftbandits.service.state import Candidate, Name, State
+from driftbandits.service.relearning import relearned
+from driftbandits.service.state import BadSnapshot, State
 from driftbandits.store import (
     START,
     Corrupt,
     Event,
     Head,
     Session,
-    Snapshot,
     Store,
     StoreError,
     checked,
@@ -38,11 +36,7 @@ Say = Callable[[str, int, int], None]
 """Told whose log is replayed, how many of its events are done, and of how many."""
 
 
-def _say_nothing(policy: str, done: int, total: int) -> None:
-    return
-
-
-def verify(store: Store, *, say: Say = _say_nothing) -> list[Replayed]:
+def verify(store: Store, *, say: Say = lambda policy, done, total: None) -> list[Replayed]:
     """Replay every log from its beginning, or from the last erasure; and look at the database."""
     with store.read() as session:
         verdicts = [_verdict(session, policy, say) for policy in session.policies()]
@@ -51,91 +45,42 @@ def verify(store: Store, *, say: Say = _say_nothing) -> list[Replayed]:
 
 
 def _verdict(session: Session, policy: str, say: Say) -> Replayed:
-    replay = _Replay(session, policy)
+    snapshots = {snapshot.seq: snapshot for snapshot in session.snapshots(policy)}
+    start = max((s.seq for s in snapshots.values() if s.is_foundation), default=0)
+    seen, faults, state = 0, list[str](), State(policy)
+    head, end = Head(0, 0, START), session.head(policy)
     try:
-        replay.run(say)
-    except (StoreError, msgspec.DecodeError, snapshots.BadSnapshot) as error:
-        replay.faults.append(str(error))
-    state = replay.state
-    digest = snapshots.digest(state) if state.versions and not replay.faults else ""
-    return Replayed(policy, replay.seen, digest, replay.faults)
-
-
-class _Replay:
-    def __init__(self, session: Session, policy: str) -> None:
-        self._session = session
-        self._policy = policy
-        self._snapshots = {snapshot.seq: snapshot for snapshot in session.snapshots(policy)}
-        kept = self._snapshots.values()
-        self._start = max((s.seq for s in kept if s.is_foundation), default=0)
-        self.state = State(policy)
-        self._candidates: dict[Name, Candidate] = {}  # as snapshots have them, the last of each
-        self.seen = 0
-        self.faults: list[str] = []
-
-    def run(self, say: Say) -> None:
-        if self._session.erasures(self._policy) and not self._start:
+        if session.erasures(policy) and not start:
             raise Corrupt("events were erased, and the snapshot of that moment is missing")
-        events = self._events_after(0)
-        end = self._session.head(self._policy)
-        head = Head(0, 0, START)
-        for event in checked(events, after=head):
-            self._take(event)
-            if event.seq % _SAY_EVERY == 0 and end is not None:
-                say(self._policy, event.seq, end.seq)
+        for event in checked(session.all_events(policy), after=head):
+            seen += 1
             head = Head(event.seq, event.at_ns, event.checksum)
-        self._check_candidates()
+            if event.seq > start:
+                _replay(session, state, event)
+            if event.seq >= start and (snapshot := snapshots.get(event.seq)) is not None:
+                kept = State.from_bytes(snapshot.content)
+                if kept.checksum != event.checksum:
+                    raise Corrupt(f"the snapshot at event {event.seq} belongs to another log")
+                if event.seq == start:
+                    state = kept
+                elif kept.digest != state.digest:
+                    faults.append(f"the snapshot at event {event.seq} is not what its log gives")
+            if event.seq % _SAY_EVERY == 0 and end is not None:
+                say(policy, event.seq, end.seq)
         if end != head:
             raise Corrupt(f"the log ends at event {head.seq}, which is not where its head is")
-        if self.state.differences:
-            self.faults.append(f"{self.state.differences} events come out otherwise when replayed")
+        if state.differences:
+            faults.append(f"{state.differences} events come out otherwise when replayed")
+    except (StoreError, msgspec.DecodeError, BadSnapshot) as error:
+        faults.append(str(error))
+    digest = state.digest if state.versions and not faults else ""
+    return Replayed(policy, seen, digest, faults)
 
-    def _events_after(self, seq: int) -> Iterable[Event]:
-        return self._session.all_events(self._policy, after=seq)
 
-    def _relearned(self, candidate: Candidate, until: int) -> Follower:
-        erasures = self._session.erasures(self._policy)
-        return relearned(
-            self._events_after, candidate, self._policy, until=until, erasures=erasures
-        )
-
-    def _take(self, event: Event) -> None:
-        self.seen += 1
-        if event.seq > self._start:
-            if event.is_erased:
-                raise Corrupt(f"event {event.seq} was erased after the last snapshot of an erasure")
-            state = self.state
-            state.relearn = lambda name: self._relearned(state.candidates[name], state.seq)
-            state.replay([event])
-        snapshot = self._snapshots.get(event.seq)
-        if snapshot is not None:
-            self._take_snapshot(event, snapshot)
-
-    def _take_snapshot(self, event: Event, snapshot: Snapshot) -> None:
-        if event.seq < self._start:
-            return
-        kept = snapshots.unpacked(snapshot.content)
-        if kept.checksum != event.checksum:
-            raise Corrupt(f"the snapshot at event {event.seq} belongs to another log")
-        if event.seq == self._start:
-            self.state = kept
-        elif snapshots.digest(kept) != snapshots.digest(self.state):
-            self.faults.append(f"the snapshot at event {event.seq} is not what its log gives")
-        self._candidates.update(kept.candidates)
-
-    def _check_candidates(self) -> None:
-        """Compare what unfinished candidates had learned with what the log gives.
-
-        What was kept before an erasure is no longer told from.
-        """
-        for name, candidate in self._candidates.items():
-            now = self.state.candidates.get(name)
-            if not candidate.kept or now is None or now.since != candidate.since:
-                continue
-            told = unpacked_follower(self._policy, candidate)
-            if told.erasures != self._session.erasures(self._policy):
-                continue  # it learned from what was left
-            again = self._relearned(candidate._replace(kept=b""), told.seq)
-            if snapshots.digest(told) != snapshots.digest(again):
-                what = "the change" if name is None else f"shadow {name!r}"
-                self.faults.append(f"{what} has not learned what its log gives")
+def _replay(session: Session, state: State, event: Event) -> None:
+    if event.is_erased:
+        raise Corrupt(f"event {event.seq} was erased after the last snapshot of an erasure")
+    state.relearn = lambda name: relearned(
+        session, state.policy, state.candidates[name], until=state.seq
+    )
+    state.replay([event])

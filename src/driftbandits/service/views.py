@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -12,33 +13,47 @@ from msgspec import UNSET, UnsetType
 from driftbandits import api
 from driftbandits.agent import Agent, UnknownDecision
 from driftbandits.core.sequences import Comparison, Interval
-from driftbandits.service import snapshots
 from driftbandits.service.configuration import TICKS, notes
 from driftbandits.service.guardrails import BY_BUDGET, BY_EXCLUSION, BY_SHARE
-from driftbandits.service.history import OTHERS, Minute, Part, coordinates, in_a_row, names
+from driftbandits.service.observers import OTHERS, Minute, Part, coordinates, in_a_row, names
 from driftbandits.service.offers import Offer, offer_of
 from driftbandits.service.refusals import gone, unknown_decision, unknown_policy
 from driftbandits.service.relearning import Followers
 from driftbandits.service.state import CHANGE, RELEARNED, State, Version, changes_of_model
-from driftbandits.store import (
-    CONFLICT,
-    CORRECTED,
-    DECISION,
-    DEFAULT,
-    DUPLICATE,
-    REWARD,
-    WITHDRAWN,
-    Event,
-    Known,
-    Session,
-    Store,
-)
+from driftbandits.store import Event, Kind, Known, Session, Store
 from driftbandits.store.records import Configured, Decided, unpacked
 
+LEVEL = 0.95
+"""Level of the intervals of lift."""
 MOST_MOVED = 3
 FEWEST_REWARDS = 10
 """Rewards that an arm needs before and after a change for its means to be compared."""
+MOST_TOLD_CHANGES = 20
+"""Number of last detections whose moved coefficients are shown."""
+MOST_SHOWN_ARMS = 100
+"""Number of separate arms above which answers leave the estimates and the radius out."""
+MOST_EXPLANATIONS = 50
+_FURTHEST_BACK = 1000
+"""Number of events that are searched: behind a batch of rewards there are no last decisions."""
 _MINUTE_NS = 60_000_000_000
+_COUNTS = {
+    "decisions": Kind.DECISION,
+    "rewards": Kind.REWARD,
+    "defaults": Kind.DEFAULT,
+    "duplicates": Kind.DUPLICATE,
+    "conflicts": Kind.CONFLICT,
+}
+_SHOWN = set(api.Configuration.__struct_fields__) & set(Configured.__struct_fields__)
+
+
+def clock_text(at_ns: int) -> str:
+    """A time as answers have it: UTC, to the microsecond."""
+    seconds, rest = divmod(at_ns, 1_000_000_000)
+    moment = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{moment}.{rest // 1000:06d}Z"
+
+
+# -- what changed ----------------------------------------------------------------------------------
 
 
 def minute_of_change(state: State, change: int) -> int | None:
@@ -58,14 +73,19 @@ def minute_of_change(state: State, change: int) -> int | None:
 
 def moved(state: State, minute: int, until: int | None) -> list[api.Moved]:
     """The coefficients that differ most between that minute and a later one, or now."""
-    before = state.observers.history.minutes[minute].theta
-    after = (
-        in_a_row(state.playing) if until is None else state.observers.history.minutes[until].theta
-    )
-    labels = _labels(state)
+    rows, agent = state.observers.history.minutes, state.playing
+    before = rows[minute].theta
+    after = in_a_row(agent) if until is None else rows[until].theta
+    theta, known = agent.theta_hat, names(agent)
+    parts = theta if isinstance(theta, dict) else {"": theta}
+    labels = [
+        f"{arm} {label}" if arm else label
+        for arm, part in parts.items()
+        for label in known or [f"x{i + 1}" for i in range(len(part))]
+    ]
     if not before or len(before) > len(after) or len(after) > len(labels):
         return []
-    if len(before) < len(after) and state.playing.policy.separate:
+    if len(before) < len(after) and agent.policy.separate:
         return []  # arms came between
     padded = [*before, *[0.0] * (len(after) - len(before))]
     found = [
@@ -76,73 +96,29 @@ def moved(state: State, minute: int, until: int | None) -> list[api.Moved]:
     return sorted(found, key=lambda one: -abs(one.after - one.before))[:MOST_MOVED]
 
 
-def _labels(state: State) -> list[str]:
-    agent = state.playing
-    theta, known = agent.theta_hat, names(agent)
-    if isinstance(theta, dict):
-        return [
-            f"{arm} {label}"
-            for arm, part in theta.items()
-            for label in known or _numbered(len(part))
-        ]
-    return known or _numbered(len(theta))
-
-
-def _numbered(size: int) -> list[str]:
-    return [f"x{i + 1}" for i in range(size)]
-
-
-class Earned(NamedTuple):
-    """Outcomes of an arm, and their sum."""
-
-    number: int
-    total: float
-
-
 def arms_changed(state: State, minute: int, until: int | None) -> list[api.Moved]:
     """The arms whose mean reward differs most before and after."""
     record = state.version.record
+    # where a default is waited for, what is open counts as that
     default = None if record.reward_wait_s is None else record.default_reward
-    old, new = dict[str, Earned](), dict[str, Earned]()
+    numbers, totals = Counter[tuple[str, bool]](), defaultdict[tuple[str, bool], float](float)
     for begin, length, part in state.observers.history.parts():
-        if begin + length <= minute:
-            _gather(old, part, default)
-        elif begin > minute and (until is None or begin + length <= until):
-            _gather(new, part, default)
+        is_new = begin > minute and (until is None or begin + length <= until)
+        if not is_new and begin + length > minute:
+            continue
+        for arm, row in part.items():
+            waited = 0 if default is None else row.decisions - row.rewards
+            numbers[arm, is_new] += row.rewards + waited
+            totals[arm, is_new] += row.total + waited * (default or 0.0)
     found = [
-        api.Moved(arm, old[arm].total / old[arm].number, new[arm].total / new[arm].number)
-        for arm in old.keys() & new.keys()
-        if min(old[arm].number, new[arm].number) >= FEWEST_REWARDS
+        api.Moved(arm, *(totals[arm, is_new] / numbers[arm, is_new] for is_new in (False, True)))
+        for arm in {arm for arm, _ in numbers} - {OTHERS}
+        if min(numbers[arm, False], numbers[arm, True]) >= FEWEST_REWARDS
     ]
     return sorted(found, key=lambda one: (-abs(one.after - one.before), one.name))[:MOST_MOVED]
 
 
-def _gather(into: dict[str, Earned], part: Part, default: float | None) -> None:
-    """Rewards and their sum; where a default is waited for, what is open counts as that."""
-    for arm, row in part.items():
-        if arm != OTHERS:
-            earned = into.get(arm, Earned(0, 0.0))
-            waited = 0 if default is None else row.decisions - row.rewards
-            more = row.total + waited * (default or 0.0)
-            into[arm] = Earned(earned.number + row.rewards + waited, earned.total + more)
-
-
-LEVEL = 0.95
-"""Level of the intervals of lift."""
-MOST_TOLD_CHANGES = 20
-"""Number of last detections whose moved coefficients are shown."""
-MOST_SHOWN_ARMS = 100
-"""Number of separate arms above which answers leave the estimates and the radius out."""
-
-
-def clock_text(at_ns: int) -> str:
-    """A time as answers have it: UTC, to the microsecond."""
-    seconds, rest = divmod(at_ns, 1_000_000_000)
-    moment = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{moment}.{rest // 1000:06d}Z"
-
-
-_SHOWN = set(api.Configuration.__struct_fields__) & set(Configured.__struct_fields__)
+# -- a policy --------------------------------------------------------------------------------------
 
 
 def configuration(version: Version) -> api.Configuration:
@@ -159,13 +135,9 @@ def configuration(version: Version) -> api.Configuration:
     )
 
 
-_SINGULAR = {"decisions": DECISION, "rewards": REWARD, "defaults": DEFAULT}
-_SINGULAR |= {"duplicates": DUPLICATE, "conflicts": CONFLICT}
-
-
 def counts(state: State) -> api.Counts:
     fields = api.Counts.__struct_fields__
-    return api.Counts(**{name: state.counts[_SINGULAR.get(name, name)] for name in fields})
+    return api.Counts(**{name: state.counts[_COUNTS.get(name, name)] for name in fields})
 
 
 def summary(state: State) -> api.PolicySummary:
@@ -183,7 +155,7 @@ def summary(state: State) -> api.PolicySummary:
 
 
 def policy_answer(state: State, followers: Followers) -> api.PolicyAnswer:
-    agent = state.playing
+    agent, own = state.playing, state.accounts
     few = len(agent.arms) <= MOST_SHOWN_ARMS  # the estimate of each has to be made
     radius = agent.radius if few else math.inf
     return api.PolicyAnswer(
@@ -203,7 +175,7 @@ def policy_answer(state: State, followers: Followers) -> api.PolicyAnswer:
         names=names(agent),
         beliefs=[api.Hypothesis(**found._asdict()) for found in agent.beliefs],
         limited=[api.LimitedColumn(**found._asdict()) for found in agent.limited],
-        accounts=_accounts(state),
+        accounts=api.Accounts(own.balance, own.credits) if own.is_used else None,
         lift=lift_of(state),
         notes=notes(agent.policy),
         change=_change(state, followers),
@@ -213,7 +185,7 @@ def policy_answer(state: State, followers: Followers) -> api.PolicyAnswer:
 
 
 def _change(state: State, followers: Followers) -> api.Change | None:
-    """That is under way."""
+    """Describe the change that is under way."""
     candidate = state.candidates.get(CHANGE)
     if candidate is None:
         return None
@@ -233,13 +205,13 @@ def _change(state: State, followers: Followers) -> api.Change | None:
 
 
 def shadow_answers(state: State, followers: Followers) -> list[api.ShadowAnswer]:
-    """By name."""
+    """Describe the shadows, sorted by name."""
     names = sorted(name for name in state.candidates if name is not None)
     return [_shadow(state, name, followers) for name in names]
 
 
 def _shadow(state: State, name: str, followers: Followers) -> api.ShadowAnswer:
-    """Without waiting for its turn: it may be an event further here than there."""
+    """Describe a shadow without waiting for its turn: it may be an event ahead of the state."""
     candidate = state.candidates[name]
     place = followers.of(state.policy, name, candidate)
     record, follower = candidate.record, place.follower
@@ -267,13 +239,6 @@ def _shadow(state: State, name: str, followers: Followers) -> api.ShadowAnswer:
     )
 
 
-def _accounts(state: State) -> api.Accounts | None:
-    accounts = state.accounts
-    if not accounts.is_used:
-        return None
-    return api.Accounts(accounts.balance, accounts.credits)
-
-
 def _plain(agent: Agent, theta: Any) -> list[float] | dict[str, list[float]]:
     if isinstance(theta, dict):
         return {arm: coordinates(agent, own) for arm, own in theta.items()}
@@ -295,7 +260,7 @@ def _detections(state: State) -> list[api.Detection]:
         )
         minute = None if found.change is None else minute_of_change(state, found.change)
         if minute is not None and place < MOST_TOLD_CHANGES:
-            one.since = _minute_text(minute)
+            one.since = clock_text(minute * _MINUTE_NS)
             one.moved = moved(state, minute, until)
             one.arms = arms_changed(state, minute, until)
             until = minute
@@ -331,7 +296,7 @@ def lift_answer(state: State) -> api.LiftAnswer:
     days = {} if state.observers.lift is None else state.observers.lift.days
     told = [
         api.LiftOfDay(
-            day=clock_text(day * 86_400_000_000_000)[:10],
+            day=clock_text(day * 1440 * _MINUTE_NS)[:10],
             policy=_side(known, of_control=False),
             control=_side(known, of_control=True),
             difference=_interval(known.difference(level=LEVEL)),
@@ -352,7 +317,7 @@ def _interval(found: Interval | None) -> api.Interval | None:
 
 
 def digest_answer(state: State) -> api.DigestAnswer:
-    return api.DigestAnswer(state.policy, state.seq, snapshots.digest(state))
+    return api.DigestAnswer(state.policy, state.seq, state.digest)
 
 
 def versions_answer(state: State) -> api.VersionsAnswer:
@@ -377,7 +342,7 @@ def history_answer(state: State, *, after_s: int, since: int) -> api.HistoryAnsw
 
 def _minute(minute: int, row: Minute) -> api.Minute:
     return api.Minute(
-        at=_minute_text(minute),
+        at=clock_text(minute * _MINUTE_NS),
         decisions=row.decisions,
         rewards=row.rewards,
         reward_sum=row.total,
@@ -388,21 +353,12 @@ def _minute(minute: int, row: Minute) -> api.Minute:
     )
 
 
-def _minute_text(minute: int) -> str:
-    return clock_text(minute * 60_000_000_000)
-
-
 def _arms_part(begin: int, length: int, part: Part) -> api.ArmsPart:
     counts = {
         arm: api.ArmCounts(row.decisions, row.rewards, row.total) for arm, row in part.items()
     }
     others = counts.pop(OTHERS, None)
-    return api.ArmsPart(_minute_text(begin), length, counts, others)
-
-
-MOST_EXPLANATIONS = 50
-_FURTHEST_BACK = 1000
-"""Number of events that are searched: behind a batch of rewards there are no last decisions."""
+    return api.ArmsPart(clock_text(begin * _MINUTE_NS), length, counts, others)
 
 
 class Logged(NamedTuple):
@@ -424,10 +380,12 @@ def last_decisions(store: Store, policy: str, limit: int) -> list[Logged]:
         while end > first and len(found) < limit:
             start = max(first, end - 2 * limit)
             events = session.events(policy, after=start, limit=end - start)
-            made = [e for e in events if e.kind in (DECISION, CORRECTED) and not e.is_erased]
-            corrected = {e.event_id for e in (*found, *made) if e.kind == CORRECTED}
+            made = [
+                e for e in events if e.kind in (Kind.DECISION, Kind.CORRECTED) and not e.is_erased
+            ]
+            corrected = {e.event_id for e in (*found, *made) if e.kind == Kind.CORRECTED}
             found += [
-                e for e in reversed(made) if e.kind == CORRECTED or e.event_id not in corrected
+                e for e in reversed(made) if e.kind == Kind.CORRECTED or e.event_id not in corrected
             ]
             end = start
         found = found[:limit]
@@ -500,7 +458,7 @@ def _decision(state: State, logged: Logged) -> api.ExplainedDecision:
 
 
 def why(record: Decided) -> str:
-    """In words, by what this arm was played."""
+    """Say in words by what this arm was played."""
     played, wanted = repr(record.arms[record.index]), repr(record.arms[record.suggested])
     by_itself = f"By itself the policy would have played {wanted}."
     if record.caller_decided:
@@ -566,6 +524,6 @@ def _outcome(known: Known) -> api.Outcome | None:
     event = known.outcome or known.late
     if event is None:
         return None
-    has_value = event.kind != WITHDRAWN and not event.is_erased
+    has_value = event.kind != Kind.WITHDRAWN and not event.is_erased
     value = unpacked(event.kind, event.body).value if has_value else None
     return api.Outcome(event.kind, value, clock_text(event.at_ns))

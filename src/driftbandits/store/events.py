@@ -7,12 +7,24 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-CONFIGURED, DECISION, CORRECTED = "configured", "decision", "corrected"
-REWARD, DEFAULT, LATE, WITHDRAWN = "reward", "default", "late", "withdrawn"
-DUPLICATE, CONFLICT, REFUSED, ERASED = "duplicate", "conflict", "refused", "erased"
-BEGUN, PROMOTED, DROPPED, RETIRED = "begun", "promoted", "dropped", "retired"
 
-SLOTS = {DECISION: 1, REWARD: 2, DEFAULT: 2, WITHDRAWN: 2, LATE: 3, CORRECTED: 4}
+class Kind:
+    """What an event is about; `store.records` says what each has to tell."""
+
+    CONFIGURED, DECISION, CORRECTED = "configured", "decision", "corrected"
+    REWARD, DEFAULT, LATE, WITHDRAWN = "reward", "default", "late", "withdrawn"
+    DUPLICATE, CONFLICT, REFUSED, ERASED = "duplicate", "conflict", "refused", "erased"
+    BEGUN, PROMOTED, DROPPED, RETIRED = "begun", "promoted", "dropped", "retired"
+
+
+SLOTS = {
+    Kind.DECISION: 1,
+    Kind.REWARD: 2,
+    Kind.DEFAULT: 2,
+    Kind.WITHDRAWN: 2,
+    Kind.LATE: 3,
+    Kind.CORRECTED: 4,
+}
 """An event_id has at most one event in each slot; the other kinds may repeat."""
 
 START = bytes(16)

@@ -71,25 +71,21 @@ class PostgresSession(Session):
     """A transaction of one connection."""
 
     for_update = " FOR UPDATE"
+    one_of = "= ANY (?)"
 
     def __init__(self, connection: psycopg.Connection, secret: bytes) -> None:
         super().__init__(secret)
         self._connection = connection
 
     def run(self, sql: str, values: Row = ()) -> Iterable[Row]:
-        cursor = self._connection.execute(_with_psycopg_marks(sql), tuple(values), binary=True)
+        marked = sql.replace("?", "%s").encode()
+        cursor = self._connection.execute(marked, tuple(values), binary=True)
         return cursor.fetchall() if cursor.description else ()
 
-    def run_for_names(self, sql: str, names: Sequence[str]) -> Iterable[Row]:
-        return self.run(sql.format(names="name = ANY (?)"), (list(names),))
+    def listed(self, values: Sequence[str]) -> list[str]:
+        return list(values)
 
     def run_for_ids(self, sql: str, wanted: Mapping[int, Sequence[str]]) -> Iterable[Row]:
-        if not wanted:
-            return ()
-        if len(wanted) == 1:
-            ((number, event_ids),) = wanted.items()
-            ids = "policy = ? AND event_id = ANY (?)"
-            return self.run(sql.format(ids=ids), (number, list(event_ids)))
         numbers = [number for number, event_ids in wanted.items() for _ in event_ids]
         ids = "(policy, event_id) IN (SELECT * FROM unnest(?::bigint[], ?::text[]))"
         return self.run(sql.format(ids=ids), (numbers, list(chain(*wanted.values()))))
@@ -98,10 +94,6 @@ class PostgresSession(Session):
         columns = [list(column) for part in (heads, events) for column in zip(*part, strict=True)]
         done = self._connection.execute(_ADD.encode(), columns, binary=True)
         return done.rowcount == len(events)
-
-
-def _with_psycopg_marks(sql: str) -> bytes:
-    return sql.replace("?", "%s").encode()
 
 
 class _Connection(psycopg.Connection[Any]):
@@ -124,6 +116,11 @@ class _Connection(psycopg.Connection[Any]):
                 state = gen.send(ready)
         except StopIteration as done:
             return done.value
+
+
+def _check_may_wait(at_once: bool) -> None:
+    if at_once:
+        raise StoreBusy("a database elsewhere has to be waited for")
 
 
 class PostgresStore(Store):
@@ -169,7 +166,8 @@ class PostgresStore(Store):
         return self._writer
 
     @contextmanager
-    def write(self) -> Iterator[Session]:
+    def write(self, *, at_once: bool = False) -> Iterator[Session]:
+        _check_may_wait(at_once)
         with self._translated():
             connection = self._write_connection()
             try:
@@ -184,7 +182,8 @@ class PostgresStore(Store):
                 raise
 
     @contextmanager
-    def read(self) -> Iterator[Session]:
+    def read(self, *, at_once: bool = False) -> Iterator[Session]:
+        _check_may_wait(at_once)
         with self._translated():
             with self._guard:
                 connection = self._readers.pop() if self._readers else None

@@ -28,9 +28,7 @@ class Configured(Record):
     shares: dict[str, tuple[float, float]] | None = None  # of an arm: the least and the largest
     budget: float | None = None  # what may be lost against the baseline, a decision
     limit_window: int = 1000  # decisions over which shares and the budget may be made up for
-    keeps_change: bool = (
-        False  # a change that is being learned again goes on, and is not called off
-    )
+    keeps_change: bool = False  # a change that is being learned again is not called off
 
 
 class Decided(Record):

@@ -100,12 +100,15 @@ class Session(ABC):
         """
 
     @abstractmethod
-    def run_for_names(self, sql: str, names: Sequence[str]) -> Iterable[Row]:
-        """The rows of a statement whose `{names}` says that name is one of these."""
+    def listed(self, values: Sequence[str]) -> Any:
+        """The one value that stands for some in a statement with `one_of`."""
 
     @abstractmethod
     def run_for_ids(self, sql: str, wanted: Mapping[int, Sequence[str]]) -> Iterable[Row]:
         """The rows of a statement whose `{ids}` says that event_id is one of its policy's."""
+
+    one_of: str
+    """SQL that says that a column is one of a list."""
 
     for_update = ""
     """Suffix that makes a SELECT lock its rows until the transaction ends."""
@@ -138,10 +141,10 @@ class Session(ABC):
         return self._rows.get(policy)
 
     def _read_rows(self, policies: Sequence[str], suffix: str) -> None:
-        rows = self.run_for_names(
+        rows = self.run(
             "SELECT name, number, head, at_ns, checksum, erasures FROM policy "
-            f"WHERE {{names}}{suffix}",
-            policies,
+            f"WHERE name {self.one_of}{suffix}",
+            (self.listed(policies),),
         )
         for name, number, seq, at_ns, checksum, erasures in rows:
             head = Head(seq, at_ns, checksum)
@@ -162,17 +165,15 @@ class Session(ABC):
 
     def append_all(self, new_events: Mapping[str, Sequence[NewEvent]]) -> None:
         """Append events to several policies in as few statements."""
-        events_of = {}
-        for policy, new in new_events.items():
-            row = self._existing(policy)
-            events_of[policy] = chained(policy, row.head, new)
-        self._insert_all(events_of)
+        self.insert_all(
+            {
+                policy: chained(policy, self._existing(policy).head, new)
+                for policy, new in new_events.items()
+            }
+        )
 
-    def insert(self, policy: str, events: Sequence[Event]) -> None:
-        """Add events that were written elsewhere, and go on from the head, as they are."""
-        self._insert_all({policy: events})
-
-    def _insert_all(self, events_of: Mapping[str, Sequence[Event]]) -> None:
+    def insert_all(self, events_of: Mapping[str, Sequence[Event]]) -> None:
+        """Add events that go on from the heads, as they are."""
         rows, heads = [], []
         for policy, events in events_of.items():
             row = self._existing(policy)
@@ -183,9 +184,7 @@ class Session(ABC):
             head = Head(last.seq, last.at_ns, last.checksum)
             heads.append((*head, row.number, row.head.seq))
             self._rows[policy] = row._replace(head=head)
-        if not rows:
-            return
-        if not self.add(rows, heads):
+        if rows and not self.add(rows, heads):
             raise Overtaken("another process has appended to the log meanwhile")
 
     def events(self, policy: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
@@ -365,23 +364,15 @@ class Store(ABC):
     """Makes the tokens of erased event_ids."""
 
     @abstractmethod
-    def write(self) -> AbstractContextManager[Session]:
-        """A transaction that is on disk when it has been left without an exception."""
+    def write(self, *, at_once: bool = False) -> AbstractContextManager[Session]:
+        """A transaction that is on disk when it has been left without an exception.
 
-    def write_at_once(self) -> AbstractContextManager[Session] | None:
-        """Write without waiting for anything until it is left; None from a store that is far.
-
-        Entering raises `StoreBusy` if another process writes.
+        With `at_once` entering raises `StoreBusy` if it has to wait, as for a store that is far.
         """
-        return None
 
     @abstractmethod
-    def read(self) -> AbstractContextManager[Session]:
+    def read(self, *, at_once: bool = False) -> AbstractContextManager[Session]:
         """One unchanging view of what has been committed."""
-
-    def read_at_once(self) -> AbstractContextManager[Session] | None:
-        """Read without waiting; None from a store that is far."""
-        return None
 
     def maintain(self) -> None:
         """Housekeeping that may go on beside the writer, in another thread.

@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from itertools import chain
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
 
 import apsw
+import msgspec
 
 from driftbandits.store.events import Corrupt, StoreBusy, StoreError, StoreUnavailable
 from driftbandits.store.session import (
@@ -32,17 +31,14 @@ _LONG_LOG_PAGES = 1000
 _CUT_OFF_WAIT_MS = 100
 _LOOK_EVERY_S = 0.002
 
-_MOST_IN_A_STATEMENT = 64
-_ANY_SIZE_UP_TO = 16
-_EVENT_MARKS = f"({', '.join('?' for _ in EVENT_COLUMNS.split(','))})"
-
-Item = TypeVar("Item")
-
+_MARKS = f"({', '.join('?' for _ in EVENT_COLUMNS.split(','))})"
 _TYPES = {"bytes": "BLOB", "text": "TEXT", "number": "INTEGER"}
 
 
 class SQLiteSession(Session):
     """A transaction of one connection."""
+
+    one_of = "IN (SELECT value FROM json_each(?))"
 
     def __init__(self, connection: apsw.Connection, secret: bytes) -> None:
         super().__init__(secret)
@@ -51,16 +47,13 @@ class SQLiteSession(Session):
     def run(self, sql: str, values: Row = ()) -> Iterable[Row]:
         return self._connection.execute(sql, tuple(values))
 
-    def run_for_names(self, sql: str, names: Sequence[str]) -> Iterable[Row]:
-        for piece in _pieces(names):
-            among = f"name IN ({', '.join('?' * len(piece))})"
-            yield from self._connection.execute(sql.format(names=among), tuple(piece))
+    def listed(self, values: Sequence[str]) -> str:
+        return msgspec.json.encode(values).decode()
 
     def run_for_ids(self, sql: str, wanted: Mapping[int, Sequence[str]]) -> Iterable[Row]:
+        sql = sql.format(ids=f"policy = ? AND event_id {self.one_of}")
         for number, event_ids in wanted.items():
-            for piece in _pieces(event_ids):
-                ids = f"policy = ? AND event_id IN ({', '.join('?' * len(piece))})"
-                yield from self._connection.execute(sql.format(ids=ids), (number, *piece))
+            yield from self._connection.execute(sql, (number, self.listed(event_ids)))
 
     def add(self, events: Sequence[Row], heads: Sequence[Row]) -> bool:
         for head in heads:
@@ -70,22 +63,8 @@ class SQLiteSession(Session):
             )
             if not self._connection.changes():
                 return False
-        for piece in _pieces(events):
-            rows = ", ".join([_EVENT_MARKS] * len(piece))
-            values = list(chain.from_iterable(piece))
-            self._connection.execute(f"INSERT INTO event ({EVENT_COLUMNS}) VALUES {rows}", values)
+        self._connection.executemany(f"INSERT INTO event ({EVENT_COLUMNS}) VALUES {_MARKS}", events)
         return True
-
-
-def _pieces(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """The items in a few statements; of few sizes, so that all of them can be kept prepared."""
-    start = 0
-    while (left := len(items) - start) > 0:
-        size = left
-        if left > _ANY_SIZE_UP_TO:
-            size = min(_MOST_IN_A_STATEMENT, 1 << left.bit_length() - 1)
-        yield items[start : start + size]
-        start += size
 
 
 def _wait_at_most(connection: apsw.Connection, wait_ms: int) -> None:
@@ -169,18 +148,12 @@ class SQLiteStore(Store):
             self._writer = connection
         return self._writer
 
-    def write(self) -> AbstractContextManager[Session]:
-        return self._write(wait_ms=_WAIT_MS)
-
-    def write_at_once(self) -> AbstractContextManager[Session]:
-        return self._write(wait_ms=0)
-
     @contextmanager
-    def _write(self, *, wait_ms: int) -> Iterator[Session]:
+    def write(self, *, at_once: bool = False) -> Iterator[Session]:
         with self._translated():
             try:
                 connection = self._write_connection()
-                _wait_at_most(connection, wait_ms)
+                _wait_at_most(connection, 0 if at_once else _WAIT_MS)
                 with self._transaction(connection, "IMMEDIATE"):
                     session = SQLiteSession(connection, self.secret)
                     yield session
@@ -204,21 +177,15 @@ class SQLiteStore(Store):
             with suppress(apsw.Error):
                 connection.close(True)
 
-    def read(self) -> AbstractContextManager[Session]:
-        return self._read(wait_ms=_WAIT_MS)
-
-    def read_at_once(self) -> AbstractContextManager[Session]:
-        return self._read(wait_ms=0)
-
     @contextmanager
-    def _read(self, *, wait_ms: int) -> Iterator[Session]:
+    def read(self, *, at_once: bool = False) -> Iterator[Session]:
         with self._translated():
             with self._guard:
                 connection = self._readers.pop() if self._readers else None
             if connection is None:
                 connection = self._connect()
             try:
-                connection.set_busy_timeout(wait_ms)
+                connection.set_busy_timeout(0 if at_once else _WAIT_MS)
                 with self._transaction(connection, "DEFERRED"):
                     yield SQLiteSession(connection, self.secret)
             except BaseException:

@@ -30,11 +30,11 @@ import math
 
 import numpy as np
 
+from driftbandits.core import linalg as la
 from driftbandits.core import links
 from driftbandits.core.estimator import state as at
 from driftbandits.core.estimator.model import DISCOUNT, Floats, Model
 from driftbandits.core.estimator.state import State
-from driftbandits.core.linalg import copy, distance, dot, norm
 from driftbandits.jit import LANES, allocating, inlined, place, row_product
 
 _BLOCK = 128  # rows that a pass takes at once
@@ -54,7 +54,7 @@ def add_row(model: Model, state: State, which: int, row: Floats, weight: float) 
     """Add a row to the sums of an expansion; a negative weight takes it away."""
     ladder, moments = state.ladder, state.moments
     derivatives, powers = state.scratch.derivatives, state.scratch.powers
-    z = dot(row, state.anchors[which])
+    z = la.dot(row, state.anchors[which])
     links.derivatives(model.link, model.m, z, model.order, derivatives)
     for n in range(model.order + 1):
         derivatives[n] *= weight
@@ -77,7 +77,7 @@ def add_row(model: Model, state: State, which: int, row: Floats, weight: float) 
                 moments[M, i + k] += derivative * power
         i = end
     bound = links.derivative_bound(model.link, model.m, model.order + 1, z)
-    state.gauges[at.MASS + which] += weight * bound * norm(row)
+    state.gauges[at.MASS + which] += weight * bound * la.norm(row)
 
 
 # -- passes: rows in blocks, one lane each ---------------------------------------------------------
@@ -114,13 +114,7 @@ def weigh(
 
 @inlined
 def load_block(
-    model: Model,
-    state: State,
-    point: Floats,
-    end: int,
-    weight: float,
-    block: Floats,
-    lanes: Floats,
+    model: Model, state: State, point: Floats, end: int, weight: float, block: Floats, lanes: Floats
 ) -> float:
     """The rows before `end`, as many as fit: coordinates to `block`; z, ||a|| and w to `lanes`.
 
@@ -199,7 +193,7 @@ def anchor(model: Model, state: State, which: int, point: Floats) -> None:
         for i in range(first, count):
             moments[which, i] += row_product(powers, ladder[i, 0] - below, block, ladder[i, 1])
         end -= width
-    copy(point, state.anchors[which])
+    la.copy(point, state.anchors[which])
     state.gauges[at.MASS + which] = mass
     state.counters[at.VALID + which] = 1
     state.counters[at.PASSES] += 1
@@ -297,7 +291,7 @@ def evaluate(model: Model, state: State, which: int, point: Floats, order: int) 
 @inlined
 def reach_of(state: State, which: int, point: Floats) -> float:
     """Return the largest change of a_s.theta between an anchor and a point."""
-    return float(state.gauges[at.LONGEST]) * distance(point, state.anchors[which])
+    return float(state.gauges[at.LONGEST]) * la.distance(point, state.anchors[which])
 
 
 @inlined

@@ -31,23 +31,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from driftbandits.core import linalg as la
 from driftbandits.core import links
 from driftbandits.core.estimator import state as at
 from driftbandits.core.estimator.model import DISCOUNT, Floats, Model
 from driftbandits.core.estimator.passes import BENDS, BENT_SQUARES, SLOPES, sum_curvature
 from driftbandits.core.estimator.state import Ints, Large, State, large_of
-from driftbandits.core.linalg import (
-    add_outer,
-    add_scaled,
-    cholesky_large,
-    copy,
-    copy_matrix,
-    dot,
-    dot_large,
-    inverse_large,
-    multiply_large,
-    multiply_rows,
-)
 from driftbandits.jit import inlined, internal
 
 BLOCK = 16
@@ -84,9 +73,9 @@ def _follow_row_in(
     """Follow V := V + weight row row', which is still to come. `u` and `product` are scratch."""
     if notes[at.STALE] > 0.0:
         return
-    multiply_large(P, row, u)
+    la.multiply_large(P, row, u)
     if notes[at.UPDATES] % _UPDATES_A_CHECK == 0.0:  # is A P row still the row?
-        multiply_large(V, u, product)
+        la.multiply_large(V, u, product)
         off, largest = 0.0, 0.0
         for j in range(row.shape[0]):
             image = (product[j] - notes[at.MISSING] * u[j]) / notes[at.LEFT]
@@ -96,11 +85,11 @@ def _follow_row_in(
             notes[at.STALE] = 1.0
             return
     share = weight / notes[at.LEFT]
-    sharper = 1.0 + share * dot_large(row, u)
+    sharper = 1.0 + share * la.dot_large(row, u)
     if not _LEAST_SHARPER < sharper < _MOST_SHARPER:
         notes[at.STALE] = 1.0
         return
-    add_outer(P, -share / sharper, u)
+    la.add_outer(P, -share / sharper, u)
     notes[at.UPDATES] += 1.0
     notes[at.BLUR] += _ROUNDING * max(sharper, 1.0 / sharper)
 
@@ -117,8 +106,8 @@ def is_due(notes: Floats) -> bool:
 @inlined
 def renew(V: Floats, P: Floats, notes: Floats, factor: Floats) -> bool:
     """P := V^-1; False when V is not numerically positive definite. `factor` is scratch."""
-    sound = cholesky_large(V, factor)
-    inverse_large(factor, P)
+    sound = la.cholesky_large(V, factor)
+    la.inverse_large(factor, P)
     for i in range(notes.shape[0]):
         notes[i] = 0.0
     notes[at.LEFT] = 1.0
@@ -191,7 +180,7 @@ def _descend(
             residuals[i, j] = room.rows[i, j]
             room.solutions[i, j] = room.directions[i, j] = room.images[i, j] = 0.0
     for _ in range(_MOST_STEPS):
-        multiply_rows(residuals[:n], P, steps[:n])
+        la.multiply_rows(residuals[:n], P, steps[:n])
         going = False
         for i in range(n):
             if gains[i] > 0.0:  # each row stops on its own, whatever its neighbours
@@ -211,19 +200,19 @@ def _step(room: Room, i: int, stretch: float, missing: float, enough: float) -> 
     """
     directions, images, residuals = room.directions[i], room.images[i], room.residuals[i]
     before = room.gains[i]
-    gain = stretch * dot_large(residuals, room.steps[i])
+    gain = stretch * la.dot_large(residuals, room.steps[i])
     again = gain / before
     for j in range(directions.shape[0]):
         step = stretch * room.steps[i, j]
         directions[j] = step + again * directions[j]
         images[j] = residuals[j] + missing * step + again * images[j]
-    against = dot_large(directions, images)
+    against = la.dot_large(directions, images)
     if not (gain > 0.0 and against > 0.0):
         return 0.0
     length = gain / against
     room.squares[i] += length * gain
-    add_scaled(room.solutions[i], length, directions)
-    add_scaled(residuals, -length, images)
+    la.add_scaled(room.solutions[i], length, directions)
+    la.add_scaled(residuals, -length, images)
     fall = gain / before if before < math.inf else 1.0
     is_last = missing == 0.0 or gain * fall <= enough * room.squares[i]
     return 0.0 if is_last else gain
@@ -254,12 +243,12 @@ def follow_row(model: Model, state: State, weight: float) -> None:
     if model.order > 0:  # of a linear model that is all
         return
     large = large_of(state)
-    slope = links.slope(model.link, model.m, dot(row, state.theta_hat))
+    slope = links.slope(model.link, model.m, la.dot(row, state.theta_hat))
     large.notes[at.LEAST] = min(large.notes[at.LEAST], slope)
     share = weight * slope / large.notes[at.FADED]
     _add_to_inverse(large.newton, large.notes, at.NEWTON, share, row, scratch.other)
     if state.counters[at.PROJECTED] and model.memory != DISCOUNT:
-        slope = links.slope(model.link, model.m, dot(row, state.theta))
+        slope = links.slope(model.link, model.m, la.dot(row, state.theta))
         steep = weight * slope * slope
         _add_to_inverse(large.descent, large.notes, at.DESCENT, steep, row, scratch.other)
     if model.memory == DISCOUNT:
@@ -274,10 +263,10 @@ def _add_to_inverse(
     """(A + weight row row')^-1 from A^-1; given up where that is not positive."""
     if notes[at.MADE + which] == 0.0:
         return
-    multiply_large(kept, row, product)
-    share = 1.0 + weight * dot(row, product)
+    la.multiply_large(kept, row, product)
+    share = 1.0 + weight * la.dot(row, product)
     if share > 0.01:
-        add_outer(kept, -weight / share, product)
+        la.add_outer(kept, -weight / share, product)
     else:
         notes[at.MADE + which] = 0.0
 
@@ -299,8 +288,8 @@ def follow_decay(model: Model, state: State, decay: float, rounds: int) -> None:
 def share_inverse(state: State) -> None:
     """Note that V2 is V."""
     large = large_of(state)
-    copy_matrix(state.P, large.norm)
-    copy(state.notes, large.norm_notes)
+    la.copy_matrix(state.P, large.norm)
+    la.copy(state.notes, large.norm_notes)
 
 
 @inlined
@@ -330,9 +319,9 @@ def _invert(J: Floats, ridge: float, factor: Floats, out: Floats) -> bool:
     """out := (J + ridge I)^-1, and whether that is positive; J and `factor` are used up."""
     for i in range(J.shape[0]):
         J[i, i] += ridge
-    sound = cholesky_large(J, factor)
+    sound = la.cholesky_large(J, factor)
     if sound:
-        inverse_large(factor, out)
+        la.inverse_large(factor, out)
     return sound
 
 
@@ -370,10 +359,10 @@ def _invert_as_defined(model: Model, state: State, large: Large, u: Floats, nu: 
         J[i, i] += model.lam
         for j in range(i):
             J[j, i] = J[i, j]
-    cholesky_large(state.V2, scratch.factor)
-    inverse_large(scratch.factor, scratch.inverse)
-    multiply_rows(scratch.inverse, J, product)
-    multiply_rows(J, product, H)
+    la.cholesky_large(state.V2, scratch.factor)
+    la.inverse_large(scratch.factor, scratch.inverse)
+    la.multiply_rows(scratch.inverse, J, product)
+    la.multiply_rows(J, product, H)
     bend = J
     sum_curvature(model, state, theta, u, BENDS, bend)
     for i in range(model.d):
@@ -389,8 +378,8 @@ def _invert_as_defined(model: Model, state: State, large: Large, u: Floats, nu: 
 @inlined
 def size_of(x: Floats, P: Floats, notes: Floats, product: Floats) -> float:
     """||x||_{V^-1}, or a little more: the inverse that is kept lacks some of the ridge of V."""
-    multiply_large(P, x, product)
-    return math.sqrt(max(dot(x, product) / notes[at.LEFT], 0.0))
+    la.multiply_large(P, x, product)
+    return math.sqrt(max(la.dot(x, product) / notes[at.LEFT], 0.0))
 
 
 @inlined

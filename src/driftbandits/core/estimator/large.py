@@ -38,6 +38,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from driftbandits.core import linalg as la
 from driftbandits.core import links
 from driftbandits.core.estimator import state as at
 from driftbandits.core.estimator.expansion import sum_means
@@ -56,7 +57,6 @@ from driftbandits.core.estimator.inverse import (
 from driftbandits.core.estimator.model import DISCOUNT, EXACT, NO_PROJECTION, Floats, Model
 from driftbandits.core.estimator.passes import NOTHING_SEEN, Seen, Wanted, sweep
 from driftbandits.core.estimator.state import FOR_THETA, FOR_THETA_HAT, Large, State, large_of
-from driftbandits.core.linalg import add_scaled, copy, dot, multiply_large, norm
 from driftbandits.jit import inlined, internal
 
 SLOW = 0.5
@@ -83,19 +83,19 @@ def radial_is_nearer(model: Model, state: State, large: Large) -> bool:
     """
     scratch, notes = state.scratch, large.notes
     radial, way, product = scratch.start, scratch.point, scratch.other
-    scale = model.S / norm(state.theta_hat)
+    scale = model.S / la.norm(state.theta_hat)
     for j in range(model.d):
         radial[j] = scale * state.theta_hat[j]
         way[j] = radial[j] - state.theta[j]
-    multiply_large(state.V, way, product)
+    la.multiply_large(state.V, way, product)
     bent = links.derivative_bound(model.link, model.m, 2, model.S * state.gauges[at.LONGEST])
-    if bent * notes[at.FURTHEST] * dot(way, product) <= notes[at.NU] * dot(way, way):
+    if bent * notes[at.FURTHEST] * la.dot(way, product) <= notes[at.NU] * la.dot(way, way):
         return False
     sum_means(model, state, radial)
     for j in range(model.d):
         scratch.residual[j] = state.b[j] - scratch.g[j]
     _solve_in_norm(model, state, large)
-    return bool(dot(scratch.residual, scratch.step) < notes[at.NEAREST])
+    return bool(la.dot(scratch.residual, scratch.step) < notes[at.NEAREST])
 
 
 @internal
@@ -104,12 +104,12 @@ def _solve_in_norm(model: Model, state: State, large: Large) -> None:
     scratch = state.scratch
     if model.memory == DISCOUNT:
         room = room_in(state)
-        copy(scratch.residual, room.rows[0])
+        la.copy(scratch.residual, room.rows[0])
         large.norm_notes[at.AGE] = 0.0  # for one row at a time a renewal hardly pays for itself
         solve(state.V2, large.norm, large.norm_notes, room, 1, FOR_DIRECTIONS, FOR_DIRECTIONS)
-        copy(room.solutions[0], scratch.step)
+        la.copy(room.solutions[0], scratch.step)
     else:
-        multiply_large(state.P, scratch.residual, scratch.step)
+        la.multiply_large(state.P, scratch.residual, scratch.step)
         for j in range(model.d):
             scratch.step[j] /= state.notes[at.LEFT]
 
@@ -134,11 +134,11 @@ def look(model: Model, state: State, large: Large, before: Descent) -> Descent:
     scratch, counters, theta = state.scratch, state.counters, state.theta
     set_residual(model.lam, state.b, state.moments[FOR_THETA], theta, scratch.residual)
     _solve_in_norm(model, state, large)
-    copy(scratch.step, scratch.g)
-    reached = dot(scratch.residual, scratch.step)
+    la.copy(scratch.step, scratch.g)
+    reached = la.dot(scratch.residual, scratch.step)
     counters[at.DESCENT_STEPS] += 1
     if reached > before.best * (1.0 + 1e-7):
-        copy(scratch.start, theta)
+        la.copy(scratch.start, theta)
         counters[at.VALID + FOR_THETA] = 0
         return Descent(
             before.best, 0.5 * before.shorten, 1.0, before.left, before.steps, before.renewed
@@ -165,13 +165,13 @@ def descend(
     """
     scratch, theta, notes, gauges = state.scratch, state.theta, large.notes, state.gauges
     pull, shorten = scratch.pull, before.shorten
-    nu = max(dot(pull, theta), 0.0) / (model.S * model.S)
-    strength = norm(pull)
+    nu = max(la.dot(pull, theta), 0.0) / (model.S * model.S)
+    strength = la.norm(pull)
     for j in range(model.d):
         pull[j] -= nu * theta[j]
     left = size_of(pull, state.P, state.notes, scratch.other)
     notes[at.NU], notes[at.NEAREST], notes[at.FURTHEST] = nu, before.best, seen.furthest
-    gauges[at.KKT_RESIDUAL] = norm(pull) / strength if strength > 0.0 else 0.0
+    gauges[at.KKT_RESIDUAL] = la.norm(pull) / strength if strength > 0.0 else 0.0
     eta = _eta_nearby(model, state, seen, largest, closeness)
     # J >= c V in the ball and M <= V, so that times V is below J M^-1 J - eta J
     bent = model.c * (model.c - eta) if eta <= 2.0 * model.c else -0.25 * eta * eta
@@ -196,7 +196,7 @@ def descend(
     if notes[at.MADE + at.DESCENT] == 0.0 or shorten == 0.5 or left > SLOW * before.left:
         renew_descent(model, state, large, scratch.g, nu)
         renewed = 1.0
-    copy(theta, scratch.start)
+    la.copy(theta, scratch.start)
     _step_on_sphere(model, state, large, shorten)
     state.counters[at.VALID + FOR_THETA] = 0
     return Descent(before.best, shorten, 0.0, left, before.steps + 1.0, renewed)
@@ -307,22 +307,22 @@ def _sharper_bound(model: Model, state: State, bent: float, nu: float, h: float)
     for j in range(d):
         x[j] = Vx[j] = 0.0
         e[j] = direction[j] = q[j]
-    square = dot(e, e)
+    square = la.dot(e, e)
     for _ in range(_STEPS_TO_BOUND):
-        multiply_large(state.V, direction, image)
-        against = bent * dot(direction, image) + nu * dot(direction, direction)
+        la.multiply_large(state.V, direction, image)
+        against = bent * la.dot(direction, image) + nu * la.dot(direction, direction)
         length = square / against if against > 0.0 else 0.0
         for j in range(d):
             x[j] += length * direction[j]
             Vx[j] += length * image[j]
             e[j] -= length * (bent * image[j] + nu * direction[j])
-        last, square = square, dot(e, e)
+        last, square = square, la.dot(e, e)
         again = square / last if last > 0.0 else 0.0
         for j in range(d):
             direction[j] = e[j] + again * direction[j]
     over = square / (bent * model.lam / model.c + nu)
-    total = math.sqrt(max(dot(x, q) + dot(x, e) + over, 0.0) / h)
-    return 0.5 * (math.sqrt(max(dot(x, Vx), 0.0)) + math.sqrt(over / h) + total)
+    total = math.sqrt(max(la.dot(x, q) + la.dot(x, e) + over, 0.0) / h)
+    return 0.5 * (math.sqrt(max(la.dot(x, Vx), 0.0)) + math.sqrt(over / h) + total)
 
 
 @inlined
@@ -334,12 +334,12 @@ def _step_on_sphere(model: Model, state: State, large: Large, shorten: float) ->
         state.scratch.point,
         state.scratch.other,
     )
-    multiply_large(large.descent, scratch.pull, along)
-    multiply_large(large.descent, theta, other)
-    ratio = dot(theta, along) / dot(theta, other)
+    la.multiply_large(large.descent, scratch.pull, along)
+    la.multiply_large(large.descent, theta, other)
+    ratio = la.dot(theta, along) / la.dot(theta, other)
     for j in range(model.d):
         theta[j] += shorten * (along[j] - ratio * other[j])
-    scale = model.S / norm(theta)
+    scale = model.S / la.norm(theta)
     for j in range(model.d):
         theta[j] *= scale
 
@@ -375,8 +375,8 @@ def fit_large(model: Model, state: State, closeness: float) -> None:
     state.gauges[at.KKT_RESIDUAL] = 0.0
     from_last = counters[at.PROJECTED] > 0 and model.projection == EXACT
     off = _approach(model, state, large, closeness, True, from_last)
-    if model.projection == NO_PROJECTION or norm(state.theta_hat) <= model.S:
-        copy(state.theta_hat, state.theta)
+    if model.projection == NO_PROJECTION or la.norm(state.theta_hat) <= model.S:
+        la.copy(state.theta_hat, state.theta)
         counters[at.PROJECTED] = counters[at.VALID + FOR_THETA] = 0
         state.gauges[at.KKT_RESIDUAL] = 0.0
         large.notes[at.MADE + at.DESCENT] = 0.0
@@ -386,7 +386,7 @@ def fit_large(model: Model, state: State, closeness: float) -> None:
     counters[at.PROJECTED] = 1
     counters[at.PROJECTIONS] += 1
     if not from_last or radial_is_nearer(model, state, large):
-        set_radial(model, state, norm(state.theta_hat))
+        set_radial(model, state, la.norm(state.theta_hat))
         counters[at.VALID + FOR_THETA] = 0
         if model.projection == EXACT:
             _approach(model, state, large, closeness, False, True)
@@ -411,7 +411,7 @@ def _approach(
         if solving and counters[at.VALID + FOR_THETA_HAT]:
             newton = _step(model, state, large, closeness, newton)
             solving = not counters[at.VALID + FOR_THETA_HAT]
-            descending = descending and (solving or norm(state.theta_hat) > model.S)
+            descending = descending and (solving or la.norm(state.theta_hat) > model.S)
         if has_pull and descending:
             descent = descend(model, state, large, closeness, seen, largest, descent)
             descending = not counters[at.VALID + FOR_THETA]
@@ -424,10 +424,10 @@ def _approach(
         seen = sweep(model, state, wanted, scratch.g, scratch.pull)
         if wanted.at_theta_hat:
             large.notes[at.LEAST] = seen.least
-            copy(state.theta_hat, state.anchors[FOR_THETA_HAT])
+            la.copy(state.theta_hat, state.anchors[FOR_THETA_HAT])
             counters[at.VALID + FOR_THETA_HAT] = 1
         if wanted.at_theta:
-            copy(state.theta, state.anchors[FOR_THETA])
+            la.copy(state.theta, state.anchors[FOR_THETA])
             counters[at.VALID + FOR_THETA] = 1
     hidden = 2.0 * descent.steps + 1.0 if projecting else 0.0  # passes that are made anyway
     if newton.renewed == 0.0:
@@ -452,19 +452,19 @@ def _step(model: Model, state: State, large: Large, closeness: float, before: Ne
     off = off * math.exp(1.43 * moves) if moves <= 0.25 else math.inf
     gauges[at.DECREMENT] = math.sqrt(model.c) * off
     gauges[at.ERROR_BOUND] = to_length * off
-    size = norm(state.b) + norm(sums) + model.lam * norm(theta_hat)
+    size = la.norm(state.b) + la.norm(sums) + model.lam * la.norm(theta_hat)
     if off <= closeness or left <= ROUNDING * to_length * size:
         return Newton(left, off, before.steps, before.renewed)
     renewed = before.renewed
     if notes[at.MADE + at.NEWTON] == 0.0 or left > SLOW * before.left:
         renew_newton(model, state, large)
         renewed = 1.0
-    multiply_large(large.newton, residual, step)
+    la.multiply_large(large.newton, residual, step)
     stretch = 1.0 / notes[at.FADED]
-    length = gauges[at.LONGEST] * stretch * norm(step)
+    length = gauges[at.LONGEST] * stretch * la.norm(step)
     damped = math.log1p(length) / length if length > REACH else 1.0
     counters[at.DAMPED_STEPS] += damped < 1.0
     counters[at.NEWTON_STEPS] += 1
-    add_scaled(theta_hat, stretch * damped, step)
+    la.add_scaled(theta_hat, stretch * damped, step)
     counters[at.VALID + FOR_THETA_HAT] = 0
     return Newton(left, off, before.steps + 1.0, renewed)

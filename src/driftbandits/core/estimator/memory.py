@@ -6,6 +6,7 @@ inserted where its round was, with the weight of its age.
 
 from __future__ import annotations
 
+from driftbandits.core import linalg as la
 from driftbandits.core import links
 from driftbandits.core.estimator import state as at
 from driftbandits.core.estimator.expansion import add_row, weight_of_age
@@ -20,7 +21,6 @@ from driftbandits.core.estimator.model import (
     for_large,
 )
 from driftbandits.core.estimator.state import FOR_THETA, FOR_THETA_HAT, State
-from driftbandits.core.linalg import add_outer, add_scaled, dot, norm, set_to_identity
 from driftbandits.jit import compiled, inlined, internal
 
 
@@ -45,31 +45,25 @@ def advance(model: Model, state: State, rounds: int) -> None:
     state.counters[at.N] += rounds
     if model.memory == DISCOUNT:
         decay = model.gamma if rounds == 1 else model.gamma**rounds
-        _decay(model, state, decay)
+        ridge = model.lam / model.c  # which does not fade: eq_Design_matrix_D, eq_Design_matrix_D2
+        for i in range(model.d):
+            state.b[i] *= decay
+            for j in range(model.d):
+                state.V[i, j] *= decay
+                state.V2[i, j] *= decay * decay
+            state.V[i, i] += (1.0 - decay) * ridge
+            state.V2[i, i] += (1.0 - decay * decay) * ridge
+        for which in range(2):
+            if state.counters[at.VALID + which]:
+                for i in range(state.moments.shape[1]):
+                    state.moments[which, i] *= decay
+                state.gauges[at.MASS + which] *= decay
+        state.gauges[at.LEAK] *= decay
         _let_inverses_fade(model, state, decay, rounds)
     if model.memory in (WINDOW, DISCOUNT):
         if _oldest_has_left(model, state):
             _forget(model, state)
         state.counters[at.FITTED] = 0
-
-
-@inlined
-def _decay(model: Model, state: State, decay: float) -> None:
-    """The recursions of eq_Design_matrix_D and eq_Design_matrix_D2: lam does not fade."""
-    ridge = model.lam / model.c
-    for i in range(model.d):
-        state.b[i] *= decay
-        for j in range(model.d):
-            state.V[i, j] *= decay
-            state.V2[i, j] *= decay * decay
-        state.V[i, i] += (1.0 - decay) * ridge
-        state.V2[i, i] += (1.0 - decay * decay) * ridge
-    for which in range(2):
-        if state.counters[at.VALID + which]:
-            for i in range(state.moments.shape[1]):
-                state.moments[which, i] *= decay
-            state.gauges[at.MASS + which] *= decay
-    state.gauges[at.LEAK] *= decay
 
 
 @inlined
@@ -93,8 +87,8 @@ def _forget(model: Model, state: State) -> None:
             # b keeps the row for ever, the expansions only until their next anchor
             row = state.scratch.row
             w = weight_of_age(model, counters[at.N] - rows[d + 1, s])
-            mean = links.mean(model.link, model.m, dot(row, state.theta_hat))
-            state.gauges[at.LEAK] += w * mean * norm(row)
+            mean = links.mean(model.link, model.m, la.dot(row, state.theta_hat))
+            state.gauges[at.LEAK] += w * mean * la.norm(row)
         counters[at.HEAD] += 1
 
 
@@ -109,11 +103,11 @@ def load_row(model: Model, state: State, s: int) -> None:
 def add_to_sums(model: Model, state: State, reward: float, weight: float) -> None:
     """Add scratch.row to every sum."""
     row = state.scratch.row
-    add_scaled(state.b, weight * reward, row)
+    la.add_scaled(state.b, weight * reward, row)
     _let_inverses_follow(model, state, weight)
-    add_outer(state.V, weight, row)  # eq_Design_matrix_SW, eq_Design_matrix_D
+    la.add_outer(state.V, weight, row)  # eq_Design_matrix_SW, eq_Design_matrix_D
     if model.memory == DISCOUNT:
-        add_outer(state.V2, weight * weight, row)  # eq_Design_matrix_D2
+        la.add_outer(state.V2, weight * weight, row)  # eq_Design_matrix_D2
     for which in range(2):
         if state.counters[at.VALID + which]:
             add_row(model, state, which, row, weight)
@@ -129,7 +123,7 @@ def weight_in(model: Model, state: State, s: int) -> float:
 @inlined
 def absorb(model: Model, state: State, reward: float, s: int) -> None:
     """Learn the reward of scratch.row, chosen in round s, which is younger than the span."""
-    state.gauges[at.LONGEST] = max(state.gauges[at.LONGEST], norm(state.scratch.row))
+    state.gauges[at.LONGEST] = max(state.gauges[at.LONGEST], la.norm(state.scratch.row))
     add_to_sums(model, state, reward, weight_in(model, state, s))
     if keeps_rows(model):
         insert_row(model, state, reward, float(s))
@@ -182,13 +176,13 @@ def rebuild(model: Model, state: State) -> None:
     row = state.scratch.row
     for i in range(model.d):
         state.b[i] = 0.0
-    set_to_identity(state.V, model.lam / model.c)
+    la.set_to_identity(state.V, model.lam / model.c)
     state.gauges[at.LONGEST] = 0.0
     for s in range(state.counters[at.HEAD], state.counters[at.TAIL]):
         load_row(model, state, s)
-        add_scaled(state.b, state.rows[model.d, s], row)
-        add_outer(state.V, 1.0, row)
-        state.gauges[at.LONGEST] = max(state.gauges[at.LONGEST], norm(row))
+        la.add_scaled(state.b, state.rows[model.d, s], row)
+        la.add_outer(state.V, 1.0, row)
+        state.gauges[at.LONGEST] = max(state.gauges[at.LONGEST], la.norm(row))
     state.counters[at.SUBTRACTIONS] = 0
     if model.fast:
         state.notes[at.STALE] = 1.0

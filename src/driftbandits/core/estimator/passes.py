@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from driftbandits.core import linalg as la
 from driftbandits.core import links
 from driftbandits.core.estimator import state as at
 from driftbandits.core.estimator.expansion import weigh
 from driftbandits.core.estimator.model import Floats, Model
 from driftbandits.core.estimator.state import FOR_THETA, FOR_THETA_HAT, Ints, State
-from driftbandits.core.linalg import copy, set_to_identity
 from driftbandits.jit import (
     LANES,
     add_four_multiples,
@@ -139,7 +139,7 @@ def sweep(model: Model, state: State, wanted: Wanted, u: Floats, pull: Floats) -
     if wanted.at_theta:
         state.moments[FOR_THETA, 1:] = sums[about]
     if wanted.along:
-        copy(sums[about], pull)
+        la.copy(sums[about], pull)
     if width == 0:
         return NOTHING_SEEN
     return Seen(float(least.min()), float(flattest.min()), float(etas.max()), float(furthest.max()))
@@ -169,7 +169,7 @@ def sum_curvature(
     slopes, scratch = np.empty((3, width)), np.empty((3, width))
     points[0] = point
     points[1] = u
-    set_to_identity(J, 0.0)
+    la.set_to_identity(J, 0.0)
     end, weight = counters[at.TAIL], 1.0
     while end > head:
         start = max(head, end - width)

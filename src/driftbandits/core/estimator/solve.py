@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from driftbandits.core import linalg as la
 from driftbandits.core.estimator import state as at
 from driftbandits.core.estimator.expansion import (
     anchor,
@@ -56,21 +57,6 @@ from driftbandits.core.estimator.state import (
     named,
     new_buffers,
     state_of,
-)
-from driftbandits.core.linalg import (
-    add_scaled,
-    backward_solve,
-    cholesky,
-    copy,
-    distance,
-    dot,
-    forward_solve,
-    inverse,
-    invert_factor,
-    minimise_in_ball,
-    multiply,
-    norm,
-    sandwich,
 )
 from driftbandits.core.links import Link
 from driftbandits.jit import Handle, compiled, floats_of, handle_of, inlined, internal, length_of
@@ -156,30 +142,30 @@ def _has_lost_digits(model: Model, state: State) -> bool:
 def _solve_ridge(model: Model, state: State) -> None:
     """theta_hat := V^-1 b, which is exact: c = 1, so V is J and does not depend on theta."""
     factor = state.scratch.factor
-    if not cholesky(state.V, factor) and _has_lost_digits(model, state):
+    if not la.cholesky(state.V, factor) and _has_lost_digits(model, state):
         rebuild(model, state)
-        cholesky(state.V, factor)
-    copy(state.b, state.theta_hat)
-    forward_solve(factor, state.theta_hat)
-    backward_solve(factor, state.theta_hat)
+        la.cholesky(state.V, factor)
+    la.copy(state.b, state.theta_hat)
+    la.forward_solve(factor, state.theta_hat)
+    la.backward_solve(factor, state.theta_hat)
 
 
 @inlined
 def _solve_large_ridge(model: Model, state: State) -> None:
     """Solve the ridge regression by the inverse that is kept."""
     room = room_in(state)
-    copy(state.b, room.rows[0])
+    la.copy(state.b, room.rows[0])
     if not solve_design(state, 1, FOR_SOLUTIONS) and _has_lost_digits(model, state):
         rebuild(model, state)
-        copy(state.b, room.rows[0])
+        la.copy(state.b, room.rows[0])
         solve_design(state, 1, FOR_SOLUTIONS)
-    copy(room.solutions[0], state.theta_hat)
+    la.copy(room.solutions[0], state.theta_hat)
 
 
 @inlined
 def take_ridge(model: Model, state: State, solution: Floats) -> None:
     """Take V^-1 b of a discounted memory, solved along with other rows, as theta_hat."""
-    copy(solution, state.theta_hat)
+    la.copy(solution, state.theta_hat)
     _project_and_rest(model, state)
     state.counters[at.FITTED] = 1
 
@@ -197,29 +183,29 @@ def _newton_step(model: Model, state: State, tolerance: float) -> tuple[bool, fl
     if order == 0:
         order = model.order
     evaluate(model, state, FOR_THETA_HAT, theta_hat, order)
-    if not cholesky(scratch.J, scratch.factor) and _has_lost_digits(model, state):
+    if not la.cholesky(scratch.J, scratch.factor) and _has_lost_digits(model, state):
         rebuild(model, state)
         anchor(model, state, FOR_THETA_HAT, theta_hat)
         return False, tolerance
     step, point = scratch.step, scratch.point
     for j in range(model.d):
         step[j] = state.b[j] - scratch.g[j]
-    forward_solve(scratch.factor, step)
-    decrement = norm(step)
-    backward_solve(scratch.factor, step)
+    la.forward_solve(scratch.factor, step)
+    decrement = la.norm(step)
+    la.backward_solve(scratch.factor, step)
     for j in range(model.d):
         point[j] = theta_hat[j] + step[j]
     state.counters[at.NEWTON_STEPS] += 1
-    length = gauges[at.LONGEST] * norm(step)
+    length = gauges[at.LONGEST] * la.norm(step)
     reach = reach_of(state, FOR_THETA_HAT, point)
     if reach > REACH:
         if start == 0.0:
-            add_scaled(theta_hat, damping(length), step)
+            la.add_scaled(theta_hat, damping(length), step)
             state.counters[at.DAMPED_STEPS] += 1
         anchor(model, state, FOR_THETA_HAT, theta_hat)
         return False, tolerance
-    copy(point, theta_hat)
-    condition = invert_factor(scratch.factor, scratch.inverse)
+    la.copy(point, theta_hat)
+    condition = la.invert_factor(scratch.factor, scratch.inverse)
     # g and J are exact at the anchor: what a step from there leaves over is in `left` alone
     lost = 0.0 if start == 0.0 else remainder(model, state, FOR_THETA_HAT, reach, order)
     # along a step that moves no a.theta by more than s, curvature changes by a factor e^s at most
@@ -229,7 +215,7 @@ def _newton_step(model: Model, state: State, tolerance: float) -> tuple[bool, fl
     gauges[at.ERROR_BOUND] = bound + condition * gauges[at.LEAK]
     if bound <= ERROR_TOLERANCE:
         return True, tolerance
-    rounding = _ROUNDING * math.sqrt(condition) * (gauges[at.MASS] + norm(state.b))
+    rounding = _ROUNDING * math.sqrt(condition) * (gauges[at.MASS] + la.norm(state.b))
     if decrement <= rounding and lost <= rounding:  # as exact as the sums themselves
         return True, tolerance
     tolerance = 0.5 * ERROR_TOLERANCE / condition
@@ -246,10 +232,10 @@ def _project(model: Model, state: State) -> None:
     projection, which must then be no worse than the radial one, or from the radial one.
     """
     counters, scratch, theta = state.counters, state.scratch, state.theta
-    start, point, length = scratch.start, scratch.point, norm(state.theta_hat)
+    start, point, length = scratch.start, scratch.point, la.norm(state.theta_hat)
     state.gauges[at.KKT_RESIDUAL] = 0.0
     if model.projection == NO_PROJECTION or length <= model.S:
-        copy(state.theta_hat, theta)
+        la.copy(state.theta_hat, theta)
         counters[at.PROJECTED] = 0
         return
     from_last = counters[at.PROJECTED] > 0 and model.projection == EXACT
@@ -259,15 +245,15 @@ def _project(model: Model, state: State) -> None:
         set_radial(model, state, length)
     if model.projection != EXACT:
         return
-    cholesky(state.V2 if model.memory == DISCOUNT else state.V, scratch.factor)
-    inverse(scratch.factor, scratch.inverse)  # M^-1
+    la.cholesky(state.V2 if model.memory == DISCOUNT else state.V, scratch.factor)
+    la.inverse(scratch.factor, scratch.inverse)  # M^-1
     best, shorten, residual = math.inf, 1.0, 0.0
     fresh, comparing = True, False
     for attempt in range(_MOST_DESCENT_STEPS):
         which, reached = _look_from_theta(model, state, not comparing)
         if comparing:
             if best <= reached:
-                copy(start, theta)
+                la.copy(start, theta)
                 break
             best, from_last, comparing, fresh = math.inf, False, False, True
             continue
@@ -277,7 +263,7 @@ def _project(model: Model, state: State) -> None:
             step_back(state, shorten)
             continue
         best, shorten = reached, 1.0
-        multiply(scratch.J, scratch.step, scratch.pull)
+        la.multiply(scratch.J, scratch.step, scratch.pull)
         nu, residual = measure_pull(model, state)
         if residual > KKT_TOLERANCE and attempt < _MOST_DESCENT_STEPS - 2:
             if model.order > 1:
@@ -286,13 +272,13 @@ def _project(model: Model, state: State) -> None:
                 _set_bend_by_difference(model, state)
             fresh = False
             _step_in_ball(model, state, nu, residual)
-            if distance(point, theta) > 1e-14 * model.S:
-                copy(theta, start)
-                copy(point, theta)
+            if la.distance(point, theta) > 1e-14 * model.S:
+                la.copy(theta, start)
+                la.copy(point, theta)
                 continue
         if not from_last:
             break
-        copy(theta, start)
+        la.copy(theta, start)
         set_radial(model, state, length)
         comparing = True
     state.gauges[at.KKT_RESIDUAL] = residual
@@ -335,20 +321,20 @@ def _look_from_theta(model: Model, state: State, with_J: bool) -> tuple[int, flo
             state.counters[at.IDLE] = 0
     for j in range(model.d):
         scratch.residual[j] = state.b[j] - scratch.g[j]
-    multiply(scratch.inverse, scratch.residual, scratch.step)
-    return which, dot(scratch.residual, scratch.step)
+    la.multiply(scratch.inverse, scratch.residual, scratch.step)
+    return which, la.dot(scratch.residual, scratch.step)
 
 
 @inlined
 def measure_pull(model: Model, state: State) -> tuple[float, float]:
     """The multiplier nu by which nu theta comes nearest to scratch.pull, and the KKT residual."""
     pull, theta = state.scratch.pull, state.theta
-    nu = max(dot(pull, theta), 0.0) / (model.S * model.S)
+    nu = max(la.dot(pull, theta), 0.0) / (model.S * model.S)
     off = 0.0
     for j in range(model.d):
         difference = pull[j] - nu * theta[j]
         off += difference * difference
-    strength = norm(pull)
+    strength = la.norm(pull)
     return nu, math.sqrt(off) / strength if strength > 0.0 else 0.0
 
 
@@ -361,7 +347,7 @@ def _step_in_ball(model: Model, state: State, nu: float, residual: float) -> Non
     """
     scratch = state.scratch
     quadratic, curvature, bend = scratch.quadratic, scratch.curvature, scratch.bend
-    sandwich(scratch.J, scratch.inverse, scratch.other_matrix, curvature)
+    la.sandwich(scratch.J, scratch.inverse, scratch.other_matrix, curvature)
     enough = 0.01 * residual * residual  # a step gains no more digits than that
     bent = 1.0
     while bent >= 0.0:
@@ -379,7 +365,7 @@ def _step_in_ball(model: Model, state: State, nu: float, residual: float) -> Non
 def minimise_quadratic(model: Model, state: State, nu: float, tolerance: float) -> bool:
     """scratch.point := the minimiser over the ball of the model in scratch.quadratic and slope."""
     scratch = state.scratch
-    return minimise_in_ball(
+    return la.minimise_in_ball(
         scratch.quadratic,
         scratch.slope,
         model.S,
@@ -418,7 +404,7 @@ def _set_bend_by_difference(model: Model, state: State) -> None:
     """scratch.bend where the expansion has no third degree: a difference of J over a short way."""
     ladder, scratch = state.ladder, state.scratch
     u, point = scratch.step, scratch.point
-    length = state.gauges[at.LONGEST] * norm(u)
+    length = state.gauges[at.LONGEST] * la.norm(u)
     curved = length > 0.0 and not model.linear
     way = _SHORT_WAY / length if curved else 0.0
     if curved:
@@ -505,11 +491,7 @@ def estimate(
 
 
 @compiled
-def _absorb_all(
-    handle: Handle,
-    actions: Floats,
-    rewards: Floats,
-) -> None:
+def _absorb_all(handle: Handle, actions: Floats, rewards: Floats) -> None:
     numbers = floats_of(handle, at.NUMBERS, (length_of(handle, at.NUMBERS, 0),))
     d = int(numbers[0])
     model, state = model_of(numbers, d, 0), state_of(handle, d)

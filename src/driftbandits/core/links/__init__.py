@@ -90,7 +90,9 @@ MODULES = tuple(dict.fromkeys(REWARD_MODELS.values()))
 
 def _of_every_model(name: str, otherwise: str = "") -> Callable[..., Any]:
     """A kernel whose first argument is the number of a reward model."""
-    functions = [getattr(module, name, None) or getattr(module, otherwise) for module in MODULES]
+    functions = [
+        getattr(module, name, None) or getattr(module, otherwise or name) for module in MODULES
+    ]
     return leaf(one_of(name, dict(enumerate(functions))))
 
 

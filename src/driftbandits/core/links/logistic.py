@@ -14,12 +14,14 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from driftbandits.core.links import identity
 from driftbandits.jit import compiled, leaf
 
 Floats = NDArray[np.float64]
 
 HIGHEST_DERIVATIVE = 12
 LINEAR = False
+growth, reward_range, steepest = identity.growth, identity.reward_range, identity.steepest
 
 
 def _polynomials() -> Floats:
@@ -67,14 +69,6 @@ def checked_m(name: str, m: float | None) -> float:
     if m is not None and m != int(m):
         raise ValueError(f"m must be an integer for the binomial model; got {m!r}")
     return 1.0 if m is None else float(m)
-
-
-def reward_range(m: float) -> tuple[float, float]:
-    return 0.0, m
-
-
-def steepest(reach: float) -> float:
-    return 0.0
 
 
 def flattest(reach: float) -> float:
@@ -187,11 +181,6 @@ def quick_derivatives(
 @leaf
 def derivative_bound(m: float, order: int, largest_z: float) -> float:
     return m * float(_SUPREMA[order])
-
-
-@leaf
-def growth(reach: float) -> float:
-    return 1.0
 
 
 @leaf

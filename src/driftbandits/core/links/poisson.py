@@ -7,21 +7,20 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from driftbandits.core.links import identity
 from driftbandits.jit import compiled, leaf
 
 Floats = NDArray[np.float64]
 
 LINEAR = False
+reward_range = identity.reward_range
+blur = identity.blur  # where little is known, the mean of exp is ruled by what is hardly possible
 
 
 def checked_m(name: str, m: float | None) -> float:
     if m is None:
         raise ValueError("m must be given for the poisson model: the largest count accepted")
     return float(m)
-
-
-def reward_range(m: float) -> tuple[float, float]:
-    return 0.0, m
 
 
 def steepest(reach: float) -> float:
@@ -40,12 +39,6 @@ def draw(rng: np.random.Generator, m: float, means: Floats) -> Floats:
 @leaf
 def mean(m: float, z: float) -> float:
     return math.exp(z)
-
-
-@leaf
-def blur(variance: float) -> float:
-    """None: where little is known, the mean of exp is ruled by what is hardly possible."""
-    return 1.0
 
 
 slope = log_partition = mean

@@ -8,14 +8,9 @@ An adaptation is a module, listed in ADAPTATIONS (policies/catalogue.py), with
     sizes_for(policy)               what its state needs beyond the estimator's; that of LAYOUT
     window_for(policy)              the longest window that it uses; None: no window
     exploration_for(policy)         the epsilon of its source
-    weights_of_ages(policy, buffers, ages)
-                                    what remembered rows of these ages weigh
-    size_of_change(buffers), hypotheses(policy, buffers)
-                                    what it knows of the last change, and of the parameter
 
 and kernels
 
-    advance(model, state, rounds)   let the clock go on
     estimate(opened, seed, actions) bring theta_hat and theta up to date before a decision
     learn(opened, reward, s)        learn the reward of scratch.row, chosen in round s
 

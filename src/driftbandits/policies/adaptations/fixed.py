@@ -5,12 +5,13 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from driftbandits.core import Model, State, copy_matrix, memory
+from driftbandits.core import Model, State, memory
+from driftbandits.core import linalg as la
 from driftbandits.core.estimator.inverse import share_inverse
 from driftbandits.core.estimator.memory import drop_expansions, rebuild
 from driftbandits.core.estimator.model import Floats
 from driftbandits.core.estimator.solve import fit
-from driftbandits.core.estimator.state import BEGUN, FITTED, HEAD, TAIL, Buffers, N
+from driftbandits.core.estimator.state import BEGUN, FITTED, HEAD, TAIL, N
 from driftbandits.jit import inlined, internal
 from driftbandits.policies.scoring import Opened, closeness
 
@@ -40,31 +41,13 @@ def exploration_for(policy: Policy) -> float:
     return 0.0
 
 
-def size_of_change(buffers: Buffers) -> float | None:
-    return None
-
-
-def hypotheses(policy: Policy, buffers: Buffers) -> list[Any]:
-    return []
-
-
-def weights_of_ages(policy: Policy, buffers: Buffers, ages: Floats) -> Floats:
-    weights: Floats = (policy.discount or 1.0) ** ages
-    return weights
-
-
-@inlined
-def advance(model: Model, state: State, rounds: int) -> None:
-    memory.advance(model, state, rounds)
-
-
 @inlined
 def estimate(opened: Opened, seed: int, actions: Floats) -> None:
     _, model, scoring, confidence, state = opened
     if scoring.period > 0:
         _begin_period(model, state, state.counters[N] // scoring.period * scoring.period)
     if scoring.one_matrix:
-        copy_matrix(state.V, state.V2)
+        la.copy_matrix(state.V, state.V2)
         if model.fast and model.order == 0:
             share_inverse(state)
     fit(model, state, closeness(model, scoring, confidence, state))

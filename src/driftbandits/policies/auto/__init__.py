@@ -28,10 +28,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from driftbandits.core import Model, State, dot
+from driftbandits.core import Model, State
+from driftbandits.core import linalg as la
 from driftbandits.core.estimator.memory import insert_row
 from driftbandits.core.estimator.model import Floats
-from driftbandits.core.estimator.state import FITTED, HEAD, ROW_AT, TAIL, Buffers, N
+from driftbandits.core.estimator.state import FITTED, HEAD, ROW_AT, TAIL, N
 from driftbandits.jit import allocating, internal, place, reader_of
 from driftbandits.policies.auto import gaussians, priors, weighing
 from driftbandits.policies.auto.record import (
@@ -95,10 +96,6 @@ def sizes_for(policy: Policy) -> dict[str, int]:
 
 SIZE_OF_CHANGE = place(int(PLACES.size[0]))
 """The gauge that has the size of the last reported change, in the units that the model is given."""
-
-
-def size_of_change(buffers: Buffers) -> float:
-    return float(buffers.gauges[SIZE_OF_CHANGE])
 
 
 @internal
@@ -196,7 +193,7 @@ def update(opened: Opened, actions: Floats, index: int, reward: float, s: int) -
         belief.newest[0] = s
         if belief.constant[0]:
             weighing.make_mean(model, belief)
-            belief.base[0] = dot(belief.centre, belief.mean)
+            belief.base[0] = la.dot(belief.centre, belief.mean)
         if belief.rewarded[0] > _BEFORE_CHANGES:
             gaussians.begin_segment(model, state, belief, s + 1)
     counters[FITTED] = 0

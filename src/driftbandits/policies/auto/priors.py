@@ -128,10 +128,8 @@ def _ranked(belief: Belief, j: int, held: int, rank: int, about: float, is_dista
         for k in range(held):
             y = belief.kept[k, j] - about
             y = abs(y) if is_distance else y
-            if y < x:
-                below += 1
-            elif y == x:
-                same += 1
+            below += y < x
+            same += y == x
         if below < rank <= below + same:
             chosen = x
     return chosen
@@ -231,9 +229,8 @@ def limit_actions(model: Model, belief: Belief, actions: Floats, features: Float
 @inlined
 def limited(belief: Belief, j: int, x: float) -> float:
     """u."""
-    if not has_moved(belief, j):
-        return 0.0
-    return float(min(max(x, belief.low[j]), belief.high[j]) - belief.reference[j])
+    within = min(max(x, belief.low[j]), belief.high[j])
+    return float(within - belief.reference[j]) if has_moved(belief, j) else 0.0
 
 
 @inlined
@@ -262,8 +259,7 @@ def limit_reward(model: Model, belief: Belief, reward: float) -> float:
         median = _ranked(belief, j, held, (held + 1) // 2, 0.0, False)
         same = 0
         for i in range(held):
-            if belief.kept[i, j] == median:
-                same += 1
+            same += belief.kept[i, j] == median
         rank = same + max(1, int(_ORDINARY * (held - same)))
         scale = _ranked(belief, j, held, rank, median, True) if held > same else 0.0
         away = (_LIMIT + _LIMIT_OF_ONE / seen) * scale
