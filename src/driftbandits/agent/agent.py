@@ -174,11 +174,12 @@ class Agent:
         """
         with self._turn():
             offer = self._offers.offer(actions, context, arms)
-            count = offer.count(n)
+            count = 1 if n is None else offer.count(n)
             if played is not None and not callable(played):
                 played = checked_played([played] if n is None else played, count, offer.size)
             decisions = self._decide(offer, count, played)
-        self._warn()
+        if self._unsaid:
+            self._warn()
         return decisions[0] if n is None else decisions
 
     def decide_many(
@@ -278,9 +279,10 @@ class Agent:
     def _note_limits(self, rows: Floats) -> Limits:
         """The ranges that the last rows were limited to; prepare a warning of new columns."""
         model = self._learner.model
-        if model.limits.item() == self._limits:
+        count = model.limits.item()
+        if count == self._limits:
             return {}
-        self._limits = model.limits.item()
+        self._limits = count
         limits, new = {}, {}
         for at, limit in limits_of(model.buffers, rows).items():
             name, (low, high, value) = self._as_offered(at, *limit[:3])
@@ -328,7 +330,8 @@ class Agent:
         """
         with self._lock:
             status = self._update(decision, reward)
-        self._warn()
+        if self._unsaid:
+            self._warn()
         return status
 
     def _update(self, decision: Decision | int, reward: float) -> str:
@@ -448,7 +451,7 @@ class Agent:
 
     def _checked_id(self, decision: Decision | int) -> int:
         """The id of a decision that waits for a reward, or that is too old to matter."""
-        number = _id_of(decision)
+        number = decision.id if isinstance(decision, Decision) else _id_of(decision)
         if number in self._ledger.pending:
             return number
         if not 1 <= number <= self.issued:

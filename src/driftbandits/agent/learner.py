@@ -137,7 +137,8 @@ class Learner:
         self, actions: Floats, n: int, arms: Any = None
     ) -> tuple[list[Decision], bytes, float]:
         """Pick n distinct actions, best first; also theta_hat and theta, and the radius."""
-        model, number = self.model, self._number
+        # Without properties: this is called in every round.
+        model, number = self.model, self._issued + 1 if self.counts_apart else 0
         table = np.empty((TABLE_ROWS, len(actions)))
         picks = self._one_pick if n == 1 else np.empty((2, n))
         clock = model.counters.item(_CLOCK)
@@ -201,11 +202,9 @@ class Learner:
 
     def learn(self, action: Floats, reward: float, s: int, arm: Any = None) -> bool:
         """Learn the reward of an action (1, dim) of round s; True if that detects a change."""
-        return self._learn_with(self.model, action, reward, s)
-
-    def _learn_with(self, model: Model, action: Floats, reward: float, s: int) -> bool:
-        found = model.learn(action, reward, s)
         self._shown_at = None
+        model = self.arms.get(arm, self.model)
+        found = model.learn(action, reward, s)
         if found:
             self.detections.append(policies.last_detection(self.policy, model.buffers))
         return found

@@ -156,7 +156,7 @@ class SeparateLearner(Learner):
     def learn(self, action: Floats, reward: float, s: int, arm: Any = None) -> bool:
         common, model = self.model, self._models_of([arm], action)[0]
         model.catch_up(common, self.clock)
-        found = self._learn_with(model, action, reward, s)
+        found = super().learn(action, reward, s, arm)
         common.take_over(model)
         if believes(self.policy):
             common.set_clock(self.clock, max(common.begun, model.begun))
