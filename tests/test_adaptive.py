@@ -52,7 +52,7 @@ def flip(rounds, *, seed=0, after=None):
 
 
 def state_of(agent):
-    return agent._learner._model.buffers
+    return agent._learner.model.buffers
 
 
 def blocks_of(agent):
@@ -333,7 +333,7 @@ def test_a_block_is_a_sliding_window_policy():
     drive(agent, trace, 0, 2 * block)
     agent_starts = agent.clock
     drive(agent, trace, agent_starts, agent_starts + 1)
-    window = int(agent._learner._model.buffers.counters[SPAN])
+    window = int(agent._learner.model.buffers.counters[SPAN])
     base = db.Agent(db.policy("SW-GLUCB", dim=2, window=window, horizon=400), seed=7)
     rounds = range(agent_starts, 3 * block)
     for i, t in enumerate(rounds):

@@ -164,7 +164,7 @@ def test_the_ways_for_large_models_decide_as_those_for_small_ones(name):
 
 
 def precise_lengths(policy: db.Policy, agent: db.Agent, actions: np.ndarray) -> np.ndarray:
-    state = named(agent._learner._model.buffers)
+    state = named(agent._learner.model.buffers)
     plain = PlainRidge(policy)
     plain.V, plain.V2 = state.V, state.V2
     return plain.lengths(actions)
@@ -212,7 +212,7 @@ def test_an_inverse_that_went_wrong_is_found_and_made_anew():
     policy = agent.policy
     for _, actions in zip(range(56), sets, strict=False):  # the next row is a check
         agent.update(agent.decide(actions), 1.0)
-    state = named(agent._learner._model.buffers)
+    state = named(agent._learner.model.buffers)
     state.P[:] *= 1.0 + 1e-8
     agent.update(agent.decide(actions), 1.0)
     assert state.notes[STALE]

@@ -119,7 +119,7 @@ def graded(rounds, *, changes=(), noise=0.1, seed=0, d=2, arms=4):
 
 def starts(agent):
     """The first round of every model."""
-    models = dlinucb.LAYOUT.in_python(agent._learner._model.buffers)
+    models = dlinucb.LAYOUT.in_python(agent._learner.model.buffers)
     return models.starts[: models.number[0]].tolist()
 
 

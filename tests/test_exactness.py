@@ -120,7 +120,7 @@ def test_the_sums_kept_from_round_to_round_are_the_sums(name, options):
         choice = agent.decide(trace.actions[t])
         agent.update(choice, trace.rewards[t, choice.index])
         chosen.append(choice.index)
-    state = named(agent._learner._model.buffers)
+    state = named(agent._learner.model.buffers)
     remembered = min(T, policy.window or T)
     A = trace.actions[np.arange(T), chosen][-remembered:]
     w = (policy.discount or 1.0) ** np.arange(remembered)[::-1]

@@ -48,7 +48,7 @@ DECIDE = REPORT.format(
     body="""
     agent = db.Agent(db.policy("SW-GLUCB", dim=2, window=50), seed=3)
     choice = agent.decide([[1.0, 0.0], [0.0, 0.5], [-0.6, 0.6]])
-    decide = agent._learner._model.choose""",
+    decide = agent._learner.model.choose""",
     outcome="""[choice.index, choice.scores.tolist(), sum(decide.stats.cache_hits.values()),
                 sum(decide.stats.cache_misses.values())]""",
 )

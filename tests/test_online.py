@@ -132,10 +132,10 @@ def test_a_run_is_that_of_the_source(d, rounds, link, S):
 def test_no_row_is_kept(name, dim):
     policy = db.policy(name, dim=dim, **({"discount": 0.99} if name == "DOMD-GLB" else {}))
     agent, _, _ = play(policy, 20)
-    before = [array.nbytes for array in agent._learner._model.buffers]
+    before = [array.nbytes for array in agent._learner.model.buffers]
     longer, _, _ = play(policy, 400)
-    assert [array.nbytes for array in longer._learner._model.buffers] == before
-    assert longer._learner._model.buffers.counters[TAIL] == 0
+    assert [array.nbytes for array in longer._learner.model.buffers] == before
+    assert longer._learner.model.buffers.counters[TAIL] == 0
 
 
 # -- online mirror descent -------------------------------------------------------------------------
