@@ -11,6 +11,7 @@ import dataclasses
 import inspect
 import math
 import typing
+import warnings
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Annotated, Any
@@ -201,7 +202,8 @@ def wanted_policy(request: Any) -> Policy:
             )
     given |= arguments_by_time(half_life_s=request.half_life_s, window_s=request.window_s)
     try:
-        policy = make_policy(**given)
+        with warnings.catch_warnings(action="ignore"):  # `notes` say it to the caller
+            policy = make_policy(**given)
     except (ValueError, TypeError, OverflowError) as error:
         first = str(error).split(" ", 1)[0]
         elsewhere = "$" if given.get("features") is None else "$.features"
