@@ -438,7 +438,7 @@ class Engine:
 
 
 def _starting() -> Refused:
-    return unavailable("starting", "kernels are compiled and the log is replayed")
+    return unavailable("starting", "the service compiles kernels and replays the log")
 
 
 def _died() -> Refused:

@@ -18,6 +18,8 @@ _PATTERNS = {
     "shadow": NAME_PATTERN,
     "version": "^[0-9]{1,9}$",
 }
+_GROUPS = {None: "open", "reader": "look", "writer": "decide", "admin": "administer"}
+"""Headings of the page of the interface, by the role that an operation needs."""
 
 
 def document(operations: Iterable[Operation[Any]], *, root: str = "") -> dict[str, Any]:
@@ -49,6 +51,7 @@ def _described(operation: Operation[Any]) -> dict[str, Any]:
     described: dict[str, Any] = {
         "summary": operation.summary,
         "operationId": operation.id,
+        "tags": [_GROUPS[operation.role]],
         "responses": _responses(operation),
     }
     in_path = [

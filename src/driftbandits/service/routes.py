@@ -337,7 +337,7 @@ async def health(service: Service, request: Request) -> api.HealthAnswer:
 @serves(operations.READINESS)
 async def readiness(service: Service, request: Request) -> api.HealthAnswer:
     if not service.engine.ready:
-        raise unavailable("starting", "kernels are compiled and the log is replayed")
+        raise unavailable("starting", "the service compiles kernels and replays the log")
     failed = sum(service.engine.failed().values())
     more = f", but {failed} candidate{'s have' if failed > 1 else ' has'} failed" if failed else ""
     return api.HealthAnswer(f"ok{more}")

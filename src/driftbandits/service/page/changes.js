@@ -20,19 +20,22 @@ export function showDetections(detections) {
   box.replaceChildren(element("ol", { class: "changes" }, ...told.map(inSentences)), ...table(detections));
 }
 
+const FEW_ROUNDS = 100;
 const arrow = ({ name, before, after }) => `${name} ${short(before)} → ${short(after)}`;
 
-function inSentences({ at, since, size, moved = [], arms = [] }) {
+function inSentences({ at, since, size, change, moved = [], arms = [] }) {
   const noticed = new Date(at);
   const since_ = since === null || since === undefined ? "" : ` Probably since ${hourMinute(new Date(since))}.`;
   const sized = size === null ? "" : ` Mean rewards changed by about ${short(size)}.`;
+  const early = change !== null && change < FEW_ROUNDS
+    ? ` The policy had seen only ${count(change)} rounds before, so it may just have learned more.` : "";
   const parts = [
     ...(moved.length ? [`What changed most in the estimate: ${moved.map(arrow).join(", ")}.`] : []),
     ...(arms.length ? [`What arms earned before and since: ${arms.map(arrow).join(", ")}.`] : []),
   ];
   return element("li", {},
     element("p", {}, element("strong", {}, `A change was noticed at `,
-      element("time", { datetime: at }, dayMinute(noticed))), `.${since_}${sized}`),
+      element("time", { datetime: at }, dayMinute(noticed))), `.${since_}${sized}${early}`),
     ...parts.map((part) => element("p", { class: "note" }, part)));
 }
 
