@@ -37,7 +37,7 @@ _BAND = (0.05, 0.95)
 """The quantiles over runs that a summary and a plot show."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """The choices and regret of every policy in every run, by the policy's name."""
 
@@ -47,6 +47,10 @@ class Result:
     seconds: dict[str, Floats] = field(default_factory=dict)  # (runs,)
     work: dict[str, dict[str, Ints]] = field(default_factory=dict)  # name -> (runs,)
     detections: dict[str, list[tuple[Detection, ...]]] = field(default_factory=dict)  # by run
+
+    def __repr__(self) -> str:
+        finals = [f"{name} {regret[:, -1].mean():.4g}" for name, regret in self.regret.items()]
+        return f"<Result: mean final regret {', '.join(finals) or 'not recorded'}>"
 
     def to_frame(self, *, summary: bool = False) -> pl.DataFrame:
         """A Polars frame with one row for each policy, run and round.
@@ -59,6 +63,8 @@ class Result:
         >>> import driftbandits as db
         >>> world = db.environment("abrupt2d", horizon=60)
         >>> result = db.simulate({"random": db.policy("random", dim=2)}, world, runs=2)
+        >>> result
+        <Result: mean final regret random 7.45>
         >>> result.to_frame().shape, result.to_frame(summary=True).columns
         ((120, 5), ['policy', 'round', 'mean', 'se', 'q05', 'q95'])
         """
