@@ -355,6 +355,19 @@ def check_save_and_load_go_on(case: Case, folder: Path) -> None:
     assert digest(whole) == digest(halved)
 
 
+def check_the_estimate_survives_a_save(case: Case, folder: Path) -> None:
+    """theta_hat is what the last decision used, also for who loads the file in between."""
+    world = World(case, 20, seed=8)
+    agent = case.agent()
+    play(agent, world, 0, 19)
+    agent.decide(world.sets[19])
+    loaded = saved_copy(agent, folder)
+    assert loaded.theta_hat.tobytes() == agent.theta_hat.tobytes()
+    agent.tick(1)
+    loaded.tick(1)
+    assert loaded.theta_hat.tobytes() == agent.theta_hat.tobytes()
+
+
 def check_randomness_is_a_function_of_seed_and_round(case: Case, folder: Path) -> None:
     """Equal arms always tie, whatever the agent has learned: only seed and round can matter."""
     world = World(case, 60, seed=7)
@@ -623,6 +636,7 @@ def behaviour(name: str, arguments: dict) -> list[float]:
         agent = db.Agent(db.policy(name, **given), seed=2)
     except ValueError:
         return []
+    agent.warns = False
     rng = np.random.default_rng(12)
     shown: list[float] = []
     for t in range(20):
