@@ -540,3 +540,12 @@ def test_too_many_levels_name_the_column():
     features = db.Features(context={"city": "category", "age": "number"}, limit=100)
     with pytest.raises(ValueError, match="Column 'city' has 300 levels"):
         features.fit(rows)
+
+
+def test_guess_leaves_out_what_looks_like_an_id():
+    rows = [
+        {"customer": 1000 + 7 * i % 3001, "user_id": i // 3, "shop_id": i % 3, "age": i % 50}
+        for i in range(300)
+    ]
+    assert list(db.Features.guess(rows, ["a", "b"]).context) == ["shop_id", "age"]
+    assert "customer" in db.Features.guess(rows, ["a", "b"]).extra

@@ -148,3 +148,19 @@ def test_the_truth_is_covered_at_all_times(place):
     assert found.difference >= 0.95
     assert found.relative >= 0.95
     assert found.usual < 0.9  # what may be looked at once may not be watched
+
+
+@pytest.mark.parametrize("groups", [1, 200])
+def test_a_few_lists_among_single_rounds_do_not_hide_the_interval(groups):
+    rng, found = np.random.default_rng(0), Comparison(Design(share=0.2, low=0.0, high=1.0))
+    for i in range(3000):
+        is_control = bool(rng.random() < 0.2)
+        group = i % groups if i % 500 == 0 or groups > 1 else None
+        found.add(float(rng.random() < 0.3), is_control=is_control, group=group)
+    interval = found.difference()
+    assert interval.low is not None
+    assert interval.low < 0.0 < interval.high
+    alone = Comparison(Design(share=0.2, low=0.0, high=1.0))
+    for i in range(600):
+        alone.add(1.0, is_control=bool(i % 2), group=i % 3)
+    assert alone.difference().low is None, "three persons tell nothing"

@@ -122,6 +122,8 @@ class Design(NamedTuple):
 POLICY, CONTROL = 0, 1
 GROUPS = 128
 """Units are put together in so many groups, by a hash; their differences tell the variance."""
+_LITTLE = 0.05
+"""Share of the variance of single rounds, up to which few groups do no harm."""
 
 
 def _both() -> list[float]:
@@ -248,9 +250,13 @@ class Comparison(msgspec.Struct, array_like=True):
         """True where each side has enough rewards, and enough units, for an interval."""
         if self.is_bounded:
             return True
-        units = [sum(1 for one in self.groups.values() if one[side]) for side in (POLICY, CONTROL)]
-        enough = not self.groups or min(units) >= 3 * GROUPS // 4
-        return min(self.rewards) >= FEWEST and enough
+        return min(self.rewards) >= FEWEST and self._has_units(POLICY) and self._has_units(CONTROL)
+
+    def _has_units(self, side: int) -> bool:
+        """Say whether the units of a side are many, or matter little beside its single rounds."""
+        sums = [one[side] for one in self.groups.values() if one[side]]
+        few = sum(x * x for x in sums) <= _LITTLE * self.variances[side]
+        return few or len(sums) >= 3 * GROUPS // 4
 
     def _half_width(self, of_a: float, of_b: float, *, risk: float) -> float:
         """Half width of the sum of A and B with these factors."""

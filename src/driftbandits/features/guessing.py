@@ -23,6 +23,8 @@ a text with more levels is left out, or taken for words."""
 MOST_CROSSED = 192
 """The number of coordinates that crosses may ask for."""
 _FEW = 12
+_MANY = 100
+"""As many whole numbers that all differ are ids or times."""
 _SKEWED = 1.5
 _CYCLES = {"hour": 24, "weekday": 7, "dayofweek": 7, "day_of_week": 7, "month": 12, "minute": 60}
 
@@ -31,7 +33,7 @@ _OUTCOMES = {"y", "p", "label", "target"}
 _OF_OUTCOMES = {
     *("outcome", "reward", "revenue", "profit", "sale", "sold", "bought", "purchase", "purchased"),
     *("click", "clicked", "conversion", "converted", "ordered", "orders"),
-    *("prob", "probability", "propensity", "pscore"),
+    *("read", "dwell", "opened", "watched", "prob", "probability", "propensity", "pscore"),
 }
 """Words in the names of outcomes and propensities, in the singular or plural ..."""
 _OF_THE_PAST = {
@@ -206,13 +208,20 @@ def _of_numbers(name: str, numbers: list[float]) -> Guess:
         return Guess(f"cycle:{period}", f"{low:g} to {high:g}, comes round", 2)
     if whole and set(numbers) <= {0.0, 1.0}:
         return Guess("flag", "0 or 1", 1)
-    if whole and different <= _FEW and "id" in name.lower().split("_"):
-        return Guess("category", f"{different} ids", different)
+    if whole and "id" in name.lower().split("_"):
+        few = different <= _FEW
+        return Guess("category", f"{different} ids", different) if few else _id_like(different)
+    if whole and different == len(numbers) >= _MANY:
+        return _id_like(different)
     if low >= 0 and _skewness(numbers) > _SKEWED:
         return Guess("log", f"{low:g} to {high:g} with a long tail", 1)
     if low >= 0 and any(word in _LONG_TAILED for word in name.lower().split("_")):
         return Guess("log", f"{low:g} to {high:g}, long tail, judged by its name", 1)
     return Guess("number", f"{low:g} to {high:g}", 1)
+
+
+def _id_like(different: int) -> Guess:
+    return Guess("", f"{different} different values, as an id or a time has", 0)
 
 
 def _of_texts(texts: list[str]) -> Guess:

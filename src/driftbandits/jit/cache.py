@@ -24,7 +24,7 @@ except ImportError:  # pragma: no cover - Windows compiles in every process that
     fcntl = None  # type: ignore[assignment]
 
 LONGEST_WAIT_SECONDS = 180.0
-AGAIN_AFTER_SECONDS = 600.0
+AGAIN_AFTER_SECONDS = 60.0
 
 
 @cache

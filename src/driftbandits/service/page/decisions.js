@@ -60,6 +60,8 @@ function why(decision) {
   if (baseline !== null && index !== suggested)
     return `${round}The caller's baseline was played. By itself the policy would have chosen ${arms[suggested].id}: ${sum(arms[suggested])}.`;
   const rivals = arms.filter(({ score }) => score === best).length;
+  if (arms[index].score < best && !decision.why.includes("at random"))
+    return `${round}The best that was left for this place of the list: ${sum(arms[index])}.${chance}`;
   if (arms[index].score < best)
     return `${round}Drawn at random, to explore: ${sum(arms[index])}; the best score was ${short(best)}.${chance}`;
   if (arms.length === 1) return `${round}The only arm.`;

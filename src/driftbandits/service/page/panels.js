@@ -268,6 +268,7 @@ function showPath(detail, estimates, frame) {
   const begun = detail.version > 1 && detail.configuration.fresh
     ? Date.parse(detail.configuration.since) : 0;
   const known = estimates
+    .filter(({ theta }) => coordinatesOf(theta).length > 0 || size === 0) // many are not kept
     .map(({ at, theta }) => ({ at, theta: lengthened(coordinatesOf(theta), size, detail) }))
     .filter(({ at, theta }) => at >= frame.from && theta.length === size)
     .sort((a, b) => a.at - b.at);
