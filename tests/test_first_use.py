@@ -139,7 +139,8 @@ def test_a_service_lets_others_compile(together):
         outcome="[[sum(k.stats.cache_hits.values()), len(k.signatures)] for k in used]",
     )
     report, err = finish(start(code, DRIFTBANDITS_CACHE_DIR=folder))
-    assert (report["compiled"], report["outcome"], err) == ([], [[1, 1]] * 3, "")
+    assert (report["compiled"], report["outcome"]) == ([], [[1, 1]] * 3)
+    assert not err or "compiling its kernels" in err  # which is said again after a minute
 
 
 def test_another_numba_makes_the_same_kernels(tmp_path):
