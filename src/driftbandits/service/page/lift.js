@@ -28,7 +28,7 @@ function verdict({ difference, relative, better, policy, control }) {
   const share = relative === null ? "" : ` (${signed(100 * relative.value)} %)`;
   const found = `${signed(difference.value)} a decision${share}`;
   if (difference.low === null)
-    return { tone: "open", text: `So far ${found}. The 95 % interval follows when both sides have some hundred rewards, from as many units; ` +
+    return { tone: "open", text: `So far ${found}. The 95 % interval follows when both sides have 200 rewards (from as many units, if you send units); ` +
       `they have ${count(policy.rewards)} and ${count(control.rewards)}.` };
   const bounds = `95 %: ${signed(difference.low)} to ${signed(difference.high)}${relativeBounds(relative)}`;
   const [more, less] = better === "lower" ? words.lower.toReversed() : words.higher;
