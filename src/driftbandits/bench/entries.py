@@ -19,7 +19,7 @@ from driftbandits.policies import policy
 
 
 class Entry(Protocol):
-    """What a round asks of an entry. It may have `pay(cost)` too, where arms cost something."""
+    """The methods of an entry. It may have `pay(cost)` too, where arms cost something."""
 
     def decide(self, context: Floats, arms: Sequence[int]) -> int:
         """Return an index into `arms`."""

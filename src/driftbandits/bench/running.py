@@ -46,7 +46,7 @@ class Result(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What a process is asked for; names alone, so that it can be sent anywhere."""
+    """A request to a process; it holds names alone, so that it can be sent anywhere."""
 
     task: str
     entry: str
@@ -281,7 +281,7 @@ def full_information(task: Task, memory: float) -> Ints:
 
 
 def _means(task: Task, memory: float) -> Floats:
-    """What the regressions expect of every arm (T, K), -inf where it is not on offer.
+    """Return the rewards that the regressions expect (T, K), -inf where an arm is not on offer.
 
     x      (d,)       the context and a constant
     theta  (K, d)     one step of Newton's method a round

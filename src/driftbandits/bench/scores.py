@@ -17,11 +17,11 @@ from driftbandits.bench.running import CEILING, RANDOM, REFERENCES, Result
 from driftbandits.bench.tasks import read_task
 
 _T_QUANTILE = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
-"""Of Student's distribution at 97.5 %, by degrees of freedom from 1."""
+"""Quantiles of Student's distribution at 97.5 %, by degrees of freedom from 1."""
 
 
 class Score(NamedTuple):
-    """How an entry did on one task; not a number where it did not play."""
+    """The results of an entry on one task; NaN where it did not play."""
 
     task: str
     entry: str

@@ -46,7 +46,7 @@ FARTHEST = 5.0
 
 
 class Task(NamedTuple):
-    """What is played. An arm that is not on offer has the id -1."""
+    """The rounds of a run. An arm that is not on offer has the id -1."""
 
     contexts: Floats  # (T, d)
     rewards: Floats  # (T, K)
@@ -60,7 +60,7 @@ class Task(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What an entry knows before the first round."""
+    """The facts that an entry knows before the first round."""
 
     dim: int
     arms: int  # ids go from 0 to arms - 1

@@ -24,7 +24,7 @@ MOST_CROSSED = 192
 """The number of coordinates that crosses may ask for."""
 _FEW = 12
 _MANY = 100
-"""As many whole numbers that all differ are ids or times."""
+"""Whole numbers that all differ are ids or times if there are at least so many."""
 _SKEWED = 1.5
 _CYCLES = {"hour": 24, "weekday": 7, "dayofweek": 7, "day_of_week": 7, "month": 12, "minute": 60}
 

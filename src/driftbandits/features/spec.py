@@ -104,7 +104,7 @@ class Features:
         return names[0], names[1]
 
     def _checked_fitted(self) -> dict[str, dict[str, Any]]:
-        """What `fit` has found of each column, as a file or a request may hold it."""
+        """Check the results of `fit` for each column, as a file or a request may hold them."""
         if not isinstance(self.fitted, Mapping):
             raise ValueError(
                 f"fitted must be what Features.fit has made; got {checks.brief(self.fitted)}"

@@ -65,7 +65,7 @@ _USES: Mapping[str, Callable[[Row], bool]] = {
     "with a discount": lambda row: row.memory in (DISCOUNT, None),
     "looking for changes": lambda row: row.false_alarm_rate > 0.0,
 }
-"""What the policies are that use an argument."""
+"""Kinds of policies that use an argument, in words."""
 
 
 def _is_confident(row: Row) -> bool:

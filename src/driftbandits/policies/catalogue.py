@@ -428,7 +428,7 @@ class Policy:
         return ADAPTATIONS[self.row.adaptation]
 
     def _adapted(self, name: str, *arguments: Any) -> Any:
-        """What a function of the adaptation returns."""
+        """Call a function of the adaptation."""
         return fixed.own_or_fixed(self.adaptation, name)(*arguments)
 
     @cached_property

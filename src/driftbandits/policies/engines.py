@@ -50,7 +50,7 @@ ANY = place(0)
 
 
 class Kernels(NamedTuple):
-    """What plays the policies of a family: kernels by a handle, or their parts by an opened one."""
+    """The functions of a family: kernels for a handle, or their parts for an opened one."""
 
     label: str
     decide: Callable[..., int]
@@ -186,7 +186,7 @@ def _estimator_engine(family: str) -> tuple[Callable[..., Any], ...]:
 
 @cache
 def parts_of(family: str, known_d: int = ANY) -> tuple[Callable[[Handle], Opened], Kernels]:
-    """What opens a handle, and the parts of one of FAMILIES, or its large models.
+    """Return the opener of handles, and the parts of one of FAMILIES, or of its large models.
 
     A loop that opens a handle once spares each round the reading of some sixty numbers.
 

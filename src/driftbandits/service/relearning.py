@@ -221,7 +221,7 @@ class Follower(State, kw_only=True):
 
     @property
     def _knows_probabilities(self) -> bool:
-        """What samples knows that of its own choice alone."""
+        """Policies that sample know the probability of their own choice alone."""
         return has_probabilities(self.playing.policy)
 
     # -- what it would have done -----------------------------------------------------------------

@@ -278,7 +278,7 @@ class Command(ABC):
 
     @property
     def is_quick(self) -> bool:
-        """Whether no step takes more than some milliseconds, if the model is small."""
+        """Say whether every step takes some milliseconds at most, as in a small model."""
         return False
 
     @property

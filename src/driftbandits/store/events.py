@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Kind:
-    """What an event is about; `store.records` says what each has to tell."""
+    """The subjects of events; `store.records` has the content of each."""
 
     CONFIGURED, DECISION, CORRECTED = "configured", "decision", "corrected"
     REWARD, DEFAULT, LATE, WITHDRAWN = "reward", "default", "late", "withdrawn"

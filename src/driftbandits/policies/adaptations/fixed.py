@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def own_or_fixed(adaptation: ModuleType, name: str) -> Any:
-    """What an adaptation has of that name, or else this module."""
+    """Return the function of that name of an adaptation, or else of this module."""
     return getattr(adaptation, name, globals()[name])
 
 

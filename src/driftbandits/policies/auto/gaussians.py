@@ -171,7 +171,7 @@ def evidence_of(model: Model, reward: float, z: float, q: float, noise: Noise, t
 def _learned(
     model: Model, reward: float, z: float, q: float, weight: float, noise: Noise
 ) -> Learned:
-    """What a reward changes where a.theta is N(z, phi q)."""
+    """Changes that a reward makes where a.theta is N(z, phi q)."""
     t = settled(model, reward, z, q, weight)
     alone = t if weight == 1.0 else settled(model, reward, z, q, 1.0)
     slope = weight * links.slope(model.link, model.m, z + q * t)

@@ -1,4 +1,4 @@
-"""What the hypotheses say together: probabilities, a mixture, scores, and reports of changes.
+"""Probabilities of the hypotheses, their mixture, its scores, and reports of changes.
 
 Where the action sets vary, what is played teaches about everything, and a belief is best followed
 nearly greedily (Bastani, Bayati, Khosravi 2021). Where they do not, an action that is not played is
