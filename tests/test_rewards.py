@@ -175,3 +175,24 @@ def test_what_the_contract_accepts_is_ignored():
     assert with_more.link == plain.link
     assert with_more.model == plain.model
     assert not {"reward", "outside"} & set(plain.arguments)
+
+
+@pytest.mark.parametrize(
+    ("draw", "warns"),
+    [
+        (lambda rng: rng.poisson(np.exp(rng.normal(1.0, 0.7))), False),
+        (lambda rng: rng.poisson(rng.uniform(0.0, 300.0)), False),
+        (lambda rng: rng.poisson(0.02), False),
+        (lambda rng: np.round(rng.exponential(110.0)) * (rng.random() < 0.28), True),
+        (lambda rng: rng.geometric(0.2) * (rng.random() < 0.4), True),
+    ],
+)
+def test_counts_that_are_none_are_a_warning(draw, warns):
+    agent, rng = (
+        db.Agent(db.policy("auto", dim=2, reward="count"), seed=0),
+        np.random.default_rng(3),
+    )
+    agent.warns = False
+    for t in range(300):
+        agent.update(agent.decide(actions_of(t)), float(draw(rng)))
+    assert any("use reward='amount'" in text for text in agent.take_warnings()) == warns

@@ -16,6 +16,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, overload
 
@@ -67,6 +68,28 @@ _LARGEST_SEED = 2**63 - 1
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
+@dataclass
+class Scatter:
+    """The scatter of the rewards of a count model, for a warning if they are no counts."""
+
+    seen: int = 0
+    mean: float = 0.0
+    squares: float = 0.0  # sum of squared distances from the mean
+
+    def add(self, reward: float) -> None:
+        self.seen += 1
+        away = reward - self.mean
+        self.mean += away / self.seen
+        self.squares += away * (reward - self.mean)
+
+    @property
+    def is_too_wide(self) -> bool:
+        """True if means that differ by the features would not explain the variance."""
+        variance = self.squares / self.seen
+        wide = variance > 3.0 * self.mean and variance - self.mean > 2.0 * self.mean**2
+        return self.seen >= 100 and wide
+
+
 class Agent:
     """A policy at work.
 
@@ -99,6 +122,7 @@ class Agent:
         self._limits = 0  # numbers that were limited, as far as they were noticed
         self._said: set[str | int] = set()  # columns that there was a warning of
         self._unsaid: list[str] = []  # warnings
+        self._scatter = Scatter() if policy.link.name == "poisson" else None
         self._read_by(None if policy.features is None else Encoding(policy.features))
 
     def _read_by(self, encoding: Encoding | None) -> None:
@@ -342,6 +366,7 @@ class Agent:
             return "late"
         if clipped:
             self._note_clipped(reward)
+        self._note_scatter(value)
         t, action, arm = pending
         if self._learner.learn(action, value, t, arm):
             self._expire()
@@ -432,6 +457,7 @@ class Agent:
             return False
         self._learner.see(row)
         self._note_limits(row)
+        self._note_scatter(reward)
         if self._learner.learn(row, reward, s, arm):
             self._expire()
         return True
@@ -448,6 +474,18 @@ class Agent:
                 "outside='refuse'."
             )
         self.clipped += 1
+
+    def _note_scatter(self, value: float) -> None:
+        """Prepare a warning, once, if counts scatter far more than the model says."""
+        if self._scatter is None:
+            return
+        self._scatter.add(value)
+        if self._scatter.is_too_wide:
+            self._scatter = None
+            self._unsaid.append(
+                "the rewards scatter far more than counts of independent events do, so that the "
+                "policy will choose badly and report changes that are none: use reward='amount'"
+            )
 
     def _checked_id(self, decision: Decision | int) -> int:
         """The id of a decision that waits for a reward, or that is too old to matter."""
